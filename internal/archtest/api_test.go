@@ -18,10 +18,11 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// publicPackages, with what is below them, are promised to other modules.
+// publicPackages, with the packages below them, are the public API.
 var publicPackages = []string{"cni", "invoke", "network", "plugin", "conformance"}
 
-// The exported identifiers of each public package stand in api/PACKAGE.txt; a change shows up in review as a diff.
+// TestPublicAPI compares the exported identifiers of each public package with api/PACKAGE.txt, so
+// that a review shows a change as a diff.
 func TestPublicAPI(t *testing.T) {
 	t.Parallel()
 	tree := loadModule(t)
@@ -40,7 +41,7 @@ func TestPublicAPI(t *testing.T) {
 	}
 	for _, name := range stale {
 		if !files[filepath.Base(name)] {
-			t.Errorf("%s: there is no such package", name)
+			t.Errorf("%s: no such package", name)
 		}
 	}
 }
@@ -62,16 +63,20 @@ func TestExportedListsThePublicSurface(t *testing.T) {
 	}
 }
 
-// The modules linked into the executables, and those only tests need, stand in dependencies.txt.
+// TestDependencies compares the modules linked into the binaries, and those needed only by tests,
+// with dependencies.txt.
 func TestDependencies(t *testing.T) {
 	t.Parallel()
 	root := moduleRoot(t)
 	const format = `{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}`
 	linked := lines(goList(t, root, "-deps", "-f", format, "./cmd/..."))
 	all := lines(goList(t, root, "-deps", "-test", "-f", format, "./..."))
-	tests := slices.DeleteFunc(slices.Clone(all), func(m string) bool { return slices.Contains(linked, m) })
+	tests := slices.DeleteFunc(slices.Clone(all), func(m string) bool {
+		return slices.Contains(linked, m)
+	})
 	var list strings.Builder
-	fmt.Fprintf(&list, "# linked into executables\n%s\n# needed by tests only\n%s\n", strings.Join(linked, "\n"), strings.Join(tests, "\n"))
+	fmt.Fprintf(&list, "# linked into binaries\n%s\n# needed by tests only\n%s\n",
+		strings.Join(linked, "\n"), strings.Join(tests, "\n"))
 	compareGolden(t, filepath.Join("testdata", "dependencies.txt"), list.String())
 }
 
@@ -98,7 +103,7 @@ func compareGolden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got); if the change is meant: go test ./internal/archtest -update\n%s", filepath.Base(name), diff)
+		t.Errorf("%s (-want +got); if the change is intended, run: go test ./internal/archtest -update\n%s", filepath.Base(name), diff)
 	}
 }
 
@@ -113,7 +118,9 @@ func exported(t *tree, pkg string) []string {
 			switch d := d.(type) {
 			case *ast.FuncDecl:
 				if d.Name.IsExported() && (d.Recv == nil || receiverExported(d)) {
-					list = append(list, t.print(&ast.FuncDecl{Recv: unnamed(d.Recv), Name: d.Name, Type: signature(d.Type)}))
+					list = append(list,
+						t.print(&ast.FuncDecl{Recv: unnamed(d.Recv), Name: d.Name,
+							Type: signature(d.Type)}))
 				}
 			case *ast.GenDecl:
 				for _, spec := range d.Specs {
@@ -126,9 +133,10 @@ func exported(t *tree, pkg string) []string {
 	return list
 }
 
-// signature leaves out the names of parameters and results, which are no promise.
+// signature omits the names of parameters and results, which are not part of the API.
 func signature(f *ast.FuncType) *ast.FuncType {
-	return &ast.FuncType{TypeParams: f.TypeParams, Params: unnamed(f.Params), Results: unnamed(f.Results)}
+	return &ast.FuncType{TypeParams: f.TypeParams, Params: unnamed(f.Params),
+		Results: unnamed(f.Results)}
 }
 
 func unnamed(fields *ast.FieldList) *ast.FieldList {
@@ -201,7 +209,8 @@ func (t *tree) exportedSpec(tok token.Token, spec ast.Spec) []string {
 	return list
 }
 
-// members lists the exported fields of a struct or methods of an interface, and what either embeds.
+// members lists the exported fields of a struct or methods of an interface, and the embedded types
+// of either.
 func (t *tree) members(owner string, fields *ast.FieldList) []string {
 	var list []string
 	for _, f := range fields.List {
@@ -226,7 +235,7 @@ func (t *tree) members(owner string, fields *ast.FieldList) []string {
 	return list
 }
 
-// print renders a node on one line.
+// print formats a node on one line.
 func (t *tree) print(n ast.Node) string {
 	var b bytes.Buffer
 	if err := printer.Fprint(&b, t.fset, n); err != nil {

@@ -28,7 +28,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// Each archive holds what a rule must find next to what it must let pass; the file "want" lists the violations.
+// TestRulesFindViolations runs each rule on an archive with violations and correct code; the file
+// "want" lists the violations.
 func TestRulesFindViolations(t *testing.T) {
 	t.Parallel()
 	for _, rule := range rules {

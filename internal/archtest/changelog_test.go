@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// changelogEntry is the form changelog/README.md describes.
+// changelogEntry is the form that changelog/README.md describes.
 var changelogEntry = regexp.MustCompile("^(added|changed|deprecated|removed|fixed|security): [A-Z`].*\\. \\(.+\\)\n$")
 
 func TestChangelogEntries(t *testing.T) {

@@ -1,4 +1,5 @@
-// Package archtest holds the rules of the code base that a machine can check: which way imports run, who may touch
-// the kernel or the process, what the public API is and which modules the executables link. It contains only tests;
-// the snippets in testdata break each rule once, so that a rule which stopped finding anything is noticed.
+// Package archtest enforces rules of the code base: which packages may import which, which may
+// access the kernel or the process, which identifiers are public, and which modules the binaries
+// link. It contains only tests. The files in testdata violate each rule, so that a rule that no
+// longer finds violations fails its test.
 package archtest

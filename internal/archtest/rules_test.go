@@ -8,10 +8,11 @@ import (
 	"strings"
 )
 
-// report records one violation; where is a file, a file:line or a folder.
+// report records one violation; where is a file, a file:line or a directory.
 type report func(where, format string, args ...any)
 
-// rules are checked on the module by TestRules and on testdata/NAME.txtar by TestRulesFindViolations.
+// rules are checked on the module by TestRules, and on testdata/NAME.txtar by
+// TestRulesFindViolations.
 var rules = []struct {
 	name  string
 	check func(*tree, report)
@@ -38,34 +39,41 @@ var rules = []struct {
 	{"public-api-no-internals", publicAPINoInternals},
 }
 
-// The layers of the design, from the ground up. A package of a layer reaches nothing of the layers listed with it,
-// neither directly nor through others.
+// The layers of the design, from the lowest to the highest. A package of a layer must not depend on
+// the packages listed with it, neither directly nor through other packages.
 var (
-	kernelLayer = []string{"internal/kernel", "internal/netlink", "internal/nft", "internal/iptables", "internal/netns"}
-	flows       = []string{"internal/attach", "internal/chained", "internal/session", "internal/ipam"}
-	programs    = []string{"internal/ops", "internal/cli", "cmd"}
-	protocol    = []string{"cni", "invoke", "network", "plugin", "conformance", "plugins"}
+	kernelLayer = []string{"internal/kernel", "internal/netlink", "internal/nft",
+		"internal/iptables", "internal/netns"}
+	flows    = []string{"internal/attach", "internal/chained", "internal/session", "internal/ipam"}
+	programs = []string{"internal/ops", "internal/cli", "cmd"}
+	protocol = []string{"cni", "invoke", "network", "plugin", "conformance", "plugins"}
 
 	layerRules = []struct{ from, never []string }{
 		{[]string{"cni"}, []string{"invoke", "network", "plugin", "conformance", "plugins", "internal", "cmd"}},
 		{[]string{"invoke"}, slices.Concat([]string{"network", "plugin", "conformance", "plugins"}, kernelLayer, flows, programs)},
-		{[]string{"network", "plugin"}, slices.Concat([]string{"conformance", "plugins"}, kernelLayer, flows, programs)},
+		{[]string{"network", "plugin"},
+			slices.Concat([]string{"conformance", "plugins"}, kernelLayer, flows, programs)},
 		{[]string{"plugin"}, []string{"network"}},
 		{[]string{door}, slices.Concat([]string{"network", "conformance", "plugins", "internal/testnet", "internal/archtest", "test"}, programs)},
 		{[]string{"conformance"}, slices.Concat([]string{"plugins"}, flows, programs)},
-		{append([]string{"internal/ledger"}, kernelLayer...), slices.Concat(protocol, flows, programs)},
-		{[]string{"internal/netlink", "internal/nft", "internal/iptables"}, []string{"internal/kernel"}},
-		{[]string{"internal/session"}, []string{"internal/attach", "internal/chained", "internal/ipam"}},
-		{append([]string{"internal/repair"}, flows...), slices.Concat([]string{"network", "conformance", "plugins"}, programs)},
+		{append([]string{"internal/ledger"}, kernelLayer...),
+			slices.Concat(protocol, flows, programs)},
+		{[]string{"internal/netlink", "internal/nft", "internal/iptables"},
+			[]string{"internal/kernel"}},
+		{[]string{"internal/session"},
+			[]string{"internal/attach", "internal/chained", "internal/ipam"}},
+		{append([]string{"internal/repair"}, flows...),
+			slices.Concat([]string{"network", "conformance", "plugins"}, programs)},
 		{[]string{"plugins"}, slices.Concat([]string{"network", "conformance"}, programs)},
 		{[]string{"internal/ops"}, []string{"internal/cli", "cmd"}},
 		{[]string{"internal/cli"}, []string{"cmd"}},
-		{append([]string{"cmd", "internal"}, protocol...), []string{"internal/testnet", "internal/archtest", "test"}},
+		{append([]string{"cmd", "internal"}, protocol...),
+			[]string{"internal/testnet", "internal/archtest", "test"}},
 	}
 )
 
-// door is the package through which plugins of other modules use the kernel packages and the flows. No other rule holds for
-// it than the ones that name it.
+// door is the package through which plugins of other modules use the kernel packages and the flows.
+// Only rules that name it apply to it.
 const door = "plugin/linux"
 
 // testSuites exercise real plugins on a real kernel, so they reach across the layers.
@@ -82,8 +90,8 @@ func layers(t *tree, violated report) {
 			}
 			for _, never := range rule.never {
 				chain := t.reach(pkg, func(p string) bool {
-					folder, ok := inside(p)
-					return ok && under(folder, never)
+					dir, ok := inside(p)
+					return ok && under(dir, never)
 				}, func(p string) bool { _, ok := inside(p); return !ok })
 				if chain != nil {
 					violated(pkg, "must not reach %s: %s", never, strings.Join(chain, " → "))
@@ -98,13 +106,15 @@ func protocolIsStandardLibrary(t *tree, violated report) {
 		switch first, _, _ := strings.Cut(imported, "/"); {
 		case strings.Contains(first, "."):
 			violated("cni", "imports %s: the protocol needs the standard library only", imported)
-		case slices.Contains([]string{"os", "syscall", "net", "io/fs"}, imported) || strings.HasPrefix(imported, "os/"):
+		case slices.Contains([]string{"os", "syscall", "net", "io/fs"}, imported) ||
+			strings.HasPrefix(imported, "os/"):
 			violated("cni", "imports %s: the protocol is data, without input or output", imported)
 		}
 	}
 }
 
-// One package owns each kernel interface, and speaks it without a library; the rest goes through it.
+// interfaceOwners names, for each kernel interface, the only package that uses it; it does so
+// without a library. All other packages use that package.
 var interfaceOwners = map[string]string{
 	"NETLINK_ROUTE":         "internal/netlink",
 	"NFNL_SUBSYS_NFTABLES":  "internal/nft/nftmsg",
@@ -119,27 +129,29 @@ func kernelInterfaces(t *tree, violated report) {
 		for name, owner := range interfaceOwners {
 			for _, u := range uses(f, []string{name}, "golang.org/x/sys/unix", "syscall") {
 				if f.pkg != owner {
-					violated(t.position(u), "%s: only %s does", name, owner)
+					violated(t.position(u), "%s: only %s may use it", name, owner)
 				}
 			}
 		}
 	}
 }
 
-// behindDoor are the packages that plugins and archetypes reach through internal/kernel only.
+// behindDoor are the packages that plugins and flows may use only through internal/kernel.
 var behindDoor = []string{
 	"internal/netlink", "internal/nft", "internal/iptables", "internal/netns",
 }
 
 func oneDoor(t *tree, violated report) {
-	users := append([]string{"plugins", "plugin/linux", "internal/repair", "internal/dhcp"}, flows...)
+	users := append([]string{"plugins", "plugin/linux", "internal/repair", "internal/dhcp"},
+		flows...)
 	for _, f := range t.files {
 		if f.test() || !under(f.pkg, users...) {
 			continue
 		}
 		for _, imported := range f.imports {
-			if folder, ok := inside(imported); ok && under(folder, behindDoor...) {
-				violated(f.path, "imports %s: plugins reach the kernel through internal/kernel", folder)
+			if dir, ok := inside(imported); ok && under(dir, behindDoor...) {
+				violated(f.path, "imports %s: plugins reach the kernel through internal/kernel",
+					dir)
 			}
 		}
 	}
@@ -152,42 +164,50 @@ func namespaces(t *tree, violated report) {
 			continue
 		}
 		for _, u := range uses(f, names, "golang.org/x/sys/unix", "syscall") {
-			violated(t.position(u), "%s: only internal/netns changes the namespace of a thread", u.Sel.Name)
+			violated(t.position(u), "%s: only internal/netns changes the namespace of a thread",
+				u.Sel.Name)
 		}
 	}
 }
 
-// Programs whose work is done over netlink here, and shells.
+// bannedPrograms are shells, and programs that Tenon replaces with netlink.
 var bannedPrograms = []string{
-	"ip", "tc", "bridge", "nft", "ipset", "ebtables", "iptables", "ip6tables", "sysctl", "conntrack",
+	"ip", "tc", "bridge", "nft", "ipset", "ebtables", "iptables", "ip6tables", "sysctl",
+	"conntrack",
 	"modprobe", "sh", "bash", "/bin/sh", "/bin/bash",
 }
 
 func processes(t *tree, violated report) {
-	const replacer = "internal/dhcp" // starts tenon-dhcp in place of the plugin that runs as "dhcp daemon"
-	starters := []string{"invoke", "internal/iptables", "internal/netlink/tap_label.go", "internal/cli", "internal/ops", "conformance"}
+	// internal/dhcp replaces the plugin that runs as "dhcp daemon" with tenon-dhcp.
+	const replacer = "internal/dhcp"
+	starters := []string{"invoke", "internal/iptables", "internal/netlink/tap_label.go",
+		"internal/cli", "internal/ops", "conformance"}
 	for _, f := range t.files {
 		if f.support() {
 			continue
 		}
-		starts := uses(f, []string{"StartProcess", "ForkExec", "Exec"}, "os", "syscall", "golang.org/x/sys/unix")
+		starts := uses(f, []string{"StartProcess", "ForkExec", "Exec"}, "os", "syscall",
+			"golang.org/x/sys/unix")
 		for _, u := range starts {
 			if f.pkg == replacer && u.Sel.Name == "Exec" {
 				continue
 			}
-			violated(t.position(u), "%s: processes are started with os/exec", u.Sel.Name)
+			violated(t.position(u), "%s: start processes with os/exec", u.Sel.Name)
 		}
 		if !slices.Contains(f.imports, "os/exec") {
 			continue
 		}
 		if !under(f.path, starters...) && f.pkg != replacer {
-			violated(f.path, "imports os/exec: only %s and %s start processes", strings.Join(starters, ", "), replacer)
+			violated(f.path, "imports os/exec: only %s and %s start processes",
+				strings.Join(starters, ", "), replacer)
 		}
 		for lit := range nodes[*ast.BasicLit](f) {
 			text := strings.Trim(lit.Value, "\"`")
-			restore := slices.Contains([]string{"iptables-restore", "ip6tables-restore", "iptables-save", "ip6tables-save"}, text)
+			restore := slices.Contains([]string{"iptables-restore", "ip6tables-restore",
+				"iptables-save", "ip6tables-save"}, text)
 			if slices.Contains(bannedPrograms, text) || restore && f.pkg != "internal/iptables" {
-				violated(t.position(lit), "names the program %q in a file that starts processes", text)
+				violated(t.position(lit), "names the program %q in a file that starts processes",
+					text)
 			}
 		}
 	}
@@ -195,14 +215,18 @@ func processes(t *tree, violated report) {
 
 func processGlobals(t *tree, violated report) {
 	for _, f := range t.files {
-		if under(f.pkg, "cmd", "internal/cli") || f.pkg == "plugin" && declaresMain(f) || f.support() {
+		if under(f.pkg, "cmd", "internal/cli") || f.pkg == "plugin" && declaresMain(f) ||
+			f.support() {
 			continue
 		}
-		for _, u := range uses(f, []string{"Getenv", "LookupEnv", "Setenv", "Stdout", "Exit"}, "os") {
-			violated(t.position(u), "os.%s: only cmd, internal/cli and plugin.Main own the process", u.Sel.Name)
+		names := []string{"Getenv", "LookupEnv", "Setenv", "Stdout", "Exit"}
+		for _, u := range uses(f, names, "os") {
+			violated(t.position(u), "os.%s: only cmd, internal/cli and plugin.Main own the process",
+				u.Sel.Name)
 		}
 		for _, u := range uses(f, []string{"Print", "Printf", "Println"}, "fmt") {
-			violated(t.position(u), "fmt.%s writes to standard output, which belongs to plugin.Main", u.Sel.Name)
+			violated(t.position(u),
+				"fmt.%s writes to standard output, which belongs to plugin.Main", u.Sel.Name)
 		}
 		for _, u := range uses(f, []string{"Fatal", "Fatalf", "Fatalln"}, "log") {
 			violated(t.position(u), "log.%s ends the process", u.Sel.Name)
@@ -217,20 +241,25 @@ func declaresMain(f *file) bool {
 	})
 }
 
-// TRC-06: packages that would slow down the start of every plugin if cmd/tenon linked them, the libraries for tracing among them.
-// The first asks the processor what it can do, for which it leaves a virtual machine; the second needs the first. net/rpc
-// brings in net/http and encoding/gob, with an initialiser of 0.14 ms: they are for tenon-dhcp.
+// heavy lists packages that would slow down the start of every plugin if cmd/tenon linked them
+// (TRC-06), among them the libraries for tracing. The first queries the CPU's features, which
+// causes a VM exit in a virtual machine; the second depends on the first. net/rpc brings in
+// net/http and encoding/gob, with an initialiser of 0.14 ms; only tenon-dhcp links them.
 var heavy = []string{
 	"golang.org/x/sys/cpu", "github.com/vishvananda/netlink",
-	"google.golang.org/grpc", "google.golang.org/protobuf", "github.com/golang/protobuf", "github.com/gogo/protobuf",
-	"go.opentelemetry.io", "k8s.io", "sigs.k8s.io", "go.etcd.io", "github.com/ovn-kubernetes/libovsdb", "net/http", "net/rpc", "encoding/gob", "testing",
+	"google.golang.org/grpc", "google.golang.org/protobuf", "github.com/golang/protobuf",
+	"github.com/gogo/protobuf",
+	"go.opentelemetry.io", "k8s.io", "sigs.k8s.io", "go.etcd.io",
+	"github.com/ovn-kubernetes/libovsdb", "net/http", "net/rpc", "encoding/gob", "testing",
 	"github.com/insomniacslk/dhcp",
 }
 
 func heavyDependencies(t *tree, violated report) {
-	for _, light := range []string{"cmd/tenon", "network/metrics"} { // the second reaches all of the runtime library
+	// The second package depends on the whole runtime library.
+	for _, light := range []string{"cmd/tenon", "network/metrics"} {
 		for _, banned := range heavy {
-			chain := t.reach(light, func(p string) bool { return under(p, banned) }, func(string) bool { return false })
+			found := func(p string) bool { return under(p, banned) }
+			chain := t.reach(light, found, func(string) bool { return false })
 			if chain != nil {
 				violated(light, "links %s: %s", banned, strings.Join(chain, " → "))
 			}
@@ -238,7 +267,8 @@ func heavyDependencies(t *tree, violated report) {
 	}
 }
 
-// mainIsThin limits main.go. The command line of a program may stand beside it, in command.go.
+// mainIsThin limits the length of main.go. The command line of a program may be next to it, in
+// command.go.
 func mainIsThin(t *tree, violated report) {
 	const limit, commandLimit = 40, 140
 	for _, f := range t.files {
@@ -255,14 +285,15 @@ func mainIsThin(t *tree, violated report) {
 func plugins(t *tree, violated report) {
 	for _, f := range t.files {
 		for _, imported := range f.imports {
-			folder, ok := inside(imported)
-			if ok && under(folder, "plugins") && under(f.pkg, "plugin/plugintest") && !f.test() {
-				violated(f.path, "imports %s: the suite of foreign plugins knows none of ours", folder)
+			dir, ok := inside(imported)
+			if ok && under(dir, "plugins") && under(f.pkg, "plugin/plugintest") && !f.test() {
+				violated(f.path, "imports %s: the suite must work for plugins of other modules",
+					dir)
 			}
-			foreign := ok && under(folder, "plugins") && folder != f.pkg && f.pkg != "plugins/all" &&
-				(folder != "plugins/all" || !f.test()) // tests hand in delegates by the list
+			foreign := ok && under(dir, "plugins") && dir != f.pkg && f.pkg != "plugins/all" &&
+				(dir != "plugins/all" || !f.test()) // tests pass delegates in the list
 			if foreign && under(f.pkg, "plugins") {
-				violated(f.path, "imports %s: a plugin does not know another", folder)
+				violated(f.path, "imports %s: plugins must not import each other", dir)
 			}
 		}
 	}
@@ -271,13 +302,14 @@ func plugins(t *tree, violated report) {
 		if !ok || name == "all" || strings.Contains(name, "/") {
 			continue
 		}
-		listed := slices.ContainsFunc([]string{"plugins/all", "cmd/" + name}, func(list string) bool {
-			return slices.Contains(t.imports[path.Join(module, list)], path.Join(module, pkg))
-		})
+		listed := slices.ContainsFunc([]string{"plugins/all", "cmd/" + name},
+			func(list string) bool {
+				return slices.Contains(t.imports[path.Join(module, list)], path.Join(module, pkg))
+			})
 		if !listed {
-			violated(pkg, "stands neither in plugins/all/all.go nor in an executable of its own")
+			violated(pkg, "is neither listed in plugins/all/all.go nor a binary of its own")
 		}
-		if !slices.Contains(t.folders[pkg], "doc.md") {
+		if !slices.Contains(t.dirs[pkg], "doc.md") {
 			violated(pkg, "has no doc.md")
 		}
 	}
@@ -289,23 +321,24 @@ func packageComments(t *tree, violated report) {
 			return f.pkg == pkg && !f.test() && f.syntax.Doc != nil
 		})
 		if !documented {
-			violated(pkg, "no package comment says what it holds")
+			violated(pkg, "has no package comment")
 		}
 	}
 }
 
 func packageNames(t *tree, violated report) {
-	empty := []string{"util", "utils", "common", "helper", "helpers", "pkg", "types", "misc", "shared"}
+	empty := []string{"util", "utils", "common", "helper", "helpers", "pkg", "types", "misc",
+		"shared"}
 	for _, pkg := range t.packages() {
 		for part := range strings.SplitSeq(pkg, "/") {
 			if slices.Contains(empty, part) {
-				violated(pkg, "the name %q does not say what the package holds", part)
+				violated(pkg, "the name %q does not describe the package", part)
 			}
 		}
 	}
 }
 
-// valueFile may put values into a context: the data of a trace.
+// valueFile is the only file that may put values, the trace data, into a context.
 const valueFile = "invoke/trace.go"
 
 func contextValues(t *tree, violated report) {
@@ -314,7 +347,8 @@ func contextValues(t *tree, violated report) {
 			continue
 		}
 		for _, u := range uses(f, []string{"WithValue"}, "context") {
-			violated(t.position(u), "context.WithValue: a context carries trace data only; pass a parameter")
+			violated(t.position(u),
+				"context.WithValue: a context carries trace data only; pass a parameter")
 		}
 	}
 }
@@ -341,20 +375,25 @@ func noInit(t *tree, violated report) {
 }
 
 func noErrorText(t *tree, violated report) {
-	questions := []string{"Contains", "ContainsAny", "ContainsRune", "Cut", "EqualFold", "HasPrefix", "HasSuffix", "Index"}
+	questions := []string{"Contains", "ContainsAny", "ContainsRune", "Cut", "EqualFold",
+		"HasPrefix", "HasSuffix", "Index"}
 	for _, f := range t.files {
 		if f.support() {
 			continue
 		}
 		for call := range nodes[*ast.CallExpr](f) {
 			s, ok := call.Fun.(*ast.SelectorExpr)
-			if ok && importOf(f, s) == "strings" && slices.Contains(questions, s.Sel.Name) && slices.ContainsFunc(call.Args, isErrorText) {
-				violated(t.position(call), "strings.%s of an error's text: decide with errors.Is or errors.As", s.Sel.Name)
+			if ok && importOf(f, s) == "strings" && slices.Contains(questions, s.Sel.Name) &&
+				slices.ContainsFunc(call.Args, isErrorText) {
+				violated(t.position(call),
+					"strings.%s of an error's text: decide with errors.Is or errors.As", s.Sel.Name)
 			}
 		}
 		for cmp := range nodes[*ast.BinaryExpr](f) {
-			if (cmp.Op == token.EQL || cmp.Op == token.NEQ) && (isErrorText(cmp.X) || isErrorText(cmp.Y)) {
-				violated(t.position(cmp), "compares an error's text: decide with errors.Is or errors.As")
+			if (cmp.Op == token.EQL || cmp.Op == token.NEQ) &&
+				(isErrorText(cmp.X) || isErrorText(cmp.Y)) {
+				violated(t.position(cmp),
+					"compares an error's text: decide with errors.Is or errors.As")
 			}
 		}
 	}
@@ -380,15 +419,17 @@ func noSilentSkip(t *tree, violated report) {
 			if !ok || !slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, s.Sel.Name) {
 				continue
 			}
-			if x, ok := s.X.(*ast.Ident); ok && slices.Contains([]string{"t", "b", "f", "tb"}, x.Name) {
-				violated(t.position(call), "%s.%s: say what the test needs with testnet.Require", x.Name, s.Sel.Name)
+			if x, ok := s.X.(*ast.Ident); ok &&
+				slices.Contains([]string{"t", "b", "f", "tb"}, x.Name) {
+				violated(t.position(call), "%s.%s: declare the requirement with testnet.Require",
+					x.Name, s.Sel.Name)
 			}
 		}
 	}
 }
 
-// publicAPINoInternals: other modules cannot import internal packages, so the exported declarations of public packages do
-// without their types.
+// publicAPINoInternals checks that exported declarations of public packages use no types of
+// internal packages, which other modules cannot import.
 func publicAPINoInternals(t *tree, violated report) {
 	for _, f := range t.files {
 		if !under(f.pkg, publicPackages...) || f.test() {
@@ -401,8 +442,8 @@ func publicAPINoInternals(t *tree, violated report) {
 					if !ok {
 						continue
 					}
-					if folder, ok := inside(importOf(f, s)); ok && under(folder, "internal") {
-						violated(t.position(s), "%s is exported with a type of %s", t.print(s), folder)
+					if dir, ok := inside(importOf(f, s)); ok && under(dir, "internal") {
+						violated(t.position(s), "%s is exported with a type of %s", t.print(s), dir)
 					}
 				}
 			}
@@ -410,9 +451,9 @@ func publicAPINoInternals(t *tree, violated report) {
 	}
 }
 
-// exportedNodes returns the parts of a declaration that other packages see: signatures, type definitions without unexported
-// fields, types of constants and variables. The type of a variable is known only if it is written down or is that of a
-// literal.
+// exportedNodes returns the parts of a declaration that other packages see: signatures, type
+// definitions without unexported fields, types of constants and variables. The type of a variable
+// is known only if it is declared or if the value is a literal.
 func exportedNodes(d ast.Decl) []ast.Node {
 	var list []ast.Node
 	switch d := d.(type) {
@@ -437,7 +478,8 @@ func exportedNodes(d ast.Decl) []ast.Node {
 	return list
 }
 
-// visible returns the types in a type definition, for a struct those of its embedded and exported fields.
+// visible returns the types in a type definition; for a struct, the types of its embedded and
+// exported fields.
 func visible(spec *ast.TypeSpec) []ast.Node {
 	var list []ast.Node
 	if spec.TypeParams != nil {

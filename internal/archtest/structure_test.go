@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// mayImport is the import graph: for each part of the module, the parts that its packages import directly, besides their
-// own. A package belongs to the part with the longest name that it lies under.
+// mayImport is the import graph: for each part of the module, the other parts that its packages may
+// import directly. A package belongs to the part with the longest matching name.
 var mayImport = map[string][]string{
 	// Programs.
 	"cmd": {"internal/cli", "internal/dhcp", "plugin", "plugins/all", "cni"},
@@ -19,28 +19,34 @@ var mayImport = map[string][]string{
 	},
 	"internal/ops": {
 		"cni", "invoke", "network", "network/config", "plugin", "plugins", "plugins/all",
-		"internal/dhcp", "internal/firewalld", "internal/ipam", "internal/repair", "internal/session",
+		"internal/dhcp", "internal/firewalld", "internal/ipam", "internal/repair",
+		"internal/session",
 		"internal/kernel", "internal/statefile", "internal/document",
 	},
 
-	// Plugins, the flows that they share, and the public door to these.
+	// Plugins, the flows that they share, and the public package that provides these.
 	"plugins/all": {"plugins", "internal/repair", "plugin", "invoke", "cni"},
 	"plugins": {
-		"internal/attach", "internal/chained", "internal/session", "internal/ipam", "internal/kernel",
-		"internal/dhcp", "internal/firewalld", "internal/statefile", "internal/ledger", "plugin", "cni",
+		"internal/attach", "internal/chained", "internal/session", "internal/ipam",
+		"internal/kernel",
+		"internal/dhcp", "internal/firewalld", "internal/statefile", "internal/ledger", "plugin",
+		"cni",
 	},
-	"plugin/linux":       {"internal/attach", "internal/chained", "internal/session", "internal/kernel", "plugin", "cni"},
-	"internal/attach":    {"internal/session", "internal/kernel", "plugin", "invoke", "cni"},
-	"internal/chained":   {"internal/session", "internal/kernel", "plugin", "cni"},
-	"internal/repair":    {"internal/session", "internal/kernel", "plugin", "invoke", "cni"},
-	"internal/session":   {"internal/kernel", "plugin", "cni"},
-	"internal/ipam":      {"cni", "internal/statefile"},
-	"internal/dhcp":      {"cni", "internal/kernel", "internal/about", "internal/statefile", "internal/ledger"},
+	"plugin/linux": {"internal/attach", "internal/chained", "internal/session",
+		"internal/kernel", "plugin", "cni"},
+	"internal/attach":  {"internal/session", "internal/kernel", "plugin", "invoke", "cni"},
+	"internal/chained": {"internal/session", "internal/kernel", "plugin", "cni"},
+	"internal/repair":  {"internal/session", "internal/kernel", "plugin", "invoke", "cni"},
+	"internal/session": {"internal/kernel", "plugin", "cni"},
+	"internal/ipam":    {"cni", "internal/statefile"},
+	"internal/dhcp": {"cni", "internal/kernel", "internal/about", "internal/statefile",
+		"internal/ledger"},
 	"internal/firewalld": {},
 
 	// The protocol and the runtime.
-	"network/metrics":  {"network", "cni", "internal/statefile"},
-	"network":          {"network/config", "internal/records", "invoke", "cni", "internal/about", "internal/statefile"},
+	"network/metrics": {"network", "cni", "internal/statefile"},
+	"network": {"network/config", "internal/records", "invoke", "cni", "internal/about",
+		"internal/statefile"},
 	"network/config":   {"invoke", "cni", "internal/document", "internal/statefile"},
 	"internal/records": {"network/config", "cni", "internal/statefile"},
 	"conformance":      {"cni"},
@@ -49,7 +55,8 @@ var mayImport = map[string][]string{
 	"cni":              {},
 
 	// The kernel.
-	"internal/kernel":   {"internal/netlink", "internal/nft", "internal/iptables", "internal/netns"},
+	"internal/kernel": {"internal/netlink", "internal/nft", "internal/iptables",
+		"internal/netns"},
 	"internal/iptables": {"internal/nft", "internal/netlink", "internal/netns"},
 	"internal/nft":      {"internal/netlink", "internal/netns"},
 	"internal/netlink":  {"internal/netns"},
@@ -62,7 +69,8 @@ var mayImport = map[string][]string{
 	"internal/ledger":    {"internal/statefile"},
 }
 
-// importGraph compares the direct imports of every package with mayImport. Test suites reach across the layers.
+// importGraph compares the direct imports of every package with mayImport. Test suites are exempt,
+// because they use all layers.
 func importGraph(t *tree, violated report) {
 	for _, pkg := range t.packages() {
 		if under(pkg, testSuites...) || pkg == "internal/archtest" {
@@ -74,10 +82,11 @@ func importGraph(t *tree, violated report) {
 			continue
 		}
 		for _, imported := range slices.Compact(slices.Sorted(slices.Values(t.imports[path.Join(module, pkg)]))) {
-			folder, ok := inside(imported)
-			to := partOf(folder)
+			dir, ok := inside(imported)
+			to := partOf(dir)
 			if ok && to != from && !slices.Contains(mayImport[from], to) {
-				violated(pkg, "imports %s: the import graph has no edge from %s to %s", folder, from, to)
+				violated(pkg, "imports %s: the import graph has no edge from %s to %s", dir, from,
+					to)
 			}
 		}
 	}
@@ -94,7 +103,8 @@ func partOf(pkg string) string {
 	return longest
 }
 
-// methodSets limits the exported methods of a type: more than a person can hold in mind are several types.
+// methodSets limits the number of exported methods of a type: a type with more should be several
+// types.
 func methodSets(t *tree, violated report) {
 	const limit = 30
 	count := map[string]int{}

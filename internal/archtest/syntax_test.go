@@ -17,7 +17,7 @@ func nodes[N ast.Node](f *file) iter.Seq[N] {
 	}
 }
 
-// uses returns the mentions of the named objects of the given packages.
+// uses returns the references to the named objects of the given packages.
 func uses(f *file, names []string, packages ...string) []*ast.SelectorExpr {
 	var found []*ast.SelectorExpr
 	for s := range nodes[*ast.SelectorExpr](f) {

@@ -22,18 +22,19 @@ import (
 
 const module = "github.com/tenon-cni/tenon"
 
-// tree is the module as the rules see it.
+// tree is the module in the form that the rules use.
 type tree struct {
-	fset    *token.FileSet
-	files   []*file             // Go files, sorted by path
-	folders map[string][]string // folder → names of all its files
-	imports map[string][]string // package → direct imports without those of its tests, inside and outside the module
+	fset  *token.FileSet
+	files []*file             // Go files, sorted by path
+	dirs  map[string][]string // directory → names of all its files
+	// The direct imports of each package without its tests, inside and outside the module.
+	imports map[string][]string
 }
 
 // file is one Go file of the module.
 type file struct {
 	path    string // slash separated, relative to the module root
-	pkg     string // folder: the import path without the module's prefix
+	pkg     string // directory: the import path without the module's prefix
 	syntax  *ast.File
 	lines   int
 	imports []string          // import paths, sorted
@@ -48,28 +49,32 @@ func (f *file) support() bool {
 	return f.test() || under(f.pkg, "test", "internal/testnet", "plugin/plugintest")
 }
 
-// under reports whether pkg is one of the folders or below one.
-func under(pkg string, folders ...string) bool {
-	return slices.ContainsFunc(folders, func(dir string) bool { return pkg == dir || strings.HasPrefix(pkg, dir+"/") })
+// under reports whether pkg is one of the directories or below one.
+func under(pkg string, dirs ...string) bool {
+	return slices.ContainsFunc(dirs, func(dir string) bool {
+		return pkg == dir || strings.HasPrefix(pkg, dir+"/")
+	})
 }
 
-// inside returns the folder of a package of this module.
-func inside(importPath string) (folder string, ok bool) {
+// inside returns the directory of a package of this module.
+func inside(importPath string) (dir string, ok bool) {
 	return strings.CutPrefix(importPath, module+"/")
 }
 
 func (t *tree) add(name string, content []byte) error {
 	dir, base := path.Split(name)
 	dir = path.Clean(dir)
-	t.folders[dir] = append(t.folders[dir], base)
+	t.dirs[dir] = append(t.dirs[dir], base)
 	if path.Ext(base) != ".go" {
 		return nil
 	}
-	syntax, err := parser.ParseFile(t.fset, name, content, parser.ParseComments|parser.SkipObjectResolution)
+	syntax, err := parser.ParseFile(t.fset, name, content,
+		parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		return err
 	}
-	f := &file{path: name, pkg: dir, syntax: syntax, lines: bytes.Count(content, []byte("\n")), names: map[string]string{}}
+	f := &file{path: name, pkg: dir, syntax: syntax, lines: bytes.Count(content, []byte("\n")),
+		names: map[string]string{}}
 	for _, spec := range syntax.Imports {
 		imported := strings.Trim(spec.Path.Value, `"`)
 		f.names[importName(spec, imported)] = imported
@@ -86,7 +91,8 @@ func (t *tree) add(name string, content []byte) error {
 
 var majorVersion = regexp.MustCompile(`^v[0-9]+$`)
 
-// importName is the name a file knows an import by, going by convention where none is written.
+// importName returns the name of an import in a file; without an explicit name it follows the
+// convention.
 func importName(spec *ast.ImportSpec, imported string) string {
 	if spec.Name != nil {
 		return spec.Name.Name
@@ -98,10 +104,10 @@ func importName(spec *ast.ImportSpec, imported string) string {
 	return name
 }
 
-// reach returns the shortest import chain from a folder to a package that match accepts, or nil. Edges out of a
-// folder for which closed is true are not followed.
-func (t *tree) reach(folder string, match, closed func(importPath string) bool) []string {
-	start := path.Join(module, folder)
+// reach returns the shortest import chain from a directory to a package that match accepts, or nil.
+// It does not follow imports of a directory for which closed returns true.
+func (t *tree) reach(dir string, match, closed func(importPath string) bool) []string {
+	start := path.Join(module, dir)
 	before := map[string]string{start: ""}
 	for queue := []string{start}; len(queue) > 0; queue = queue[1:] {
 		at := queue[0]
@@ -126,23 +132,24 @@ func (t *tree) reach(folder string, match, closed func(importPath string) bool) 
 	return nil
 }
 
-// packages returns the folders that hold Go files other than tests, sorted.
+// packages returns the directories that contain Go files other than tests, sorted.
 func (t *tree) packages() []string {
-	var folders []string
+	var dirs []string
 	for _, f := range t.files {
 		if !f.test() {
-			folders = append(folders, f.pkg)
+			dirs = append(dirs, f.pkg)
 		}
 	}
-	slices.Sort(folders)
-	return slices.Compact(folders)
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
 }
 
 func newTree() *tree {
-	return &tree{fset: token.NewFileSet(), folders: map[string][]string{}, imports: map[string][]string{}}
+	return &tree{fset: token.NewFileSet(), dirs: map[string][]string{},
+		imports: map[string][]string{}}
 }
 
-// loadModule reads the module this test belongs to.
+// loadModule reads the module of this test.
 func loadModule(tb testing.TB) *tree {
 	tb.Helper()
 	root := moduleRoot(tb)
@@ -153,7 +160,8 @@ func loadModule(tb testing.TB) *tree {
 		}
 		if d.IsDir() {
 			_, nested := os.Stat(filepath.Join(name, "go.mod"))
-			hidden := strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "bin"
+			hidden := strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" ||
+				d.Name() == "bin"
 			if name != root && (hidden || nested == nil) {
 				return filepath.SkipDir
 			}
@@ -180,7 +188,7 @@ func loadModule(tb testing.TB) *tree {
 	return t
 }
 
-// outsideImports asks the go command what the packages outside the module import.
+// outsideImports lists, with the go command, the imports of packages outside the module.
 func outsideImports(tb testing.TB, root string) map[string][]string {
 	tb.Helper()
 	out := goList(tb, root, "-deps", "-json=ImportPath,Imports", "./...")
@@ -226,7 +234,7 @@ func moduleRoot(tb testing.TB) string {
 	return root
 }
 
-// outsidePrefix marks the files of an archive that stand for packages of other modules.
+// outsidePrefix marks files of an archive that represent packages of other modules.
 const outsidePrefix = "outside/"
 
 // parseArchive builds a tree from the files of a txtar archive.
@@ -251,7 +259,7 @@ func parseArchive(archive *txtar.Archive) (*tree, error) {
 	return t, nil
 }
 
-// position names a node the way the compiler does.
+// position formats a node's position like the compiler.
 func (t *tree) position(n ast.Node) string {
 	p := t.fset.Position(n.Pos())
 	return fmt.Sprintf("%s:%d", p.Filename, p.Line)

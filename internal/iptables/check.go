@@ -9,11 +9,12 @@ import (
 	"github.com/tenon-cni/tenon/internal/netns"
 )
 
-// ErrMissing says that a rule is not there.
+// ErrMissing reports that a rule does not exist.
 var ErrMissing = errors.New("rule is missing")
 
-// Check looks for rules, in the form of [Edit], in the words of any version of iptables, and changes nothing. The error
-// names the first that is not there, and then wraps [ErrMissing].
+// Check looks for rules, in the form of [Edit], and changes nothing. Rules that another version of
+// iptables wrote in other words count as well. The error names the first rule that does not exist,
+// and then wraps [ErrMissing].
 func (t Table) Check(ctx context.Context, ns *netns.NS, rules []string) error {
 	if len(rules) == 0 {
 		return nil
@@ -37,10 +38,12 @@ func (t Table) Check(ctx context.Context, ns *netns.NS, rules []string) error {
 	case n-first < len(rules):
 		return fmt.Errorf("%s: %w: %s", t, ErrMissing, appended(rules[n-first]))
 	}
-	return fmt.Errorf("%s: %w: %s", t, ErrMissing, failed.text) // as for a chain that is not there
+	// For example because the chain does not exist.
+	return fmt.Errorf("%s: %w: %s", t, ErrMissing, failed.text)
 }
 
-// lineNumber returns the number of the line that iptables-restore complains about, 0 if it is about something else.
+// lineNumber returns the number of the line that iptables-restore complains about, 0 if it names
+// none.
 func lineNumber(text string) (n int) {
 	_, after, _ := strings.Cut(text, "line")
 	if _, err := fmt.Sscanf(strings.TrimLeft(after, ": "), "%d", &n); err != nil || n < 2 {

@@ -9,29 +9,35 @@ import (
 	"github.com/tenon-cni/tenon/internal/netns"
 )
 
-// Edit is what somebody wants in a table. Rules have the form of iptables-save, where their options have an order of
-// their own: "-A CHAIN …" is appended to the chain and "-I CHAIN …" put before its other rules, unless it is there
-// already. Each rule must be in one of the chains named here, or lead to one: where there is no such chain, there is no
-// such rule.
+// Edit describes changes of a table. Rules have the form of iptables-save, which has its own order
+// of options: "-A CHAIN …" appends a rule to the chain and "-I CHAIN …" inserts it before the other
+// rules, unless it exists already. Each rule must be in one of the chains named here, or lead to
+// one; if none of these chains exists, none of the rules can.
 type Edit struct {
-	// Chains are made where they are missing, and Common rules too. Others use them as well: they are taken back only if
-	// this edit has made the chains and nobody uses them yet.
+	// Chains and Common rules are created if they are missing. Other programs use them as well:
+	// undo removes them only if this edit created the chains and no other program uses them yet.
 	Chains []string
 	Common []string
 
-	// Own chains have no rules but those of Rules, and no others lead to them: what an earlier edit has left goes.
+	// Own chains contain only rules of Rules, and only rules of this edit lead to them: other
+	// rules, left by an earlier edit, are removed.
 	Own   []string
 	Rules []string
 
-	Drop func(Rule) bool // what goes besides, unless it is wanted; may be nil
+	Drop func(Rule) bool // further rules to remove unless they are wanted; may be nil
 }
 
-// With returns an edit that makes another as well, after it.
+// With returns an edit that makes the changes of e and then the changes of other.
 func (e Edit) With(other Edit) Edit {
-	drop := func(r Rule) bool { return e.Drop != nil && e.Drop(r) || other.Drop != nil && other.Drop(r) }
+	drop := func(r Rule) bool {
+		return e.Drop != nil && e.Drop(r) || other.Drop != nil && other.Drop(r)
+	}
 	return Edit{
-		Chains: slices.Concat(e.Chains, other.Chains), Common: slices.Concat(e.Common, other.Common),
-		Own: slices.Concat(e.Own, other.Own), Rules: slices.Concat(e.Rules, other.Rules), Drop: drop,
+		Chains: slices.Concat(e.Chains, other.Chains),
+		Common: slices.Concat(e.Common, other.Common),
+		Own:    slices.Concat(e.Own, other.Own),
+		Rules:  slices.Concat(e.Rules, other.Rules),
+		Drop:   drop,
 	}
 }
 
@@ -39,29 +45,32 @@ func (e Edit) chains() []string { return slices.Concat(e.Chains, e.Own) }
 
 func (e Edit) validate() error {
 	for _, chain := range e.chains() {
-		if chain == "" || strings.HasPrefix(chain, "-") || strings.ContainsAny(chain, " \"'\\!") || !printable(chain) {
-			return fmt.Errorf("chain %q: no name of a chain", chain)
+		if chain == "" || strings.HasPrefix(chain, "-") || strings.ContainsAny(chain, " \"'\\!") ||
+			!printable(chain) {
+			return fmt.Errorf("chain %q: invalid name", chain)
 		}
 	}
 	for _, line := range slices.Concat(e.Common, e.Rules) {
 		if !printable(line) {
-			return fmt.Errorf("rule %q: not printable ASCII", line)
+			return fmt.Errorf("rule %q is not printable ASCII", line)
 		}
 		rule, ok := parseRule(appended(line))
 		if !ok {
-			return fmt.Errorf("rule %q: neither -A nor -I", line)
+			return fmt.Errorf("rule %q begins neither with -A nor with -I", line)
 		}
 		if len(rule.Comment) > MaxComment {
-			return fmt.Errorf("rule %q: comment of more than %d bytes", line, MaxComment)
+			return fmt.Errorf("rule %q has a comment of more than %d bytes", line, MaxComment)
 		}
-		if names := e.chains(); !slices.Contains(names, rule.Chain) && !slices.Contains(names, rule.Target) {
-			return fmt.Errorf("rule %q: has nothing to do with chains %s", line, strings.Join(names, " "))
+		if names := e.chains(); !slices.Contains(names, rule.Chain) &&
+			!slices.Contains(names, rule.Target) {
+			return fmt.Errorf("rule %q neither is in nor leads to chain %s", line,
+				strings.Join(names, " "))
 		}
 	}
 	return nil
 }
 
-// appended returns a rule as iptables-save would write it.
+// appended returns a rule in the form of iptables-save.
 func appended(line string) string {
 	if rest, ok := strings.CutPrefix(line, "-I "); ok {
 		return "-A " + rest
@@ -71,9 +80,10 @@ func appended(line string) string {
 
 func deletion(rule string) string { return "-D" + strings.TrimPrefix(appended(rule), "-A") }
 
-// plan returns the commands that make the edit in a table.
+// plan returns the commands that apply the edit to a table.
 func (e Edit) plan(t table) (commands []string, undo Undo) {
-	undo = Undo{edit: e, common: map[string]bool{}, added: map[string]bool{}, kept: map[string]bool{}}
+	undo = Undo{edit: e, common: map[string]bool{}, added: map[string]bool{},
+		kept: map[string]bool{}}
 	for _, chain := range e.chains() {
 		if !t.chains[chain] {
 			undo.made = append(undo.made, chain)
@@ -96,7 +106,8 @@ func (e Edit) plan(t table) (commands []string, undo Undo) {
 	t.each(func(p position, r Rule) {
 		switch w := words(p.rule); {
 		case slices.Contains(undo.refilled, r.Chain):
-		case wanted[w] || undo.common[w] || !slices.Contains(e.Own, r.Target) && (e.Drop == nil || !e.Drop(r)):
+		case wanted[w] || undo.common[w] || !slices.Contains(e.Own, r.Target) &&
+			(e.Drop == nil || !e.Drop(r)):
 			undo.kept[w] = true
 			return
 		default:
@@ -113,7 +124,7 @@ func (e Edit) plan(t table) (commands []string, undo Undo) {
 	return commands, undo
 }
 
-// outdated lists the own chains that have other rules than those wanted, or in another order.
+// outdated lists the own chains in which the rules, or their order, differ from the wanted ones.
 func (e Edit) outdated(t table) (chains []string) {
 	have, want := byChain(t.rules), byChain(e.Rules)
 	for _, chain := range e.Own {
@@ -134,9 +145,10 @@ func byChain(lines []string) map[string][]string {
 	return by
 }
 
-// Apply makes an edit, in one transaction. fresh says that none of its chains is there in either kind of iptables:
-// otherwise what there is is read first, and only added to. The undo is valid on failure, too, since an edit that was
-// called off can have been made all the same. The caller holds the lock of the namespace.
+// Apply makes an edit, in one transaction. fresh means that none of its chains exists in either
+// variant of iptables; otherwise Apply reads the table first and adds only missing rules. The undo
+// is valid on failure, too, because an interrupted iptables-restore may have committed. The caller
+// holds the lock of the namespace.
 func (t Table) Apply(ctx context.Context, ns *netns.NS, e Edit, fresh bool) (undo Undo, err error) {
 	if err := e.validate(); err != nil {
 		return Undo{}, err

@@ -1,8 +1,8 @@
-// Package iptables changes the tables of iptables and ip6tables by their own tools, for
-// configurations that ask for them: it is the only package that starts iptables-restore, and
-// iptables-save where there may be rules already. iptables comes in two kinds, which see nothing of
-// each other: the newer one keeps its rules in nftables, where package nft can read and remove
-// them, the legacy one in tables of its own. Which of them is installed does not matter here.
+// Package iptables changes the tables of iptables and ip6tables with their own tools, for
+// configurations that request it. It is the only package that starts iptables-restore; it starts
+// iptables-save only if rules may exist already. iptables has two variants, which do not see each
+// other's rules: the nftables variant keeps its rules in nftables, where package nft can read and
+// remove them; the legacy variant has tables of its own. The package works with either variant.
 package iptables
 
 import (
@@ -20,20 +20,19 @@ import (
 	"github.com/tenon-cni/tenon/internal/netns"
 )
 
-// ErrNoTool says that iptables is not installed, or not in PATH.
+// ErrNoTool reports that iptables is not installed, or not in PATH.
 var ErrNoTool = errors.New("iptables is not installed")
 
 // Family is IPv4 or IPv6.
 type Family int
 
-// The families.
 const (
 	IPv4 Family = iota
 	IPv6
 )
 
-// Available returns nil if the tools of some families are there, or without any those of both, else an error that wraps
-// [ErrNoTool]. It starts nothing.
+// Available returns nil if the tools of all given families are installed, or of both families if
+// none is given. Otherwise it returns an error that wraps [ErrNoTool]. It starts no process.
 func Available(families ...Family) error {
 	if len(families) == 0 {
 		families = []Family{IPv4, IPv6}
@@ -46,47 +45,52 @@ func Available(families ...Family) error {
 	return nil
 }
 
-// LegacyAvailable returns nil if a tool of the legacy kind is installed for a family, under its own
-// name or as the default. It starts a process.
+// LegacyAvailable returns nil if a tool of the legacy variant is installed for a family, under its
+// own name or as the default. It starts a process.
 func LegacyAvailable(ctx context.Context, ns *netns.NS, f Family) error {
 	tool := f.legacyCommands().restore
 	version, err := run(ctx, ns, "", tool, "--version")
 	if err == nil && bytes.Contains(version, []byte("nf_tables")) {
-		return fmt.Errorf("%s is of the nftables variant, and the legacy variant is not installed", tool)
+		return fmt.Errorf("%s is the nftables variant; the legacy variant is not installed", tool)
 	}
 	return err
 }
 
-// HasLegacy reports whether a namespace has a table of the legacy kind.
+// HasLegacy reports whether a namespace has a table of the legacy variant.
 func (t Table) HasLegacy(ns *netns.NS) (bool, error) {
-	path := [...]string{"/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names"}[t.Family]
+	path := [...]string{"/proc/thread-self/net/ip_tables_names",
+		"/proc/thread-self/net/ip6_tables_names"}[t.Family]
 	var names string
 	read := func() (err error) {
 		names, err = netns.ReadFile(path)
 		return err
 	}
 	var err error
-	if ns.Here() { // as it is in a plugin, whose host this is: a thread of its own would cost 0.3 ms
+	// In a plugin the host namespace is already current; another thread would cost 0.3 ms.
+	if ns.Here() {
 		err = read()
 	} else {
 		err = ns.Run(read)
 	}
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) { // the kernel has none, or none for this user
+	// The kernel has no legacy tables, or denies this user access to their names.
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
 		return false, nil
 	}
 	return slices.Contains(strings.Fields(names), t.Name), err
 }
 
-// commands are the two programs of one kind of iptables.
+// commands are the two programs of one variant of iptables.
 type commands struct{ save, restore string }
 
 func (f Family) commands() commands {
-	return [...]commands{{"iptables-save", "iptables-restore"}, {"ip6tables-save", "ip6tables-restore"}}[f]
+	return [...]commands{{"iptables-save", "iptables-restore"},
+		{"ip6tables-save", "ip6tables-restore"}}[f]
 }
 
-// legacyCommands are those of the legacy kind, which is not always the default one.
+// legacyCommands returns the programs of the legacy variant, which is not always the default.
 func (f Family) legacyCommands() commands {
-	legacy := [...]commands{{"iptables-legacy-save", "iptables-legacy-restore"}, {"ip6tables-legacy-save", "ip6tables-legacy-restore"}}[f]
+	legacy := [...]commands{{"iptables-legacy-save", "iptables-legacy-restore"},
+		{"ip6tables-legacy-save", "ip6tables-legacy-restore"}}[f]
 	if inPath(legacy.save) && inPath(legacy.restore) {
 		return legacy
 	}
@@ -98,7 +102,7 @@ func inPath(tool string) bool {
 	return err == nil
 }
 
-// saved returns the lines that describe a table. They are what restore takes.
+// saved returns the lines that describe a table, in the input format of restore.
 func (c commands) saved(ctx context.Context, ns *netns.NS, table string) ([]string, error) {
 	out, err := run(ctx, ns, "", c.save, "-t", table)
 	return strings.Split(string(out), "\n"), err
@@ -111,8 +115,9 @@ func (c commands) apply(ctx context.Context, ns *netns.NS, table string, changes
 	return err
 }
 
-// patience is the option that has a tool of the legacy kind wait for others, for whole seconds within the deadline: then
-// it can say for what it has waited. Without a deadline that is better than to wait until somebody loses patience.
+// patience returns the option that makes a tool of the legacy variant wait for the lock, in whole
+// seconds and within the deadline, so that its error can name the lock. Without a deadline the wait
+// is limited, too.
 func patience(ctx context.Context) string {
 	wait := 30 * time.Second
 	if deadline, ok := ctx.Deadline(); ok {
@@ -121,7 +126,7 @@ func patience(ctx context.Context) string {
 	return fmt.Sprintf("--wait=%d", max(1, int(wait.Seconds())))
 }
 
-// failure is what went wrong in a tool, and what it says about that.
+// failure is the failure of a tool, with the text it printed.
 type failure struct {
 	tool string
 	err  error
@@ -136,8 +141,8 @@ func (f *failure) Error() string {
 	return text
 }
 
-// Unwrap returns the error and what it amounts to: [syscall.EINTR] if a signal ended the tool, [syscall.EIO] if the tool
-// reported a failure, which the kernel or the rules caused.
+// Unwrap returns the error and its errno: [syscall.EINTR] if a signal ended the tool, [syscall.EIO]
+// if the tool reported a failure, which the kernel or the rules caused.
 func (f *failure) Unwrap() []error {
 	var exit *exec.ExitError
 	switch {
@@ -154,7 +159,8 @@ func run(ctx context.Context, ns *netns.NS, input, name string, args ...string) 
 	err := ns.Run(func() error {
 		cmd := exec.CommandContext(ctx, name, args...)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &stdout, &stderr
-		// Nothing may change after this process has died: then DEL is on its way.
+		// The tool must not change anything after this process has died, because DEL may already
+		// run.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		return cmd.Run()
 	})

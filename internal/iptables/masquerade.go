@@ -2,17 +2,19 @@ package iptables
 
 import "net/netip"
 
-// Masquerade is the masquerading of one owner: a chain of the nat table, to which POSTROUTING jumps for each address.
+// Masquerade is the masquerading of one owner: a chain of the nat table, to which a rule of
+// POSTROUTING jumps for each address.
 type Masquerade struct {
 	Chain   string
 	Comment string // of each rule, at most [MaxComment] bytes of printable ASCII
 
-	Exclude []netip.Prefix // networks that see the addresses as they are, besides their own
+	Exclude []netip.Prefix // further networks that see the original addresses
 }
 
 const hook = "POSTROUTING"
 
-// Edit masquerades what addresses of one family, given with their prefix lengths, send beyond their networks.
+// Edit returns the edit that masquerades packets from addresses of one family to destinations
+// outside their networks. Each prefix is an address with its prefix length.
 func (m Masquerade) Edit(f Family, addrs []netip.Prefix) Edit {
 	e := Edit{Chains: []string{m.Chain}}
 	for _, a := range addrs {
@@ -28,7 +30,7 @@ func (m Masquerade) Edit(f Family, addrs []netip.Prefix) Edit {
 	return e
 }
 
-// The rules, as iptables-save writes them.
+// The following functions return rules as iptables-save writes them.
 
 func (m Masquerade) toNetwork(n netip.Prefix) string {
 	to := ""

@@ -7,26 +7,30 @@ import (
 	"github.com/tenon-cni/tenon/internal/netns"
 )
 
-// Removal is what is to go from a table: rules of one chain, and chains with the last rule that leads to them.
+// Removal selects rules of one chain of a table, and the chains that become unused, for removal.
 type Removal struct {
-	In     string          // the rules of this chain
-	Target string          // that lead to this chain; "": any rules, and with each the chain it leads to
-	Match  func(Rule) bool // and match; nil: all
-	Also   []string        // chains that go with Target
-	Unless func(Rule) bool // nothing goes while a rule of Target or Also matches, whose Chain it may not see; may be nil
+	In     string          // remove rules of this chain
+	Target string          // that lead to this chain; "": any, each with its target chain
+	Match  func(Rule) bool // and that match; nil: all
+	Also   []string        // chains to remove together with Target
+	// Unless prevents the removal if it matches a rule of Target or Also. It must not depend on the
+	// rule's Chain, and may be nil.
+	Unless func(Rule) bool
 }
 
-// Matches reports whether a rule goes.
+// Matches reports whether the removal includes a rule.
 func (w Removal) Matches(r Rule) bool {
-	return r.Chain == w.In && (w.Target == "" || w.Target == r.Target) && (w.Match == nil || w.Match(r))
+	return r.Chain == w.In && (w.Target == "" || w.Target == r.Target) &&
+		(w.Match == nil || w.Match(r))
 }
 
-// LegacyRemove removes from a table of the legacy kind, in one transaction. The caller holds the lock of the namespace.
+// LegacyRemove removes rules and chains from a table of the legacy variant, in one transaction. The
+// caller holds the lock of the namespace.
 func (t Table) LegacyRemove(ctx context.Context, ns *netns.NS, w Removal) error {
 	return t.Family.legacyCommands().change(ctx, ns, t.Name, false, w.plan)
 }
 
-// plan returns the commands that remove what is to go.
+// plan returns the commands of the removal.
 func (w Removal) plan(t table) (commands []string) {
 	chains := slices.Clone(w.Also)
 	if w.Target != "" {
@@ -37,7 +41,8 @@ func (w Removal) plan(t table) (commands []string) {
 		keep = keep || w.Unless != nil && slices.Contains(chains, r.Chain) && w.Unless(r)
 		switch {
 		case !w.Matches(r):
-			used[r.Target] = used[r.Target] || !slices.Contains(chains, r.Chain) // they may lead to each other
+			// The chains may lead to each other.
+			used[r.Target] = used[r.Target] || !slices.Contains(chains, r.Chain)
 		default:
 			commands = append(commands, deletion(p.rule))
 			if w.Target == "" && t.chains[r.Target] && !slices.Contains(chains, r.Target) {
@@ -49,7 +54,7 @@ func (w Removal) plan(t table) (commands []string) {
 		return nil
 	}
 	if slices.ContainsFunc(chains, func(c string) bool { return used[c] }) && w.Target != "" {
-		chains = nil // they go together
+		chains = nil // all of them are removed, or none
 	}
 	chains = slices.DeleteFunc(chains, func(c string) bool { return !t.chains[c] || used[c] })
 	for _, chain := range chains {

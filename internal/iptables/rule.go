@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// Rule is as much of a rule as tells to whom it belongs.
+// Rule is the part of a rule that identifies its owner.
 type Rule struct {
-	Chain        string // it is in
-	Target       string // it jumps or goes to: a chain, or ACCEPT, DROP, RETURN and others; "" if it does not
+	Chain        string // the chain that contains the rule
+	Target       string // of a jump or goto: a chain, ACCEPT, DROP, RETURN and others; or ""
 	Comment      string
-	Source, Dest netip.Addr // the first addresses of the networks it is for, not valid where it is for all
-	In, Out      string     // names of interfaces it is for, "" where it is for all
-	Others       int        // how many conditions it has besides
+	Source, Dest netip.Addr // first addresses of the networks it matches, else invalid
+	In, Out      string     // names of the interfaces it matches, else ""
+	Others       int        // the number of other conditions
 }
 
-// parseRule reads a line of iptables-save; ok is false if it is not a rule.
+// parseRule parses a line of iptables-save; ok is false if the line is not a rule.
 func parseRule(line string) (r Rule, ok bool) {
 	words := split(line)
 	if len(words) < 2 || words[0] != "-A" {
@@ -30,7 +30,7 @@ func parseRule(line string) (r Rule, ok bool) {
 		switch {
 		case option == "-j" || option == "-g":
 			r.Target = value
-			return r, true // the rest is about the target
+			return r, true // the remaining options belong to the target
 		case option == "-m":
 		case option == "--comment":
 			r.Comment = value
@@ -38,14 +38,14 @@ func parseRule(line string) (r Rule, ok bool) {
 			if strings.HasPrefix(option, "-") {
 				r.Others++
 			}
-			continue // not all have a value
+			continue // some options have no value
 		}
-		i++ // the value is no option
+		i++ // skip the value
 	}
 	return r, true
 }
 
-// condition notes a condition, unless it is one of the others.
+// condition stores a condition in its field, and reports whether it has one.
 func (r *Rule) condition(option, value string) bool {
 	switch option {
 	case "-s":
@@ -67,10 +67,12 @@ func firstAddr(s string) netip.Addr {
 	return n.Addr()
 }
 
-// words makes lines that say the same equal: what iptables-save writes without quotes may stand in quotes.
+// words makes lines with the same meaning equal: quotes are optional around words that
+// iptables-save writes without them.
 func words(line string) string { return strings.Join(split(line), "\x00") }
 
-// split splits a line into words. A word with spaces stands in quotes; a backslash takes the next byte as it is.
+// split splits a line into words. Words with spaces are in quotes; a backslash escapes the next
+// byte.
 func split(line string) []string {
 	var words []string
 	var word strings.Builder
@@ -100,7 +102,8 @@ func split(line string) []string {
 	return words
 }
 
-// Quote returns a word as it stands in a line: in quotes if it has to. What no line can have stays as it is, and is refused.
+// Quote returns a word in the form of a line of iptables-save, with quotes if needed. It does not
+// change bytes that no line can contain; [Table.Apply] refuses them.
 func Quote(word string) string {
 	if word != "" && !strings.ContainsAny(word, " \"'\\") {
 		return word
@@ -111,8 +114,8 @@ func Quote(word string) string {
 // MaxComment is the length in bytes of the longest comment of a rule.
 const MaxComment = 255
 
-// printable reports whether a line has nothing but printable ASCII: no end that would begin another, and nothing that
-// quoting would change.
+// printable reports whether a line consists of printable ASCII, so that it cannot begin another
+// line and needs no further quoting.
 func printable(line string) bool {
 	return !strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' })
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/tenon-cni/tenon/internal/netns"
 )
 
-// Table is a table of iptables, "nat" or "filter" for example.
+// Table is a table of iptables, for example "nat" or "filter".
 type Table struct {
 	Family Family
 	Name   string
-	Legacy bool // the tools of the legacy kind change it, if they are installed
+	Legacy bool // change the table with the tools of the legacy variant, if they are installed
 }
 
-// commands are the tools that change the table.
+// commands returns the tools that change the table.
 func (t Table) commands() commands {
 	if t.Legacy {
 		return t.Family.legacyCommands()
@@ -32,9 +32,12 @@ func (t Table) Works(ctx context.Context, ns *netns.NS) error {
 }
 
 // String names the table with its tool.
-func (t Table) String() string { return [...]string{"iptables", "ip6tables"}[t.Family] + " " + t.Name }
+func (t Table) String() string {
+	return [...]string{"iptables",
+		"ip6tables"}[t.Family] + " " + t.Name
+}
 
-// table is what iptables-save says of a table.
+// table is the content of a table, parsed from the output of iptables-save.
 type table struct {
 	chains map[string]bool // by name
 	rules  []string
@@ -59,7 +62,7 @@ type position struct {
 	at   int // from 1
 }
 
-// each calls yield for all rules.
+// each calls yield for every rule.
 func (t table) each(yield func(position, Rule)) {
 	at := map[string]int{}
 	for _, line := range t.rules {
@@ -69,12 +72,15 @@ func (t table) each(yield func(position, Rule)) {
 	}
 }
 
-// attempts is how often an edit is tried while others change the same table.
+// attempts is the number of tries of an edit while other programs change the same table.
 const attempts = 3
 
-// change makes the changes that plan wants in view of what there is. fresh says that there is nothing to see. Others may
-// make the same meanwhile, so that what could not be done can after another look. Rules cannot be half made.
-func (c commands) change(ctx context.Context, ns *netns.NS, name string, fresh bool, plan func(table) []string) error {
+// change makes the changes that plan returns for the current content of a table. fresh means that
+// the table contains nothing that plan needs, so that change does not read it first. If the changes
+// fail, perhaps because another program made the same ones meanwhile, change reads the table and
+// tries again. iptables-restore applies all changes or none.
+func (c commands) change(ctx context.Context, ns *netns.NS, name string, fresh bool,
+	plan func(table) []string) error {
 	var failed error
 	var tried []string
 	for range attempts {

@@ -9,26 +9,26 @@ import (
 	"github.com/tenon-cni/tenon/internal/netns"
 )
 
-// Undo is what takes an edit back.
+// Undo holds what Revert needs to undo an edit.
 type Undo struct {
 	edit     Edit
-	made     []string   // chains that were not there
-	refilled []string   // own chains whose rules were replaced
+	made     []string   // chains that did not exist
+	refilled []string   // own chains with replaced rules
 	dropped  []position // in the order of the table
 
 	// Rules, by their words.
-	common map[string]bool // of the edit
-	added  map[string]bool // were not there
-	kept   map[string]bool // were there and stayed
+	common map[string]bool // rules of the edit
+	added  map[string]bool // rules that did not exist
+	kept   map[string]bool // rules that existed and stayed
 }
 
-// Revert takes an edit back, in one transaction. What others have come to use stays. Without any of the chains there is
-// nothing to take back. The caller holds the lock of the namespace.
+// Revert undoes an edit, in one transaction. Chains and rules that other programs use by now stay.
+// If none of the chains exists, Revert does nothing. The caller holds the lock of the namespace.
 func (t Table) Revert(ctx context.Context, ns *netns.NS, u Undo) error {
 	return t.commands().change(ctx, ns, t.Name, false, u.plan)
 }
 
-// plan returns the commands that take the edit back in a table.
+// plan returns the commands that undo the edit in a table.
 func (u Undo) plan(t table) (commands []string) {
 	for _, chain := range u.refilled {
 		if t.chains[chain] {
@@ -54,7 +54,8 @@ func (u Undo) plan(t table) (commands []string) {
 		}
 		place := min(p.at, length[r.Chain]+1)
 		length[r.Chain]++
-		commands = append(commands, "-I "+r.Chain+" "+strconv.Itoa(place)+strings.TrimPrefix(p.rule, "-A "+r.Chain))
+		commands = append(commands,
+			"-I "+r.Chain+" "+strconv.Itoa(place)+strings.TrimPrefix(p.rule, "-A "+r.Chain))
 	}
 	for _, chain := range u.made {
 		if t.chains[chain] && (slices.Contains(u.edit.Own, chain) || !used) {
@@ -64,19 +65,20 @@ func (u Undo) plan(t table) (commands []string) {
 	return commands
 }
 
-// obsolete reports whether a rule goes, by its words.
+// obsolete reports whether to remove a rule, by its words.
 func (u Undo) obsolete(w string, r Rule, used bool) bool {
 	switch {
 	case u.common[w]:
 		return u.added[w] && !used
-	case slices.Contains(u.edit.Own, r.Target): // its words may be others than those it was made by
+	// The rule may be listed in other words than it was created with.
+	case slices.Contains(u.edit.Own, r.Target):
 		return !u.kept[w]
 	}
 	return u.added[w]
 }
 
-// used reports whether others need the chains that are not the owner's alone: if they were there before, or rules besides
-// those of the edit are in them or lead to them.
+// used reports whether other programs need the shared chains: the chains existed before, or
+// contain, or are the target of, rules that are not part of the edit.
 func (u Undo) used(t table) (used bool) {
 	shared := func(chain string) bool {
 		return slices.Contains(u.made, chain) && !slices.Contains(u.edit.Own, chain)
@@ -86,7 +88,8 @@ func (u Undo) used(t table) (used bool) {
 	}
 	t.each(func(p position, r Rule) {
 		mine := slices.Contains(u.edit.Own, r.Chain) || slices.Contains(u.edit.Own, r.Target)
-		if w := words(p.rule); !mine && (shared(r.Chain) || shared(r.Target)) && !u.common[w] && !u.added[w] {
+		if w := words(p.rule); !mine && (shared(r.Chain) || shared(r.Target)) && !u.common[w] &&
+			!u.added[w] {
 			used = true
 		}
 	})

@@ -13,18 +13,19 @@ import (
 // restored unchanged.
 type StoredAddr struct {
 	Addr       netip.Prefix
-	Tentative  bool // duplicates of it are being looked for, or one was found
-	Optimistic bool // it can be used meanwhile (RFC 4429)
+	Tentative  bool // the kernel is looking for duplicates of it, or has found one
+	Optimistic bool // it can be used during that time (RFC 4429)
 
-	flags   uint32 // IFA_F_…
-	message []byte // of the kernel; as a request: flags that are states it does not look at
+	flags uint32 // IFA_F_…
+	// The kernel's message. As a request: the kernel ignores flags that are states.
+	message []byte
 }
 
 // unusable reports whether an address cannot be used until duplicate address detection (RFC 4862
 // section 5.4) has finished.
 func (a StoredAddr) unusable() bool { return a.Tentative && !a.Optimistic }
 
-// Of lists the addresses of a link with their prefix lengths, both families.
+// Of lists the addresses of a link with their prefix lengths, in both families.
 func (c Addrs) Of(l Link) ([]netip.Prefix, error) {
 	return c.prefixes(l, unix.AF_UNSPEC, func(StoredAddr) bool { return true })
 }
@@ -59,8 +60,8 @@ func (c Addrs) prefixes(
 	return list, err
 }
 
-// Stored lists the IPv6 addresses of a link. IPv4 addresses survive the changes that delete
-// IPv6 addresses.
+// Stored lists the IPv6 addresses of a link. IPv4 addresses survive the changes that delete IPv6
+// addresses.
 func (c Addrs) Stored(l Link) ([]StoredAddr, error) { return c.list(l, unix.AF_INET6) }
 
 func (c Addrs) list(l Link, family uint8) ([]StoredAddr, error) {
@@ -79,7 +80,7 @@ func (c Addrs) list(l Link, family uint8) ([]StoredAddr, error) {
 	return list, nil
 }
 
-// readAddr reads an address and the index of its link.
+// readAddr decodes an address and the index of its link.
 func readAddr(m []byte) (a StoredAddr, index int, err error) {
 	var about unix.IfAddrmsg
 	attributes, err := ReadBody(m, &about)
@@ -87,7 +88,7 @@ func readAddr(m []byte) (a StoredAddr, index int, err error) {
 	a.flags, a.message = uint32(about.Flags), slices.Clone(m)
 	for kind, v := range Attributes(attributes) {
 		switch kind {
-		case unix.IFA_LOCAL: // only IPv4, and IPv6 with a peer
+		case unix.IFA_LOCAL: // only with IPv4, and with IPv6 if there is a peer
 			local, _ = netip.AddrFromSlice(v)
 		case unix.IFA_ADDRESS:
 			remote, _ = netip.AddrFromSlice(v)
@@ -108,17 +109,17 @@ func readAddr(m []byte) (a StoredAddr, index int, err error) {
 // gets its broadcast address. The error is EEXIST if the link has the address already.
 func (c Addrs) Add(l Link, p netip.Prefix) error { return c.add(l, p, 0) }
 
-// AddGateway is [Addrs.Add] for an address that is in use as soon as it exists: IPv6 skips
-// duplicate address detection, during which it would not answer.
+// AddGateway is like [Addrs.Add] for an address that must be usable at once: it skips the duplicate
+// address detection of IPv6, during which the address would not answer.
 func (c Addrs) AddGateway(l Link, p netip.Prefix) error { return c.add(l, p, unix.IFA_F_NODAD) }
 
-// AddOptimistic is [Addrs.Add] for an address that can be used during duplicate address detection:
-// IPv6 with optimistic_dad (RFC 4429).
+// AddOptimistic is like [Addrs.Add] for an address that can be used during duplicate address
+// detection: IPv6 with optimistic_dad (RFC 4429).
 func (c Addrs) AddOptimistic(l Link, p netip.Prefix) error {
 	return c.add(l, p, unix.IFA_F_OPTIMISTIC)
 }
 
-// add adds an address; flags6 are IFA_F_… of an IPv6 one.
+// add adds an address; flags6 are the flags (IFA_F_…) of an IPv6 address.
 func (c Addrs) add(l Link, p netip.Prefix, flags6 uint32) error {
 	if !p.IsValid() || p.Addr().Is4In6() {
 		return fmt.Errorf("address %s: %w", p, unix.EINVAL)
@@ -133,20 +134,21 @@ func (c Addrs) add(l Link, p netip.Prefix, flags6 uint32) error {
 	return c.conn.change(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, about, attributes...)
 }
 
-// Restore adds a stored address to the link that it was on. It is no error if the link has it.
+// Restore adds a stored address to its link. If the link has the address already, Restore succeeds.
 func (c Addrs) Restore(a StoredAddr) error {
 	err := c.conn.change(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, a.message)
 	return unless(err, unix.EEXIST)
 }
 
-// Delete removes an address and reports whether it was there.
+// Delete removes an address and reports whether it existed.
 func (c Addrs) Delete(l Link, p netip.Prefix) (existed bool, err error) {
 	about, attributes := address(l, p)
 	return deleted(c.conn.change(unix.RTM_DELADDR, 0, about, attributes...))
 }
 
 func address(l Link, p netip.Prefix) (unix.IfAddrmsg, []Attribute) {
-	about := unix.IfAddrmsg{Family: familyOf(p.Addr()), Prefixlen: uint8(p.Bits()), Index: uint32(l.Index)}
+	about := unix.IfAddrmsg{Family: familyOf(p.Addr()), Prefixlen: uint8(p.Bits()),
+		Index: uint32(l.Index)}
 	local := p.Addr().AsSlice()
 	return about, []Attribute{Bytes(unix.IFA_LOCAL, local), Bytes(unix.IFA_ADDRESS, local)}
 }

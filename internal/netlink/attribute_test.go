@@ -12,8 +12,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
-// TestBody: a structure without holes, then attributes of each kind, each where a multiple of four
-// bytes is.
+// TestBody checks the encoding of a structure without holes, followed by attributes of each type,
+// all aligned to four bytes.
 func TestBody(t *testing.T) {
 	t.Parallel()
 	about := struct {
@@ -22,16 +22,20 @@ func TestBody(t *testing.T) {
 		B int32
 	}{1, [3]byte{}, -2}
 	got := netlink.Body(about,
-		netlink.Uint8(1, 0x11), netlink.Uint16(2, 0x1122), netlink.Uint32(3, 0x11223344), netlink.Uint64(4, 0x1122334455667788),
+		netlink.Uint8(1, 0x11), netlink.Uint16(2, 0x1122), netlink.Uint32(3, 0x11223344),
+		netlink.Uint64(4, 0x1122334455667788),
 		netlink.String(5, "eth0"), netlink.Bytes(6, nil),
-		netlink.Nest(7|unix.NLA_F_NESTED, netlink.Uint8(1, 2), netlink.Struct(2, about, netlink.Uint8(3, 4))),
+		netlink.Nest(7|unix.NLA_F_NESTED, netlink.Uint8(1, 2),
+			netlink.Struct(2, about, netlink.Uint8(3, 4))),
 	)
 	want := "01000000" + "feffffff" +
-		"05000100" + "11000000" + "06000200" + "22110000" + "08000300" + "44332211" + "0c000400" + "8877665544332211" +
+		"05000100" + "11000000" + "06000200" + "22110000" + "08000300" + "44332211" + "0c000400" +
+		"8877665544332211" +
 		"09000500" + "6574683000000000" + "04000600" +
-		"20000780" + "05000100" + "02000000" + "14000200" + "01000000" + "feffffff" + "05000300" + "04000000"
+		"20000780" + "05000100" + "02000000" + "14000200" + "01000000" + "feffffff" + "05000300" +
+		"04000000"
 	if got := hex.EncodeToString(got); got != want {
-		t.Errorf("got  %s\nwant %s (where the lowest byte of a number is the first)", got, want)
+		t.Errorf("got  %s\nwant %s (on a little-endian host)", got, want)
 	}
 
 	read := about
@@ -45,14 +49,16 @@ func TestBody(t *testing.T) {
 	}
 }
 
-// TestLongAttribute: an attribute that is too long is truncated: it does not swallow the next one,
-// and none of its bytes are read as the next one.
+// TestLongAttribute checks that an overlong attribute is truncated: it neither swallows the next
+// attribute nor leaves bytes that are read as one.
 func TestLongAttribute(t *testing.T) {
 	t.Parallel()
 	var kinds []uint16
-	for kind, v := range netlink.Attributes(append(netlink.Bytes(1, make([]byte, 70000)), netlink.Uint8(2, 3)...)) {
+	for kind, v := range netlink.Attributes(append(netlink.Bytes(1, make([]byte, 70000)),
+		netlink.Uint8(2, 3)...)) {
 		kinds = append(kinds, kind)
-		if kind == 1 && len(v) != math.MaxUint16-unix.SizeofRtAttr || kind == 2 && !bytes.Equal(v, []byte{3}) {
+		if kind == 1 && len(v) != math.MaxUint16-unix.SizeofRtAttr || kind == 2 &&
+			!bytes.Equal(v, []byte{3}) {
 			t.Errorf("attribute %d has %d bytes", kind, len(v))
 		}
 	}
@@ -61,8 +67,8 @@ func TestLongAttribute(t *testing.T) {
 	}
 }
 
-// FuzzAttributes: whatever comes, attributes lie behind each other in it, and sent again they are
-// the same.
+// FuzzAttributes checks that the attributes of any input follow each other within it, and that
+// encoding them again restores the input.
 func FuzzAttributes(f *testing.F) {
 	f.Add(netlink.Body(uint32(1), netlink.String(1, "eth0"), netlink.Nest(2, netlink.Uint32(3, 4))))
 	f.Add([]byte(netlink.String(1, "eth0")))
@@ -85,7 +91,7 @@ func FuzzAttributes(f *testing.F) {
 			third = append(third, netlink.Bytes(kind, v)...)
 		}
 		if n != 0 || !bytes.Equal(again, third) {
-			t.Fatalf("%x is not %x", third, again)
+			t.Fatalf("got %x, want %x", third, again)
 		}
 	})
 }

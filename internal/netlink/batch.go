@@ -28,7 +28,7 @@ func (x *Exchange) Send(fd int, requests ...Request) (refused int, err error) {
 		switch data, err := x.receive(fd, unix.MSG_DONTWAIT); {
 		case err == unix.EAGAIN:
 			return o.result(lost)
-		case err == unix.ENOBUFS: // the socket overflowed; it still holds the answers that fitted
+		case err == unix.ENOBUFS: // the socket overflowed, but holds the answers that fitted
 			lost = err
 		case err != nil:
 			return 0, err
@@ -42,13 +42,13 @@ func (x *Exchange) Send(fd int, requests ...Request) (refused int, err error) {
 
 // outcome collects the answers to requests.
 type outcome struct {
-	first, count uint32 // the number of the first request, and how many there are
+	first, count uint32 // the number of the first request, and of all requests
 	unconfirmed  int    // number of requests with NLM_F_ACK and no answer yet
-	refused      int    // the index of the first that was refused
-	err          error  // why
+	refused      int    // the index of the first refused request
+	err          error  // the reason
 }
 
-// read reads the messages of a datagram.
+// read decodes the messages of a datagram.
 func (o *outcome) read(data []byte) error {
 	for len(data) >= unix.SizeofNlMsghdr {
 		m, rest, err := next(data)
@@ -70,7 +70,8 @@ func (o *outcome) read(data []byte) error {
 	return nil
 }
 
-// result returns the outcome when all answers are read. lost is the error that lost some, or nil.
+// result returns the outcome after all answers are read. lost is the error that lost some answers,
+// or nil.
 func (o *outcome) result(lost error) (refused int, err error) {
 	switch {
 	case o.err != nil:
@@ -78,7 +79,8 @@ func (o *outcome) result(lost error) (refused int, err error) {
 	case lost != nil:
 		return 0, lost
 	case o.unconfirmed > 0:
-		return 0, fmt.Errorf("no answer to %d of %d requests: %w", o.unconfirmed, o.count, unix.EPROTO)
+		return 0, fmt.Errorf("no answer to %d of %d requests: %w", o.unconfirmed, o.count,
+			unix.EPROTO)
 	}
 	return 0, nil
 }

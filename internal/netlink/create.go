@@ -7,16 +7,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// creation is a request for a link.
+// creation is a request to create a link.
 type creation struct {
 	name, kind string
 	mac        net.HardwareAddr // nil lets the kernel choose
 	mtu        int              // bytes; 0 is the kernel's default
-	attributes []Attribute      // IFLA_…, further ones
-	data       []Attribute      // what the kind defines
+	attributes []Attribute      // further attributes (IFLA_…)
+	data       []Attribute      // attributes that the kind defines
 }
 
-// create makes a link. The error is EEXIST if the name is in use.
+// create creates a link. The error is EEXIST if the name is in use.
 func (c *Conn) create(l creation) error {
 	var about unix.IfInfomsg
 	info := []Attribute{String(unix.IFLA_INFO_KIND, l.kind)}
@@ -28,7 +28,7 @@ func (c *Conn) create(l creation) error {
 	return c.change(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, about, attributes...)
 }
 
-// made is create for callers that need the index of the link. It deletes the link again if it
+// made is like create for callers that need the index of the link. It deletes the link again if it
 // cannot look up the index.
 func (c *Conn) made(l creation) (index int, err error) {
 	if err := c.create(l); err != nil {
@@ -36,13 +36,14 @@ func (c *Conn) made(l creation) (index int, err error) {
 	}
 	link, err := c.Links.ByName(l.name)
 	if err != nil {
-		_, undone := deleted(c.change(unix.RTM_DELLINK, 0, header(0), String(unix.IFLA_IFNAME, l.name)))
+		_, undone := deleted(c.change(unix.RTM_DELLINK, 0, header(0),
+			String(unix.IFLA_IFNAME, l.name)))
 		return 0, errors.Join(err, undone)
 	}
 	return link.Index, nil
 }
 
-// common are the attributes of every kind.
+// common returns the attributes that every kind has.
 func (l creation) common() []Attribute {
 	list := []Attribute{String(unix.IFLA_IFNAME, l.name)}
 	if l.mac != nil {

@@ -10,23 +10,23 @@ import (
 )
 
 // ErrInterrupted reports that the listed objects changed during the dump (NLM_F_DUMP_INTR): the
-// list may lack some, or have some twice.
+// list may omit some objects and repeat others.
 var ErrInterrupted = errors.New("list changed while it was read")
 
-// maxAnswer is more than the kernel puts into one datagram: 32 KiB (netlink_dump in
+// maxAnswer is larger than any datagram of the kernel: 32 KiB (netlink_dump in
 // net/netlink/af_netlink.c), or one longer message, for example about a bridge port in all VLANs.
 const maxAnswer = 64 << 10
 
-// Exchange is the exchanges on one socket. It is for one goroutine. The kernel answers while it
-// takes the request, so no goroutine is parked meanwhile: an exchange takes 5 µs, where libraries
-// take 100 µs.
+// Exchange exchanges messages on one socket. It must be used by one goroutine at a time. The kernel
+// answers while it accepts the request, so no goroutine is parked: an exchange takes 5 µs, compared
+// with 100 µs in libraries.
 type Exchange struct {
 	buffer []byte
 	last   uint32 // number of the last request
 }
 
-// Prepare has errors come with a text, and without the request that they are about. Before Linux
-// 4.12 there is no text.
+// Prepare makes the kernel add a text to errors, and omit the request that caused them. Before
+// Linux 4.12 there is no text.
 func Prepare(fd int) {
 	for _, option := range []int{unix.NETLINK_EXT_ACK, unix.NETLINK_CAP_ACK} {
 		_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, option, 1)
@@ -37,11 +37,10 @@ func Prepare(fd int) {
 type Request struct {
 	Kind  uint16
 	Flags int    // NLM_F_…, without NLM_F_REQUEST
-	Body  []byte // what follows the header
+	Body  []byte // the part after the header
 }
 
-// appendTo appends the message, with a number that its answers have, and zeros up to where the next
-// may begin.
+// appendTo appends the message, with padding and a number that its answers repeat.
 func (r Request) appendTo(b []byte, number uint32) []byte {
 	size := unix.SizeofNlMsghdr + len(r.Body)
 	b = slices.Grow(b, Align(size))
@@ -53,13 +52,14 @@ func (r Request) appendTo(b []byte, number uint32) []byte {
 	return append(append(b, r.Body...), make([]byte, Align(size)-size)...)
 }
 
-// Ask sends a request that the kernel answers without waiting for anything but its locks, and calls
-// each with the payload of each answer, in a buffer that the next answer overwrites. flags are
-// NLM_F_…, without NLM_F_REQUEST; with NLM_F_ACK the kernel only confirms the request. An error of
-// the kernel wraps its number. If each returns an error, Ask reads the remaining answers without
-// calling each, and returns that error: the kernel refuses another list until the first one is read
-// to its end.
-func (x *Exchange) Ask(fd int, kind uint16, flags int, body []byte, each func(payload []byte) error) error {
+// Ask sends a request that the kernel answers without waiting except for locks, and calls each with
+// the payload of each answer, in a buffer that the next answer overwrites. flags are NLM_F_…,
+// without NLM_F_REQUEST; with NLM_F_ACK the kernel only confirms the request. An error of the
+// kernel wraps its errno. If each returns an error, Ask reads the remaining answers without calling
+// each, and returns that error: the kernel refuses another dump until the first one is read to its
+// end.
+func (x *Exchange) Ask(fd int, kind uint16, flags int, body []byte,
+	each func(payload []byte) error) error {
 	x.last++
 	if err := send(fd, Request{kind, flags, body}.appendTo(nil, x.last)); err != nil {
 		return err
@@ -80,11 +80,11 @@ func (x *Exchange) Ask(fd int, kind uint16, flags int, body []byte, each func(pa
 	return a.err
 }
 
-// repeats is how often a list is asked for that changes while it is read.
+// repeats limits the requests for a list that changes during the dump.
 const repeats = 10
 
-// List returns the objects of a list; read appends those in an answer to its first argument. It
-// repeats the request, a limited number of times, if the list changed while it was read.
+// List returns the objects of a list; read appends the objects of an answer to its first argument.
+// List repeats the request, a limited number of times, if the list changed during the dump.
 func List[T any](
 	x *Exchange, fd int, kind uint16, body []byte, read func([]T, []byte) ([]T, error),
 ) (list []T, err error) {
@@ -101,8 +101,8 @@ func List[T any](
 	return list, err
 }
 
-// send sends a datagram to the kernel, which is the peer of a socket that is not connected. If the
-// datagram is larger than the send buffer, send enlarges the buffer as far as the process may.
+// send sends a datagram to the kernel, the default peer of an unconnected socket. If the datagram
+// is larger than the send buffer, send enlarges the buffer as far as the process may.
 func send(fd int, data []byte) error {
 	err := unix.Send(fd, data, 0)
 	if err != unix.EMSGSIZE {
@@ -115,7 +115,7 @@ func send(fd int, data []byte) error {
 	return unix.Send(fd, data, 0)
 }
 
-// receive reads a datagram into the buffer. flags are MSG_….
+// receive receives a datagram in the buffer. flags are MSG_….
 func (x *Exchange) receive(fd, flags int) ([]byte, error) {
 	if x.buffer == nil {
 		x.buffer = make([]byte, maxAnswer)
@@ -138,32 +138,34 @@ func (x *Exchange) receive(fd, flags int) ([]byte, error) {
 type reply struct {
 	kind, flags uint16
 	number      uint32
-	payload     []byte // what follows the header
+	payload     []byte // the part after the header
 }
 
-// next reads the first message of a datagram that is longer than a header.
+// next decodes the first message of a datagram longer than a header.
 func next(data []byte) (m reply, rest []byte, err error) {
 	size := int(binary.NativeEndian.Uint32(data))
 	if size < unix.SizeofNlMsghdr || size > len(data) {
-		return reply{}, nil, fmt.Errorf("message of %d bytes in %d: %w", size, len(data), unix.EBADMSG)
+		return reply{}, nil, fmt.Errorf("message of %d bytes in %d: %w", size, len(data),
+			unix.EBADMSG)
 	}
 	return reply{
-		kind: binary.NativeEndian.Uint16(data[4:]), flags: binary.NativeEndian.Uint16(data[6:]), number: binary.NativeEndian.Uint32(data[8:]),
+		kind: binary.NativeEndian.Uint16(data[4:]), flags: binary.NativeEndian.Uint16(data[6:]),
+		number:  binary.NativeEndian.Uint32(data[8:]),
 		payload: data[unix.SizeofNlMsghdr:size],
 	}, data[min(Align(size), len(data)):], nil
 }
 
-// answers are those to one request.
+// answers collects the answers to one request.
 type answers struct {
 	number      uint32
-	one         bool // the first is the last
+	one         bool // the first answer is the last
 	each        func([]byte) error
-	err         error // of each, which is not called any more
+	err         error // returned by each, which is then not called again
 	done        bool
 	interrupted bool
 }
 
-// read reads the messages of a datagram.
+// read decodes the messages of a datagram.
 func (a *answers) read(data []byte) error {
 	for len(data) >= unix.SizeofNlMsghdr {
 		m, rest, err := next(data)
@@ -172,7 +174,7 @@ func (a *answers) read(data []byte) error {
 		}
 		data = rest
 		if m.number != a.number {
-			continue // the answer to a request that was given up
+			continue // the answer to an abandoned request
 		}
 		a.interrupted = a.interrupted || m.flags&unix.NLM_F_DUMP_INTR != 0
 		switch {
@@ -195,7 +197,7 @@ const (
 	textOfError = 1 // NLMSGERR_ATTR_MSG, with NETLINK_EXT_ACK
 )
 
-// failure reads the number that an answer begins with, and what the kernel says of it.
+// failure decodes the errno at the beginning of an answer, and the kernel's explanation.
 func failure(m reply) error {
 	if len(m.payload) < errnoLen {
 		return nil
@@ -205,7 +207,9 @@ func failure(m reply) error {
 		return nil
 	}
 	rest := m.payload[errnoLen:]
-	if m.flags&unix.NLM_F_ACK_TLVS != 0 && m.flags&unix.NLM_F_CAPPED != 0 /* without the request */ && len(rest) >= unix.SizeofNlMsghdr {
+	if m.flags&unix.NLM_F_ACK_TLVS != 0 &&
+		m.flags&unix.NLM_F_CAPPED != 0 /* without the request */ &&
+		len(rest) >= unix.SizeofNlMsghdr {
 		for kind, value := range Attributes(rest[unix.SizeofNlMsghdr:]) {
 			if kind == textOfError {
 				return fmt.Errorf("%w: %s", errno, Text(value))

@@ -11,24 +11,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// message is one of the kernel.
+// message returns a message of the kernel.
 func message(kind, flags uint16, number uint32, payload ...byte) []byte {
-	b := Body(unix.NlMsghdr{Len: uint32(unix.SizeofNlMsghdr + len(payload)), Type: kind, Flags: flags, Seq: number})
+	b := Body(unix.NlMsghdr{Len: uint32(unix.SizeofNlMsghdr + len(payload)), Type: kind,
+		Flags: flags, Seq: number})
 	b = append(b, payload...)
 	return append(b, make([]byte, Align(len(b))-len(b))...)
 }
 
 func errno(e unix.Errno) []byte { return binary.NativeEndian.AppendUint32(nil, uint32(-int32(e))) }
 
-// refusal is an error with a text.
+// refusal returns an error with a text.
 func refusal(e unix.Errno, text string) []byte {
 	of := append(errno(e), make([]byte, unix.SizeofNlMsghdr)...)
-	return message(unix.NLMSG_ERROR, unix.NLM_F_CAPPED|unix.NLM_F_ACK_TLVS, 7, append(of, String(textOfError, text)...)...)
+	return message(unix.NLMSG_ERROR, unix.NLM_F_CAPPED|unix.NLM_F_ACK_TLVS, 7,
+		append(of, String(textOfError, text)...)...)
 }
 
 func TestAnswers(t *testing.T) {
 	t.Parallel()
-	link, done := message(unix.RTM_NEWLINK, 0, 7, 1, 2, 3, 4), message(unix.NLMSG_DONE, unix.NLM_F_MULTI, 7, errno(0)...)
+	link, done := message(unix.RTM_NEWLINK, 0, 7, 1, 2, 3, 4), message(unix.NLMSG_DONE,
+		unix.NLM_F_MULTI, 7, errno(0)...)
 	for _, row := range []struct {
 		name string
 		one  bool
@@ -39,15 +42,24 @@ func TestAnswers(t *testing.T) {
 		{"part of a list", false, slices.Concat(link, link), "[01020304 01020304]"},
 		{"end of a list", false, slices.Concat(link, done), "[01020304] done"},
 		{"nothing after the end counts", false, slices.Concat(done, link), "[] done"},
-		{"list that has changed", false, slices.Concat(message(unix.RTM_NEWLINK, unix.NLM_F_DUMP_INTR, 7, 5), done), "[05] done interrupted"},
-		{"answer to another request", true, slices.Concat(message(unix.RTM_NEWLINK, 0, 6, 9), link), "[01020304] done"},
+		{"list that has changed", false,
+			slices.Concat(message(unix.RTM_NEWLINK, unix.NLM_F_DUMP_INTR, 7, 5), done),
+			"[05] done interrupted"},
+		{"answer to another request", true, slices.Concat(message(unix.RTM_NEWLINK, 0, 6, 9), link),
+			"[01020304] done"},
 		{"nothing", true, slices.Concat(message(unix.NLMSG_NOOP, 0, 7), link), "[01020304] done"},
 		{"confirmation", false, message(unix.NLMSG_ERROR, 0, 7, errno(0)...), "[] done"},
-		{"refusal", false, message(unix.NLMSG_ERROR, 0, 7, errno(unix.EEXIST)...), "[] done: file exists"},
-		{"refusal with a reason", false, refusal(unix.EINVAL, "no such thing"), "[] done: invalid argument: no such thing"},
-		{"refusal at the end of a list", false, message(unix.NLMSG_DONE, unix.NLM_F_MULTI, 7, errno(unix.ENOENT)...), "[] done: no such file or directory"},
-		{"longer than the datagram", true, link[:len(link)-1], "[]: message of 20 bytes in 19: bad message"},
-		{"shorter than its header", true, append([]byte{15, 0, 0, 0}, link[4:]...), "[]: message of 15 bytes in 20: bad message"},
+		{"refusal", false, message(unix.NLMSG_ERROR, 0, 7, errno(unix.EEXIST)...),
+			"[] done: file exists"},
+		{"refusal with a reason", false, refusal(unix.EINVAL, "no such thing"),
+			"[] done: invalid argument: no such thing"},
+		{"refusal at the end of a list", false,
+			message(unix.NLMSG_DONE, unix.NLM_F_MULTI, 7, errno(unix.ENOENT)...),
+			"[] done: no such file or directory"},
+		{"longer than the datagram", true, link[:len(link)-1],
+			"[]: message of 20 bytes in 19: bad message"},
+		{"shorter than its header", true, append([]byte{15, 0, 0, 0}, link[4:]...),
+			"[]: message of 15 bytes in 20: bad message"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -74,7 +86,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestAnswersToAsker: an error of each is kept, and each is not called again.
+// TestAnswersToAsker checks that an error of each is kept, and that each is not called again.
 func TestAnswersToAsker(t *testing.T) {
 	t.Parallel()
 	calls := 0
@@ -82,15 +94,19 @@ func TestAnswersToAsker(t *testing.T) {
 		calls++
 		return unix.EBADMSG
 	}}
-	link, done := message(unix.RTM_NEWLINK, 0, 7), message(unix.NLMSG_DONE, unix.NLM_F_MULTI, 7, errno(0)...)
-	if err := a.read(slices.Concat(link, link, done)); err != nil || !a.done || calls != 1 || a.err != unix.EBADMSG {
+	link, done := message(unix.RTM_NEWLINK, 0, 7), message(unix.NLMSG_DONE, unix.NLM_F_MULTI, 7,
+		errno(0)...)
+	if err := a.read(slices.Concat(link, link, done)); err != nil || !a.done || calls != 1 ||
+		a.err != unix.EBADMSG {
 		t.Errorf("done %v after %d calls: %v, %v", a.done, calls, err, a.err)
 	}
 }
 
-// FuzzAnswers: each payload that the reader passes on lies within the datagram, in its order.
+// FuzzAnswers checks that each payload that the reader passes on lies within the datagram, in its
+// order.
 func FuzzAnswers(f *testing.F) {
-	f.Add(slices.Concat(message(unix.RTM_NEWLINK, 0, 7, 1, 2, 3), message(unix.NLMSG_DONE, 0, 7, errno(0)...)))
+	f.Add(slices.Concat(message(unix.RTM_NEWLINK, 0, 7, 1, 2, 3),
+		message(unix.NLMSG_DONE, 0, 7, errno(0)...)))
 	f.Add(refusal(unix.EINVAL, "no such thing"))
 	f.Add(message(unix.NLMSG_ERROR, 0, 7, 1))
 	f.Add(message(unix.NLMSG_ERROR, unix.NLM_F_CAPPED|unix.NLM_F_ACK_TLVS, 7, errno(unix.EPERM)...))
@@ -114,11 +130,13 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-// TestOutcome: of several requests the first refusal counts, wherever it is, and one that is not
-// confirmed is not done.
+// TestOutcome checks that the first refusal of several requests counts, and that unconfirmed
+// requests count as not done.
 func TestOutcome(t *testing.T) {
 	t.Parallel()
-	answer := func(number uint32, e unix.Errno) []byte { return message(unix.NLMSG_ERROR, 0, number, errno(e)...) }
+	answer := func(number uint32, e unix.Errno) []byte {
+		return message(unix.NLMSG_ERROR, 0, number, errno(e)...)
+	}
 	for _, row := range []struct {
 		name string
 		data []byte
@@ -127,12 +145,17 @@ func TestOutcome(t *testing.T) {
 	}{
 		{"confirmed", answer(9, 0), nil, "0"},
 		{"refused", slices.Concat(answer(8, unix.EEXIST), answer(9, 0)), nil, "1: file exists"},
-		{"the first refusal counts", slices.Concat(answer(7, unix.ENOENT), answer(8, unix.EEXIST), answer(9, unix.EBUSY)), nil, "0: no such file or directory"},
+		{"the first refusal counts",
+			slices.Concat(answer(7, unix.ENOENT), answer(8, unix.EEXIST), answer(9, unix.EBUSY)),
+			nil, "0: no such file or directory"},
 		{"not confirmed", nil, nil, "0: no answer to 1 of 3 requests: protocol error"},
-		{"answers to requests before and after", slices.Concat(answer(6, unix.EEXIST), answer(10, unix.EEXIST), answer(9, 0)), nil, "0"},
-		{"a message that answers nothing", slices.Concat(message(unix.RTM_NEWLINK, 0, 9), answer(9, 0)), nil, "0"},
-		{"more refusals than there was room for", answer(8, unix.EEXIST), unix.ENOBUFS, "1: file exists"},
-		{"nothing but lost answers", nil, unix.ENOBUFS, "0: no buffer space available"},
+		{"answers to requests before and after",
+			slices.Concat(answer(6, unix.EEXIST), answer(10, unix.EEXIST), answer(9, 0)), nil, "0"},
+		{"a message that answers nothing",
+			slices.Concat(message(unix.RTM_NEWLINK, 0, 9), answer(9, 0)), nil, "0"},
+		{"more refusals than the buffer holds", answer(8, unix.EEXIST), unix.ENOBUFS,
+			"1: file exists"},
+		{"only lost answers", nil, unix.ENOBUFS, "0: no buffer space available"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -155,14 +178,16 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
-// TestRequests: messages follow each other as the kernel takes them.
+// TestRequests checks the alignment of consecutive messages.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	var b []byte
-	for i, r := range []Request{{Kind: 3, Body: []byte{1, 2, 3}}, {Kind: 4, Flags: unix.NLM_F_ACK}} {
+	for i, r := range []Request{{Kind: 3, Body: []byte{1, 2, 3}},
+		{Kind: 4, Flags: unix.NLM_F_ACK}} {
 		b = r.appendTo(b, uint32(7+i))
 	}
-	want := slices.Concat(message(3, unix.NLM_F_REQUEST, 7, 1, 2, 3), message(4, unix.NLM_F_REQUEST|unix.NLM_F_ACK, 8))
+	want := slices.Concat(message(3, unix.NLM_F_REQUEST, 7, 1, 2, 3),
+		message(4, unix.NLM_F_REQUEST|unix.NLM_F_ACK, 8))
 	if !bytes.Equal(b, want) {
 		t.Errorf("got %x, want %x", b, want)
 	}

@@ -24,7 +24,7 @@ func open(t testing.TB, ns *testnet.Namespace) *netlink.Conn {
 	return c
 }
 
-// wired makes a link with a carrier.
+// wired creates a link with a carrier.
 func wired(t testing.TB, ns *testnet.Namespace, c *netlink.Conn, name string) netlink.Link {
 	t.Helper()
 	testnet.Require(t, testnet.Kernel(kernel.FeatureVeth))
@@ -49,7 +49,7 @@ func addAddrs(t testing.TB, c *netlink.Conn, l netlink.Link) {
 	}
 }
 
-// TestLongList: a list that comes in several datagrams is complete.
+// TestLongList checks that a list of several datagrams is complete.
 func TestLongList(t *testing.T) {
 	t.Parallel()
 	ns := testnet.New(t).Host
@@ -66,14 +66,15 @@ func TestLongList(t *testing.T) {
 	}
 }
 
-// TestAbandonedList: after a reader abandons a list in the middle, the socket answers as before.
-// The kernel refuses a second list, with EBUSY, while the first one has not been read to its end.
+// TestAbandonedList checks that the socket works after a reader abandons a list in the middle. The
+// kernel refuses a second list, with EBUSY, until the first one has been read to its end.
 func TestAbandonedList(t *testing.T) {
 	t.Parallel()
 	ns := testnet.New(t).Host
 	c := open(t, ns)
 	addAddrs(t, c, wired(t, ns, c, "w0"))
-	fd, err := testnet.NS(t, ns).Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	fd, err := testnet.NS(t, ns).Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC,
+		unix.NETLINK_ROUTE)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,16 +92,16 @@ func TestAbandonedList(t *testing.T) {
 		return enough
 	})
 	if !errors.Is(err, enough) || calls != 1 {
-		t.Errorf("given up after %d calls: %v", calls, err)
+		t.Errorf("abandoned after %d calls: %v", calls, err)
 	}
 	n := 0
 	if err := list(func([]byte) error { n++; return nil }); err != nil || n < manyAddrs {
-		t.Errorf("%d addresses after a list that was given up: %v", n, err)
+		t.Errorf("%d addresses after an abandoned list: %v", n, err)
 	}
 }
 
-// TestSendLosesAnswers: the kernel drops answers for which the socket has no room. The first
-// refusal that is left counts, else the loss is the error.
+// TestSendLosesAnswers checks that the first remaining refusal counts if the kernel drops answers
+// for lack of room in the socket; without one, the loss is the error.
 func TestSendLosesAnswers(t *testing.T) {
 	t.Parallel()
 	ns := testnet.New(t).Host
@@ -139,7 +140,7 @@ func TestSendLosesAnswers(t *testing.T) {
 	}
 }
 
-// TestNamespace: a connection speaks with the namespace that it was opened for, whatever thread
+// TestNamespace checks that a connection stays in the namespace it was opened for, whichever thread
 // uses it.
 func TestNamespace(t *testing.T) {
 	t.Parallel()
@@ -159,7 +160,7 @@ func TestNamespace(t *testing.T) {
 	})
 }
 
-// TestReasons: an error wraps the number of the kernel and has its text (extended ACK).
+// TestReasons checks that an error wraps the errno and includes the kernel's text (extended ACK).
 func TestReasons(t *testing.T) {
 	t.Parallel()
 	ns := testnet.New(t).Host
@@ -184,7 +185,9 @@ func TestReasons(t *testing.T) {
 			return errors.Join(c.Qdiscs.AddHooks(l, netlink.KindIngress),
 				c.Qdiscs.AddHooks(l, netlink.KindIngress))
 		}, unix.EEXIST, "file exists: Exclusivity flag on, cannot modify"},
-		{"no text", func() error { return errors.Join(c.Links.SetUp(l, false), c.Links.Rename(l, "lo")) },
+		{"no text", func() error {
+			return errors.Join(c.Links.SetUp(l, false), c.Links.Rename(l, "lo"))
+		},
 			unix.EEXIST, "file exists"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -2,7 +2,7 @@ package netlink
 
 import "github.com/tenon-cni/tenon/internal/netns"
 
-// ExecuteLabelled is for a test without a device.
+// ExecuteLabelled lets a test run without a device.
 var ExecuteLabelled = executeLabelled
 
 // Over returns a connection over a socket of any kind, for tests that play the kernel.

@@ -9,32 +9,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hook is where a filter looks at packets of a link.
+// Hook is the direction of packets that a filter sees.
 type Hook uint32
 
-// The hooks (TC_H_CLSACT with TC_H_MIN_… of linux/pkt_sched.h).
+// The values are TC_H_CLSACT with TC_H_MIN_… of linux/pkt_sched.h.
 const (
-	Ingress Hook = 0xfffffff2 // what the link receives
-	Egress  Hook = 0xfffffff3 // what it sends
+	Ingress Hook = 0xfffffff2 // packets that the link receives
+	Egress  Hook = 0xfffffff3 // packets that it sends
 )
 
-// Match says which packets a filter is about; the zero value is about all of them.
+// Match selects the packets of a filter; the zero value selects all.
 type Match struct {
 	Prefix netip.Prefix // without host bits
 	Dst    bool         // match the destination address, not the source
 }
 
-// Filter is a u32 filter (tc-u32(8)) that hands packets to another link, or lets them pass.
+// Filter is a u32 filter (tc-u32(8)) that redirects packets to another link, or lets them pass.
 type Filter struct {
 	Hook Hook
-	// Priority orders filters, the lowest first. Filters of one priority need the same family, and
-	// the same hook: else the kernel lists them for both hooks.
+	// Priority orders filters, the lowest first. Filters with the same priority must have the same
+	// family and hook; otherwise the kernel lists them for both hooks.
 	Priority uint16
 	Match    Match
-	Target   int // index of the link that sends them instead; 0 lets them pass, below 0 the link is gone
+	// Target is the index of the link to redirect to; 0 lets packets pass, and a negative value
+	// means that the link no longer exists.
+	Target int
 }
 
-// String returns the filter for people: "ingress priority 1 src 10.0.0.0/8 to link 7".
+// String describes the filter, for example "ingress priority 1 src 10.0.0.0/8 to link 7".
 func (f Filter) String() string {
 	hook, match, target := "ingress", "all", "pass"
 	if f.Hook == Egress {
@@ -52,18 +54,18 @@ func (f Filter) String() string {
 	return fmt.Sprintf("%s priority %d %s %s", hook, f.Priority, match, target)
 }
 
-// Targets of filters that are not links.
+// Special values of the target.
 const (
 	Pass       = 0
 	targetGone = -1
 )
 
-// classID is the class 1:1, which does not exist. A filter must name one.
+// classID is the class 1:1, which does not exist. The kernel requires a class in each filter.
 const classID = 1<<16 | 1
 
 // Filters lists the filters of a hook. The qdisc of the link must have the hook: KindIngress would
-// list the filters of Ingress for Egress too. Filters that AddFilter cannot make are only counted,
-// in others.
+// list the filters of Ingress for Egress too. others counts the filters that AddFilter cannot
+// create.
 func (c Qdiscs) Filters(l Link, h Hook) (list []Filter, others int, err error) {
 	all, err := c.conn.filters(l, h)
 	if err != nil {
@@ -79,7 +81,7 @@ func (c Qdiscs) Filters(l Link, h Hook) (list []Filter, others int, err error) {
 	return list, others, nil
 }
 
-// filters lists only filters; the kernel also lists their hash tables.
+// filters returns only filters, because the kernel also lists their hash tables.
 func (c *Conn) filters(l Link, h Hook) ([]tcObject, error) {
 	all, err := c.tcList(unix.RTM_GETTFILTER, tcMsg{Ifindex: int32(l.Index), Parent: uint32(h)})
 	if err != nil {
@@ -94,17 +96,19 @@ func (c *Conn) filters(l Link, h Hook) ([]tcObject, error) {
 	}), nil
 }
 
-// AddFilter adds a filter to the qdisc of a link that [Qdiscs.AddHooks] has made, of this kind.
+// AddFilter adds a filter to the qdisc of the given kind that [Qdiscs.AddHooks] created.
 func (c Qdiscs) AddFilter(l Link, kind string, f Filter) error {
 	parent := uint32(f.Hook)
 	if kind == KindIngress {
 		parent = hooksHandle
 	}
-	about := tcMsg{Ifindex: int32(l.Index), Parent: parent, Info: handle(f.Priority, swapped(f.Match.protocol()))}
-	return c.conn.change(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE|unix.NLM_F_EXCL, about, kindOf(kindU32), f.options())
+	about := tcMsg{Ifindex: int32(l.Index), Parent: parent,
+		Info: handle(f.Priority, swapped(f.Match.protocol()))}
+	return c.conn.change(unix.RTM_NEWTFILTER, unix.NLM_F_CREATE|unix.NLM_F_EXCL, about,
+		kindOf(kindU32), f.options())
 }
 
-// DeleteFilter deletes the filters that are like this one.
+// DeleteFilter deletes the filters that equal f.
 func (c Qdiscs) DeleteFilter(l Link, f Filter) error {
 	all, err := c.conn.filters(l, f.Hook)
 	if err != nil {
@@ -115,7 +119,7 @@ func (c Qdiscs) DeleteFilter(l Link, f Filter) error {
 			continue
 		}
 		about := candidate.tcMsg
-		about.Parent = uint32(f.Hook) // the kernel reports the qdisc
+		about.Parent = uint32(f.Hook) // the kernel reports the qdisc instead
 		chain := Bytes(unix.TCA_CHAIN, candidate.attributes[unix.TCA_CHAIN])
 		err := c.conn.change(unix.RTM_DELTFILTER, 0, about, chain, kindOf(kindU32))
 		if err := unless(err, unix.ENOENT); err != nil {
@@ -146,7 +150,7 @@ func (f Filter) options() Attribute {
 	return Nest(unix.TCA_OPTIONS, options...)
 }
 
-// decodeFilter is the inverse of AddFilter.
+// decodeFilter is the inverse of AddFilter; ok is false if AddFilter cannot create the filter.
 func decodeFilter(h Hook, f tcObject) (Filter, bool) {
 	d := Filter{Hook: h, Priority: uint16(f.Info >> 16)}
 	options := attributes(f.attributes[unix.TCA_OPTIONS])
@@ -167,7 +171,7 @@ func decodeFilter(h Hook, f tcObject) (Filter, bool) {
 	return d, ok
 }
 
-// decodeRedirect returns the target of the first action, if that is a redirection.
+// decodeRedirect returns the target of the first action if it is a redirection.
 func decodeRedirect(actions []byte) (target int, ok bool) {
 	action := attributes(Find(actions, actFirst))
 	if Text(action[actKind]) != kindMirred {
@@ -192,7 +196,7 @@ type mirred struct {
 	Link         uint32
 }
 
-// Of linux/pkt_cls.h and linux/tc_act/tc_mirred.h.
+// Constants of linux/pkt_cls.h and linux/tc_act/tc_mirred.h.
 const (
 	actFirst   = 1 // actions are numbered
 	actKind    = 1 // TCA_ACT_…
@@ -204,7 +208,7 @@ const (
 	mirredRedirect = 1 // TCA_EGRESS_REDIR
 )
 
-// swapped converts a number to the byte order of the network, and back.
+// swapped converts a number from native to network byte order, or the reverse.
 func swapped(n uint16) uint16 {
 	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, n))
 }

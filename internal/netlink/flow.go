@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/netns"
 )
 
-// Flow is an entry of connection tracking: a connection, or packets that the kernel counts as one.
+// Flow is an entry of connection tracking: a connection, or packets that the kernel treats as one.
 type Flow struct {
 	Protocol byte
 	Orig     Tuple // of the first packet
@@ -22,9 +22,9 @@ type Flow struct {
 // Tuple is one direction of a flow.
 type Tuple struct{ Src, Dst netip.AddrPort }
 
-// FlowFilter selects the flows that the kernel lists. A kernel before Linux 5.8 lists all flows of
-// the family. The kernel goes through its whole table, which takes 10 ms on a node with much
-// memory, unless the table is empty.
+// FlowFilter selects the flows that the kernel lists. Kernels before Linux 5.8 list all flows of
+// the family. Unless its table is empty, the kernel scans the whole table, which takes 10 ms on a
+// node with much memory.
 type FlowFilter struct {
 	IPv6     bool   // instead of IPv4
 	Protocol byte   // IPPROTO_UDP, …
@@ -32,7 +32,7 @@ type FlowFilter struct {
 	Match    func(Flow) bool
 }
 
-// The parts of ctnetlink that golang.org/x/sys/unix lacks
+// Constants of ctnetlink that golang.org/x/sys/unix lacks
 // (include/uapi/linux/netfilter/nfnetlink_conntrack.h).
 const (
 	flowGet, flowDelete, flowStats = 1, 2, 5
@@ -48,8 +48,8 @@ const (
 	flowFlagProtoNum, flowFlagProtoDPort = 1 << 3, 1 << 5
 )
 
-// DeleteFlows deletes the entries that match and returns how many. One that is gone meanwhile is no
-// error.
+// DeleteFlows deletes the entries that match and returns their number. It ignores entries that
+// disappear meanwhile.
 func DeleteFlows(ns *netns.NS, f FlowFilter) (deleted int, err error) {
 	fd, err := ns.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if err != nil {
@@ -98,7 +98,7 @@ func DeleteFlows(ns *netns.NS, f FlowFilter) (deleted int, err error) {
 	return deleted, errors.Join(errs...)
 }
 
-// attributes say what to list.
+// attributes returns the attributes that select the flows.
 func (f FlowFilter) attributes() []Attribute {
 	flags, proto := uint32(flowFlagProtoNum), Uint8(protoNum, f.Protocol)
 	if f.DstPort != 0 {
@@ -107,7 +107,8 @@ func (f FlowFilter) attributes() []Attribute {
 	}
 	return []Attribute{
 		Nest(flowOrig|unix.NLA_F_NESTED, Nest(tupleProto|unix.NLA_F_NESTED, proto)),
-		Nest(flowFilter|unix.NLA_F_NESTED, Uint32(flowFilterOrig, flags), Uint32(flowFilterReply, 0)),
+		Nest(flowFilter|unix.NLA_F_NESTED, Uint32(flowFilterOrig, flags),
+			Uint32(flowFilterReply, 0)),
 	}
 }
 
@@ -117,8 +118,8 @@ type flowEntry struct {
 	name []Attribute
 }
 
-// readFlow reads an entry as the kernel lists it. One without a tuple is an error: the kernel would
-// delete all there are.
+// readFlow decodes an entry of a list. An entry without a tuple is an error, because a request to
+// delete it would delete all entries.
 func readFlow(payload []byte) (e flowEntry, err error) {
 	attributes, err := ReadBody(payload, new(Netfilter))
 	if err != nil {

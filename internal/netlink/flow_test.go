@@ -17,8 +17,8 @@ import (
 
 const udp = 17
 
-// tracking is a namespace that tracks flows, one to each of these ports at both loopback addresses,
-// all from port 1000.
+// tracking returns a namespace that tracks flows from port 1000, one to each of the given ports at
+// both loopback addresses.
 func tracking(t testing.TB, ports ...int) *testnet.Namespace {
 	t.Helper()
 	testnet.Require(t, testnet.Kernel(kernel.FeatureNFT), testnet.Tool("nft"))
@@ -34,8 +34,8 @@ func tracking(t testing.TB, ports ...int) *testnet.Namespace {
 	return ns
 }
 
-// send sends to ports from one socket: a second one could not have its port while a process that
-// another test starts holds a copy of the first.
+// send sends to all ports from one socket: a second socket could not bind the port while a process
+// that another test starts holds a copy of the first.
 func send(address net.IP, ports []int) error {
 	c, err := net.ListenUDP("udp", &net.UDPAddr{IP: address, Port: 1000})
 	if err != nil {
@@ -50,11 +50,12 @@ func send(address net.IP, ports []int) error {
 	return nil
 }
 
-// left are the flows as the kernel shows them.
+// left returns the remaining flows, as the kernel lists them.
 func left(ns *testnet.Namespace) (list []string) {
 	for line := range strings.Lines(ns.Command("cat", "/proc/thread-self/net/nf_conntrack")) {
 		f := strings.Fields(line)
-		if i := slices.IndexFunc(f, func(w string) bool { return strings.HasPrefix(w, "dport=") }); f[2] == "udp" && i >= 0 {
+		isPort := func(w string) bool { return strings.HasPrefix(w, "dport=") }
+		if i := slices.IndexFunc(f, isPort); f[2] == "udp" && i >= 0 {
 			list = append(list, f[0]+" "+f[i])
 		}
 	}
@@ -62,7 +63,8 @@ func left(ns *testnet.Namespace) (list []string) {
 	return list
 }
 
-// TestDelete: what matches goes, and nothing else; what the kernel lists follows the filter.
+// TestDelete checks that exactly the matching flows are deleted, and that the kernel's list follows
+// the filter.
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -72,10 +74,14 @@ func TestDelete(t *testing.T) {
 		listed int
 		want   []string
 	}{
-		{"one port", netlink.FlowFilter{Protocol: udp, DstPort: 53}, 53, 1, []string{"ipv4 dport=54", "ipv6 dport=53", "ipv6 dport=54"}},
-		{"of IPv6", netlink.FlowFilter{IPv6: true, Protocol: udp, DstPort: 53}, 53, 1, []string{"ipv4 dport=53", "ipv4 dport=54", "ipv6 dport=54"}},
-		{"all ports", netlink.FlowFilter{Protocol: udp}, 54, 2, []string{"ipv4 dport=53", "ipv6 dport=53", "ipv6 dport=54"}},
-		{"another protocol", netlink.FlowFilter{Protocol: 132}, 53, 0, []string{"ipv4 dport=53", "ipv4 dport=54", "ipv6 dport=53", "ipv6 dport=54"}},
+		{"one port", netlink.FlowFilter{Protocol: udp, DstPort: 53}, 53, 1,
+			[]string{"ipv4 dport=54", "ipv6 dport=53", "ipv6 dport=54"}},
+		{"IPv6", netlink.FlowFilter{IPv6: true, Protocol: udp, DstPort: 53}, 53, 1,
+			[]string{"ipv4 dport=53", "ipv4 dport=54", "ipv6 dport=54"}},
+		{"all ports", netlink.FlowFilter{Protocol: udp}, 54, 2,
+			[]string{"ipv4 dport=53", "ipv6 dport=53", "ipv6 dport=54"}},
+		{"another protocol", netlink.FlowFilter{Protocol: 132}, 53, 0,
+			[]string{"ipv4 dport=53", "ipv4 dport=54", "ipv6 dport=53", "ipv6 dport=54"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -87,7 +93,8 @@ func TestDelete(t *testing.T) {
 			}
 			n, err := netlink.DeleteFlows(testnet.NS(t, ns), row.filter)
 			if err != nil || n != 4-len(row.want) || len(seen) != row.listed {
-				t.Errorf("deleted %d of %v (%v), want %d of %d", n, seen, err, 4-len(row.want), row.listed)
+				t.Errorf("deleted %d of %v (%v), want %d of %d", n, seen, err, 4-len(row.want),
+					row.listed)
 			}
 			if diff := cmp.Diff(row.want, left(ns)); diff != "" {
 				t.Errorf("left (-want +got):\n%s", diff)
@@ -95,7 +102,8 @@ func TestDelete(t *testing.T) {
 			for _, f := range seen {
 				a := f.Orig.Dst.Addr()
 				here, there := netip.AddrPortFrom(a, 1000), netip.AddrPortFrom(a, f.Orig.Dst.Port())
-				want := netlink.Flow{Protocol: udp, Orig: netlink.Tuple{Src: here, Dst: there}, Reply: netlink.Tuple{Src: there, Dst: here}}
+				want := netlink.Flow{Protocol: udp, Orig: netlink.Tuple{Src: here, Dst: there},
+					Reply: netlink.Tuple{Src: there, Dst: here}}
 				if f != want {
 					t.Errorf("flow %v, want %v", f, want)
 				}
@@ -104,17 +112,18 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// TestNothingTracked: where nothing is tracked there is nothing to delete.
+// TestNothingTracked checks that DeleteFlows succeeds in a namespace without flows.
 func TestNothingTracked(t *testing.T) {
 	t.Parallel()
 	ns := testnet.New(t).Host
-	n, err := netlink.DeleteFlows(testnet.NS(t, ns), netlink.FlowFilter{Protocol: udp, Match: func(netlink.Flow) bool { return true }})
+	n, err := netlink.DeleteFlows(testnet.NS(t, ns),
+		netlink.FlowFilter{Protocol: udp, Match: func(netlink.Flow) bool { return true }})
 	if n != 0 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
 }
 
-// BenchmarkDelete looks for one port among many flows.
+// BenchmarkDelete deletes the flows of one port among many flows.
 func BenchmarkDelete(b *testing.B) {
 	for _, flows := range []int{10, 2000} {
 		b.Run(fmt.Sprint(flows), func(b *testing.B) {
@@ -124,7 +133,9 @@ func BenchmarkDelete(b *testing.B) {
 			}
 			ns := testnet.NS(b, tracking(b, ports...))
 			for b.Loop() {
-				_, err := netlink.DeleteFlows(ns, netlink.FlowFilter{Protocol: udp, DstPort: 53, Match: func(netlink.Flow) bool { return false }})
+				_, err := netlink.DeleteFlows(ns,
+					netlink.FlowFilter{Protocol: udp, DstPort: 53,
+						Match: func(netlink.Flow) bool { return false }})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -29,7 +29,7 @@ type (
 	link = netlink.Link
 )
 
-// questions are the methods that read descriptions of objects.
+// questions are the methods that decode descriptions of objects.
 var questions = []struct {
 	name string
 	kind uint16 // of the answer
@@ -48,7 +48,8 @@ var questions = []struct {
 		}
 		return texts, err
 	}},
-	{"VLANs", unix.RTM_NEWLINK, true, func(c conn, l link) (any, error) { return c.Links.VLANs(l) }},
+	{"VLANs", unix.RTM_NEWLINK, true,
+		func(c conn, l link) (any, error) { return c.Links.VLANs(l) }},
 	{"Addrs", unix.RTM_NEWADDR, true, func(c conn, l link) (any, error) { return c.Addrs.Of(l) }},
 	{"KeptAddrs", unix.RTM_NEWADDR, true, func(c conn, l link) (any, error) {
 		return c.Addrs.Kept(l)
@@ -75,18 +76,18 @@ var questions = []struct {
 	{"PolicyRules", unix.RTM_NEWRULE, true, func(c conn, _ link) (any, error) {
 		return c.Routes.Rules()
 	}},
-	{"Qdiscs", unix.RTM_NEWQDISC, true, func(c conn, _ link) (any, error) { return c.Qdiscs.All() }},
+	{"Qdiscs", unix.RTM_NEWQDISC, true,
+		func(c conn, _ link) (any, error) { return c.Qdiscs.All() }},
 	{"Filters", unix.RTM_NEWTFILTER, true, func(c conn, l link) (any, error) {
 		list, others, err := c.Qdiscs.Filters(l, netlink.Ingress)
 		return fmt.Sprint(list, others), err
 	}},
 }
 
-// anyKind stands for every kind of answer.
+// anyKind matches every kind of answer.
 const anyKind = 0
 
-// ask asks the questions of a kind, each of which is answered with one message, and returns the
-// results.
+// ask calls the methods of a kind, each answered with one message, and returns the results.
 func ask(t testing.TB, w *wire, l netlink.Link, kind uint16, payload []byte) (results []string) {
 	t.Helper()
 	for _, q := range questions {
@@ -94,7 +95,7 @@ func ask(t testing.TB, w *wire, l netlink.Link, kind uint16, payload []byte) (re
 			continue
 		}
 		number := w.number()
-		for range 3 { // for addresses, and routes of both families
+		for range 3 { // for addresses, and for routes of both families
 			number++
 			answer := packet(q.kind, unix.NLM_F_MULTI, number, payload)
 			if q.list {
@@ -113,8 +114,8 @@ func ask(t testing.TB, w *wire, l netlink.Link, kind uint16, payload []byte) (re
 	return results
 }
 
-// TestTruncated: messages of the recordings are cut at many places. No part of one stops the
-// program or changes how the next message is read.
+// TestTruncated truncates the recorded messages at many places. No part may cause a panic or change
+// how the next message is decoded.
 func TestTruncated(t *testing.T) {
 	t.Parallel()
 	w := newWire(t)
@@ -143,8 +144,8 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// TestInterrupted: a list that changes while the kernel makes it is asked for again, and nothing of
-// the first attempt remains. After ten attempts the error is ErrInterrupted.
+// TestInterrupted checks that a list that changes during the dump is requested again, and that no
+// object of the first attempt remains. After ten attempts the error is ErrInterrupted.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	made := func(index int32, flags uint16, number uint32) []byte {
@@ -188,7 +189,7 @@ func TestInterrupted(t *testing.T) {
 	})
 }
 
-// TestHostile: answers that the kernel does not give are errors.
+// TestHostile checks that answers that the kernel never sends are errors.
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	link := packet(unix.RTM_NEWLINK, 0, 1, netlink.Body(unix.IfInfomsg{Index: 1}))
@@ -217,7 +218,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// FuzzQuestions: no description of an object stops the program, or makes it wait for more.
+// FuzzQuestions checks that no description of an object causes a panic or makes a method wait for
+// more.
 func FuzzQuestions(f *testing.F) {
 	for _, row := range recordings {
 		for _, e := range load(f, row.name).exchanges {

@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/netns"
 )
 
-// ErrNoLink says that there is no such link.
+// ErrNoLink reports that a link does not exist.
 var ErrNoLink = errors.New("not found")
 
 // Link is the state of a link (network interface) when it was read; it does not follow later
@@ -21,7 +21,7 @@ var ErrNoLink = errors.New("not found")
 type Link struct {
 	Index      int              // above 0
 	Name       string           // 1 to 15 bytes
-	Kind       string           // of rtnetlink: "veth", "bridge", …; "device" for one without (hardware, loopback)
+	Kind       string           // "veth", "bridge", …; "device" if rtnetlink reports none
 	Alias      string           // free text, up to 255 bytes
 	AltNames   []string         // alternative names, up to 127 bytes each
 	MAC        net.HardwareAddr // nil if none or all zero
@@ -29,20 +29,20 @@ type Link struct {
 	Up         bool             // administrative state (IFF_UP)
 	OperState  OperState        // operational state
 	Master     int              // index of the link (bridge, bond, VRF) this is a port of, or 0
-	Peer       int              // veth: index of the other end, in its namespace; else 0
-	PeerNSID   int              // veth: identifier of the other end's namespace in this one, -1 if it is this one
-	Parent     int              // the link this one is made on (VLAN, macvlan, ipvlan), in its namespace, else 0
-	ParentNSID int              // identifier of that namespace in this one, -1 if it is this one
-	Promisc    int              // how many demand promiscuous mode, packet captures included
-	TxQLen     int              // packets that wait for transmission at most, for queueing disciplines that go by it
+	Peer       int              // veth: index of the peer, in the peer's namespace; else 0
+	PeerNSID   int              // veth: identifier of the peer's namespace, -1 if it is this one
+	Parent     int              // VLAN, macvlan, ipvlan: index of the parent, in its namespace; else 0
+	ParentNSID int              // identifier of the parent's namespace, -1 if it is this one
+	Promisc    int              // number of users of promiscuous mode, packet captures included
+	TxQLen     int              // length of the transmit queue, in packets
 
-	// The hardware, independent of the link's namespace and name.
-	PermMAC net.HardwareAddr // the address it was built with; nil if none, and before 5.6
-	Device  string           // the device it is the link of, as "pci/0000:3b:00.0"; "" if none, and before 5.14
+	// The following fields describe the hardware, independent of the link's namespace and name.
+	PermMAC net.HardwareAddr // the permanent address; nil if none, and before 5.6
+	Device  string           // the parent device, such as "pci/0000:3b:00.0"; "" if none, and before 5.14
 
-	// The flags the administrator has set (IFF_PROMISC, IFF_ALLMULTI), independent of other users.
-	Promiscuous  bool // receives everything
-	AllMulticast bool // receives all multicast
+	// The flags that the administrator set (IFF_PROMISC, IFF_ALLMULTI), independent of other users.
+	Promiscuous  bool // receives all frames
+	AllMulticast bool // receives all multicast frames
 
 	VLANFiltering bool // bridge: whether it forwards by VLAN
 	VRFTable      int  // VRF: its routing table; else 0
@@ -69,15 +69,16 @@ const (
 
 // String returns the name as in /sys/class/net/*/operstate.
 func (s OperState) String() string {
-	names := [...]string{"unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant", "up"}
+	names := [...]string{"unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant",
+		"up"}
 	if int(s) >= len(names) {
 		return fmt.Sprintf("operstate %d", uint8(s))
 	}
 	return names[s]
 }
 
-// ByName finds a link by its name or by an alternative name; only alternative names may be longer
-// than 15 bytes. The error wraps [ErrNoLink] if there is none.
+// ByName finds a link by its name or an alternative name; only alternative names may be longer than
+// 15 bytes. The error wraps [ErrNoLink] if there is none.
 func (c Links) ByName(name string) (Link, error) {
 	kind := uint16(unix.IFLA_IFNAME)
 	if len(name) >= unix.IFNAMSIZ {
@@ -100,10 +101,11 @@ func (c Links) ByIndex(index int) (Link, error) {
 }
 
 func (c *Conn) link(index int, attributes ...Attribute) (l Link, err error) {
-	err = c.ask(unix.RTM_GETLINK, 0, header(index), append(attributes, brief()), func(m []byte) (err error) {
-		l, err = readLink(m)
-		return err
-	})
+	err = c.ask(unix.RTM_GETLINK, 0, header(index), append(attributes, brief()),
+		func(m []byte) (err error) {
+			l, err = readLink(m)
+			return err
+		})
 	return l, err
 }
 
@@ -116,8 +118,8 @@ func (c Links) All() ([]Link, error) {
 	return links, nil
 }
 
-// In lists the links of the namespace with the identifier nsid (Linux 4.20 or newer).
-// Namespace identifiers in the links are valid in the namespace of the connection, not in theirs.
+// In lists the links of the namespace with the identifier nsid (Linux 4.20 or newer). Namespace
+// identifiers in the links are valid in the namespace of the connection, not in their own.
 func (c Links) In(nsid int) ([]Link, error) {
 	return c.conn.links(Uint32(unix.IFLA_TARGET_NETNSID, uint32(nsid)))
 }
@@ -133,7 +135,7 @@ func (c *Conn) links(attributes ...Attribute) ([]Link, error) {
 // skipStats is RTEXT_FILTER_SKIP_STATS of linux/rtnetlink.h.
 const skipStats = 1 << 3
 
-// brief asks the kernel to leave the counters out of its answer.
+// brief returns the attribute that asks the kernel to omit counters.
 func brief() Attribute {
 	return Uint32(unix.IFLA_EXT_MASK, skipStats)
 }
@@ -163,13 +165,13 @@ func (c Links) SetAlias(l Link, alias string) error {
 	return c.conn.set(l, Bytes(unix.IFLA_IFALIAS, []byte(alias)))
 }
 
-// SetMAC sets the MAC address. From then on it counts as set by the administrator.
+// SetMAC sets the MAC address. The kernel then treats it as set by the administrator.
 func (c Links) SetMAC(l Link, mac net.HardwareAddr) error {
 	return c.conn.set(l, Bytes(unix.IFLA_ADDRESS, mac))
 }
 
-// SetPromisc sets the administrator's demand for promiscuous mode and reports whether it was
-// different before.
+// SetPromisc sets or clears the administrator's promiscuous flag and reports whether that changed
+// it.
 func (c Links) SetPromisc(l Link, on bool) (changed bool, err error) {
 	now, err := c.ByIndex(l.Index)
 	if err != nil || now.Promiscuous == on {
@@ -178,7 +180,7 @@ func (c Links) SetPromisc(l Link, on bool) (changed bool, err error) {
 	return true, c.conn.setFlag(l, unix.IFF_PROMISC, on)
 }
 
-// SetAllMulticast sets the administrator's demand for all multicast.
+// SetAllMulticast sets or clears the administrator's flag for all multicast.
 func (c Links) SetAllMulticast(l Link, on bool) error {
 	return c.conn.setFlag(l, unix.IFF_ALLMULTI, on)
 }
@@ -193,14 +195,15 @@ func (c Links) SetTxQLen(l Link, packets int) error {
 	return c.conn.set(l, Uint32(unix.IFLA_TXQLEN, uint32(packets)))
 }
 
-// SetMaster makes l a port of the link with the index master, or of none if that is 0.
+// SetMaster makes l a port of the link with the index master; 0 removes it from its master.
 func (c Links) SetMaster(l Link, master int) error {
 	return c.conn.set(l, Uint32(unix.IFLA_MASTER, uint32(master)))
 }
 
 // AddAltName gives a link an alternative name.
 func (c Links) AddAltName(l Link, name string) error {
-	return c.conn.change(unix.RTM_NEWLINKPROP, unix.NLM_F_CREATE|unix.NLM_F_APPEND|unix.NLM_F_EXCL, header(l.Index), altNames(name))
+	return c.conn.change(unix.RTM_NEWLINKPROP, unix.NLM_F_CREATE|unix.NLM_F_APPEND|unix.NLM_F_EXCL,
+		header(l.Index), altNames(name))
 }
 
 // RemoveAltName removes an alternative name of a link.
@@ -212,33 +215,35 @@ func altNames(name string) Attribute {
 	return Nest(unix.IFLA_PROP_LIST|unix.NLA_F_NESTED, String(unix.IFLA_ALT_IFNAME, name))
 }
 
-// Rename gives a link another name. The error is EEXIST if it is in use, EBUSY if the link is
-// up (before 6.2).
+// Rename renames a link. The error is EEXIST if the name is in use, EBUSY if the link is up
+// (before Linux 6.2).
 func (c Links) Rename(l Link, name string) error {
 	return c.conn.set(l, String(unix.IFLA_IFNAME, name))
 }
 
-// Move puts a link into another namespace and gives it a name there, in one request. index is the
-// one it is to have there; 0 lets it have its own or, if that is in use, another (before 5.13:
-// always). The kernel sets it down and forgets its addresses and routes.
+// Move moves a link to another namespace and renames it, in one request. index is its index there;
+// with 0 the link keeps its own index or, if that is in use, gets another (before 5.13: always
+// another). The kernel sets the link down and removes its addresses and routes.
 //
-// The link arrives under the name it has and is renamed then; if a link there has that name, it
-// arrives under the new one. So where only the new name is in use, the error is EEXIST and the link
-// has moved all the same. If both are it has not, nor if the index is in use: EBUSY.
+// The link arrives under its old name and is then renamed; if a link there has the old name, it
+// arrives under the new one. If only the new name is in use, the error is EEXIST although the link
+// has moved. If both names are in use, the link has not moved. If the index is in use, it has not
+// moved either, and the error is EBUSY.
 func (c Links) Move(l Link, to *netns.NS, name string, index int) error {
-	attributes := []Attribute{Uint32(unix.IFLA_NET_NS_FD, uint32(to.Fd())), String(unix.IFLA_IFNAME, name)}
+	attributes := []Attribute{Uint32(unix.IFLA_NET_NS_FD, uint32(to.Fd())),
+		String(unix.IFLA_IFNAME, name)}
 	if index != 0 {
 		attributes = append(attributes, Uint32(unix.IFLA_NEW_IFINDEX, uint32(index)))
 	}
 	return c.conn.set(l, attributes...)
 }
 
-// Delete deletes a link and reports whether it was there.
+// Delete deletes a link and reports whether it existed.
 func (c Links) Delete(l Link) (existed bool, err error) {
 	return deleted(c.conn.change(unix.RTM_DELLINK, 0, header(l.Index)))
 }
 
-// readLink reads struct ifinfomsg and its attributes.
+// readLink decodes struct ifinfomsg and its attributes.
 func readLink(m []byte) (Link, error) {
 	var about unix.IfInfomsg
 	attributes, err := ReadBody(m, &about)
@@ -247,7 +252,8 @@ func readLink(m []byte) (Link, error) {
 	}
 	l := Link{
 		Index: int(about.Index), Kind: noKind, PeerNSID: -1,
-		Up: about.Flags&unix.IFF_UP != 0, Promiscuous: about.Flags&unix.IFF_PROMISC != 0, AllMulticast: about.Flags&unix.IFF_ALLMULTI != 0,
+		Up: about.Flags&unix.IFF_UP != 0, Promiscuous: about.Flags&unix.IFF_PROMISC != 0,
+		AllMulticast: about.Flags&unix.IFF_ALLMULTI != 0,
 	}
 	var info []byte
 	var bus, device string
@@ -311,10 +317,10 @@ func readLink(m []byte) (Link, error) {
 	return l, nil
 }
 
-// noKind is the kind of links without one.
+// noKind is the kind of links for which rtnetlink reports none.
 const noKind = "device"
 
-// number reads an unsigned number of 1, 2 or 4 bytes.
+// number decodes an unsigned number of 1, 2 or 4 bytes.
 func number(v []byte) int {
 	switch len(v) {
 	case 1:
@@ -328,7 +334,8 @@ func number(v []byte) int {
 }
 
 func linkError(what string, err error) error {
-	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ERANGE) { // ERANGE: the name is longer than any can be
+	// ERANGE: the name is longer than any alternative name can be.
+	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ERANGE) {
 		err = ErrNoLink
 	}
 	return fmt.Errorf("%s: %w", what, err)

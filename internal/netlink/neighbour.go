@@ -9,13 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Neighbour states in which the kernel knows the answer without asking
+// fixedNeighbour are the states in which the kernel knows the MAC address without resolution
 // (include/uapi/linux/neighbour.h).
 const fixedNeighbour = unix.NUD_PERMANENT | unix.NUD_NOARP
 
 // Answers reports whether the owner of an address on a link answers ARP or neighbour discovery
-// before ctx is done. Neighbour entries that the kernel has already do not count, except permanent
-// ones.
+// before ctx is done. It ignores existing neighbour entries, except permanent ones.
 func (c Addrs) Answers(ctx context.Context, l Link, a netip.Addr) (bool, error) {
 	state, err := c.conn.neighbour(l, a)
 	if err != nil || state&fixedNeighbour != 0 {
@@ -48,13 +47,14 @@ func (c *Conn) neighbour(l Link, a netip.Addr) (state uint16, err error) {
 	return state, nil
 }
 
-// resolve makes the kernel forget the entry of an address and ask for it.
+// resolve makes the kernel drop the entry of an address and resolve it again.
 func (c *Conn) resolve(l Link, a netip.Addr) error {
 	err := c.change(unix.RTM_DELNEIGH, 0, about(l, a, 0), destination(a)...)
 	if err := unless(err, unix.ENOENT); err != nil {
 		return err
 	}
-	return c.change(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE, about(l, a, unix.NTF_USE), destination(a)...)
+	return c.change(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE, about(l, a, unix.NTF_USE),
+		destination(a)...)
 }
 
 func about(l Link, a netip.Addr, flags uint8) unix.NdMsg {

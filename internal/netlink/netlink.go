@@ -1,8 +1,9 @@
-// Package netlink speaks netlink(7) with the kernel, without a library: the messages and exchanges
-// of every family, rtnetlink(7) as plain values (links, addresses, routes, rules, neighbours,
-// traffic control), and the flows of connection tracking. Each socket is bound to a network
-// namespace. Tap devices come from the ioctls of /dev/net/tun, because rtnetlink cannot make them. The package neither undoes changes nor knows why they are made, which is the task of
-// package kernel, and it knows nothing of CNI. nftables is in internal/nft.
+// Package netlink implements netlink(7) without a library: the messages and exchanges of every
+// family, rtnetlink(7) as plain values (links, addresses, routes, rules, neighbours, traffic
+// control), and the flows of connection tracking. Each socket is bound to a network namespace. Tap
+// devices are created with the ioctls of /dev/net/tun, because rtnetlink cannot create them. The
+// package neither undoes changes nor knows their purpose, which is the task of package kernel, and
+// it knows nothing of CNI. nftables is in internal/nft.
 package netlink
 
 import (
@@ -14,8 +15,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/netns"
 )
 
-// Conn is an rtnetlink socket, bound to a namespace. It is for one goroutine. Lists that change
-// while they are read are asked for again, a bounded number of times; then it is an error.
+// Conn is an rtnetlink socket, bound to a namespace. It must be used by one goroutine at a time. If
+// a list changes during a dump, the request is repeated a limited number of times before it fails.
 type Conn struct {
 	Links  Links
 	Addrs  Addrs
@@ -27,7 +28,7 @@ type Conn struct {
 	exchange Exchange
 }
 
-// The methods of a [Conn] that are about one kind of object. A group has no state of its own.
+// The methods of a [Conn] are grouped by the kind of object. A group has no state of its own.
 type (
 	// Links adds, changes, lists and deletes links, and the VLANs of bridge ports.
 	Links struct{ conn *Conn }
@@ -49,7 +50,7 @@ func Open(ns *netns.NS) (*Conn, error) {
 		return nil, err
 	}
 	Prepare(fd)
-	// Lists of one link are then filtered by the kernel (before 4.20: here).
+	// Let the kernel filter lists of one link; before Linux 4.20 the callers do.
 	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_GET_STRICT_CHK, 1)
 	return newConn(ns, fd), nil
 }
@@ -72,7 +73,7 @@ func socket(ns *netns.NS, flags int) (fd int, err error) {
 // Close closes the socket.
 func (c *Conn) Close() error { return unix.Close(c.fd) }
 
-// list returns the objects of a dump; read appends those in a message to a list.
+// list returns the objects of a dump; read appends the objects of a message to a list.
 func list[T any](
 	c *Conn, kind uint16, about any, attributes []Attribute, read func([]T, []byte) ([]T, error),
 ) ([]T, error) {
@@ -84,15 +85,18 @@ func (c *Conn) change(kind uint16, flags int, about any, attributes ...Attribute
 	return c.ask(kind, flags|unix.NLM_F_ACK, about, attributes, nil)
 }
 
-func (c *Conn) ask(kind uint16, flags int, about any, attributes []Attribute, each func([]byte) error) error {
+func (c *Conn) ask(kind uint16, flags int, about any, attributes []Attribute,
+	each func([]byte) error) error {
 	return c.exchange.Ask(c.fd, kind, flags, Body(about, attributes...), each)
 }
 
-// deleted reports whether an object was there, from the answer to its deletion, which is an error
-// only if it failed for another reason.
-func deleted(answer error) (existed bool, err error) { return answer == nil, unless(answer, gone...) }
+// deleted interprets the answer to a deletion: it reports whether the object existed, and returns
+// an error only if the deletion failed for another reason.
+func deleted(answer error) (existed bool, err error) {
+	return answer == nil, unless(answer, gone...)
+}
 
-// gone says that the object of a deletion is not there.
+// gone are the errors of deletions of objects that do not exist.
 var gone = []unix.Errno{unix.ENODEV, unix.ESRCH, unix.EADDRNOTAVAIL}
 
 // unless returns err, or nil if it is one of errnos.

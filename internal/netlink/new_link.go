@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/netns"
 )
 
-// NewLink describes a link to be made that has no other end (ip-link(8)): a macvlan, an ipvlan or a
-// VLAN, each on another link, its parent; a dummy or a VRF, on none.
+// NewLink describes a link to create that has no peer (ip-link(8)): a macvlan, an ipvlan or a VLAN,
+// each on a parent; a dummy or a VRF, without one.
 type NewLink struct {
 	Name string
 	Kind string           // of rtnetlink
@@ -21,13 +21,15 @@ type NewLink struct {
 	Parent   int       // index of the parent, or 0
 	ParentNS *netns.NS // namespace of the parent
 
-	Mode       string // macvlan: bridge, private, vepa, passthru; ipvlan: l2, l3, l3s
-	BCQueueLen uint32 // macvlan: length of the queue of broadcasts, in packets; 0 is the kernel's default
+	Mode string // macvlan: bridge, private, vepa, passthru; ipvlan: l2, l3, l3s
+	// BCQueueLen is the length of the queue of broadcasts of a macvlan, in packets; 0 is the
+	// kernel's default.
+	BCQueueLen uint32
 	VLAN       uint16 // VLAN: its ID in IEEE 802.1Q, 0 to 4095
 	Table      uint32 // VRF: its routing table, from 1
 }
 
-// The names of modes by their numbers (MACVLAN_MODE_*, IPVLAN_MODE_*).
+// Names of modes by their numbers (MACVLAN_MODE_*, IPVLAN_MODE_*).
 var (
 	macvlanModes = []string{1: "private", 2: "vepa", 4: "bridge", 8: "passthru"}
 	ipvlanModes  = []string{"l2", "l3", "l3s"}
@@ -48,8 +50,8 @@ func modeName(modes []string, number int) string {
 	return modes[number]
 }
 
-// Add makes a link, in its namespace under its name from the start, and down. The error is
-// EEXIST if the name is in use, or the VLAN on that parent.
+// Add creates a link, in its namespace under its name from the start, and down. The error is EEXIST
+// if the name, or the VLAN on that parent, is in use.
 func (c Links) Add(l NewLink) (index int, err error) {
 	data, err := l.data()
 	if err != nil {
@@ -66,13 +68,13 @@ func (c Links) Add(l NewLink) (index int, err error) {
 			made.attributes = append(made.attributes, Uint32(unix.IFLA_LINK_NETNSID, uint32(id)))
 		}
 	}
-	if l.Kind == "ifb" { // its qdisc is to be its only queue
+	if l.Kind == "ifb" { // its qdisc must be its only queue
 		made.attributes = append(made.attributes, Uint32(unix.IFLA_TXQLEN, 0))
 	}
 	return c.conn.made(made)
 }
 
-// data is what the kind defines.
+// data returns the attributes that the kind defines.
 func (l NewLink) data() ([]Attribute, error) {
 	switch l.Kind {
 	case "macvlan":
@@ -93,7 +95,7 @@ func (l NewLink) data() ([]Attribute, error) {
 	return nil, nil
 }
 
-// readKind reads the data that the link's kind defines; the kernel sends the kind first.
+// readKind decodes the data that the link's kind defines; the kernel sends the kind first.
 func (l *Link) readKind(data []byte) {
 	if l.Kind == "tun" {
 		l.Tun = readTun(data)

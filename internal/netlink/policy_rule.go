@@ -7,16 +7,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Protocol marks the routes and rules that are made for attachments (RTA_PROTOCOL, FRA_PROTOCOL).
-// No other program is known to have this number (rtnetlink(7), /etc/iproute2/rt_protos).
+// Protocol marks the routes and rules of attachments (RTA_PROTOCOL, FRA_PROTOCOL). No other program
+// is known to use this number (rtnetlink(7), /etc/iproute2/rt_protos).
 const Protocol = 116
 
 // PolicyRule selects a routing table for packets with one source address (ip-rule(8)).
 type PolicyRule struct {
-	Src   netip.Prefix // not valid: whatever source
-	Table int          // 0: the rule does something else
-	// Priority orders rules, the lowest first. A new rule with 0 comes before all but the first,
-	// the rule of table local.
+	Src   netip.Prefix // invalid: any source
+	Table int          // 0: the rule has another effect
+	// Priority orders rules, the lowest first. A new rule with 0 comes before all rules except the
+	// first, the rule of table local.
 	Priority int
 	Protocol int  // its creator: [Protocol], or the number of another program; 0: unspecified
 	More     bool // it has other conditions or effects too; Tenon never creates such a rule
@@ -31,7 +31,7 @@ func (r PolicyRule) String() string {
 	return fmt.Sprintf("from %s lookup %d", from, r.Table)
 }
 
-// Rules lists the rules of both families, each in the order in which they are looked at.
+// Rules lists the rules of both families, each in the order of evaluation.
 func (c Routes) Rules() ([]PolicyRule, error) {
 	var rules []PolicyRule
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
@@ -44,7 +44,7 @@ func (c Routes) Rules() ([]PolicyRule, error) {
 	return rules, nil
 }
 
-// HasRules reports whether the kernel can choose routing tables by rules, in IPv4.
+// HasRules reports whether the kernel supports policy rules, in IPv4.
 func (c Routes) HasRules() (bool, error) {
 	_, err := c.conn.rules(unix.AF_INET)
 	return err == nil, unless(err, noRules...)
@@ -59,11 +59,11 @@ func (c *Conn) rules(family uint8) ([]PolicyRule, error) {
 	return list(c, unix.RTM_GETRULE, ruleMsg{Family: family}, nil, read)
 }
 
-// noRules says that the kernel has no rules for a family.
+// noRules are the errors of a kernel without rules for a family.
 var noRules = []unix.Errno{unix.EAFNOSUPPORT, unix.EOPNOTSUPP}
 
-// AddRule adds a rule, which must have a source. Without a priority there may be any number
-// of the same, of which the newest is the first; with one the error is EEXIST if there is the same.
+// AddRule adds a rule, which must have a source. Without a priority, equal rules can exist any
+// number of times, the newest first; with a priority, the error is EEXIST if an equal rule exists.
 func (c Routes) AddRule(r PolicyRule) error {
 	if !r.Src.IsValid() || r.Table == 0 {
 		return fmt.Errorf("no source or no table: %w", unix.EINVAL)
@@ -72,8 +72,8 @@ func (c Routes) AddRule(r PolicyRule) error {
 	return c.conn.change(unix.RTM_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, about, attributes...)
 }
 
-// DeleteRule removes the first rule that says the same, with any priority if r has none, and
-// reports whether there was one.
+// DeleteRule removes the first equal rule, with any priority if r has none, and reports whether
+// there was one.
 func (c Routes) DeleteRule(r PolicyRule) (existed bool, err error) {
 	about, attributes := r.message()
 	err = c.conn.change(unix.RTM_DELRULE, 0, about, attributes...)
@@ -88,8 +88,10 @@ type ruleMsg struct {
 }
 
 func (r PolicyRule) message() (ruleMsg, []Attribute) {
-	about := ruleMsg{Family: familyOf(r.Src.Addr()), SrcLen: uint8(r.Src.Bits()), Action: unix.FR_ACT_TO_TBL}
-	list := []Attribute{Bytes(unix.FRA_SRC, r.Src.Addr().AsSlice()), Uint32(unix.FRA_TABLE, uint32(r.Table))}
+	about := ruleMsg{Family: familyOf(r.Src.Addr()), SrcLen: uint8(r.Src.Bits()),
+		Action: unix.FR_ACT_TO_TBL}
+	list := []Attribute{Bytes(unix.FRA_SRC, r.Src.Addr().AsSlice()),
+		Uint32(unix.FRA_TABLE, uint32(r.Table))}
 	if r.Priority != 0 {
 		list = append(list, Uint32(unix.FRA_PRIORITY, uint32(r.Priority)))
 	}
@@ -99,10 +101,11 @@ func (r PolicyRule) message() (ruleMsg, []Attribute) {
 	return about, list
 }
 
-// newPolicyRule is the inverse of message. Whatever it does not know says more: other conditions
-// than the source, or another effect than to look up the table.
+// newPolicyRule is the inverse of message. It sets More for attributes that it does not know: other
+// conditions than the source, or another effect than the table lookup.
 func newPolicyRule(about ruleMsg, attributes []byte) PolicyRule {
-	r := PolicyRule{More: about.Action != unix.FR_ACT_TO_TBL || about.Flags&unix.FIB_RULE_INVERT != 0 || about.DstLen != 0 || about.TOS != 0}
+	r := PolicyRule{More: about.Action != unix.FR_ACT_TO_TBL ||
+		about.Flags&unix.FIB_RULE_INVERT != 0 || about.DstLen != 0 || about.TOS != 0}
 	for kind, v := range Attributes(attributes) {
 		switch kind {
 		case unix.FRA_SRC:
@@ -114,7 +117,7 @@ func newPolicyRule(about ruleMsg, attributes []byte) PolicyRule {
 			r.Priority = number(v)
 		case unix.FRA_PROTOCOL:
 			r.Protocol = number(v)
-		case unix.FRA_SUPPRESS_PREFIXLEN: // always there, with -1 for no
+		case unix.FRA_SUPPRESS_PREFIXLEN: // always present, -1 if not set
 			r.More = r.More || int32(number(v)) >= 0
 		default:
 			r.More = true

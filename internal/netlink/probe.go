@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HasKind reports whether the kernel can make links of a kind; asking loads the module if there is
-// one. Nothing is made: the request has a number of queues that the kernel refuses after it has
+// HasKind reports whether the kernel can create links of a kind; the request loads the module if
+// there is one. It creates nothing: it has a number of queues that the kernel refuses after it has
 // found the kind.
 func (c Links) HasKind(kind string) (bool, error) {
 	err := c.conn.create(creation{name: "probe", kind: kind, attributes: tooManyQueues()})
@@ -26,14 +26,14 @@ func supported(answer, lacking error) (bool, error) {
 	return false, answer
 }
 
-// tooManyQueues is a number that the kernel refuses.
+// tooManyQueues returns a number of queues that the kernel refuses.
 func tooManyQueues() []Attribute {
 	return []Attribute{Uint32(unix.IFLA_NUM_TX_QUEUES, 1<<16)}
 }
 
-// HasVLANFiltering reports whether bridges can forward by VLAN. Nothing is made: the request has
-// the name of the loopback, which is in use, and a default VLAN that only a kernel with filtering
-// looks at, and refuses, before it sees that.
+// HasVLANFiltering reports whether bridges can forward by VLAN. It creates nothing: the request has
+// the name of the loopback interface, which is in use, and an invalid default VLAN. Only a kernel
+// with filtering checks the VLAN, and refuses it before it checks the name.
 func (c *Conn) HasVLANFiltering() (bool, error) {
 	if has, err := c.Links.HasKind("bridge"); !has || err != nil {
 		return false, err
@@ -41,13 +41,13 @@ func (c *Conn) HasVLANFiltering() (bool, error) {
 	invalid := Uint16(unix.IFLA_BR_VLAN_DEFAULT_PVID, 4095)
 	return supported(c.create(creation{
 		name: "lo", kind: "bridge", data: []Attribute{invalid},
-		attributes: tooManyQueues(), // should there be no lo
+		attributes: tooManyQueues(), // in case lo does not exist
 	}), unix.EEXIST)
 }
 
-// HasShaping reports whether the kernel has the qdiscs that SetTBF and AddHooks make; asking loads
-// their modules. Nothing is made: the requests name block 0, which the kernel refuses after it has
-// found the kind.
+// HasShaping reports whether the kernel has the qdiscs that SetTBF and AddHooks create; the
+// requests load their modules. They create nothing: they name block 0, which the kernel refuses
+// after it has found the kind.
 func (c *Conn) HasShaping() (bool, error) {
 	const loopback = 1 // its index in every namespace
 	has := func(kind string, parent uint32) (bool, error) {

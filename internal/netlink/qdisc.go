@@ -8,20 +8,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TBF are the parameters of a token bucket filter (tc-tbf(8)).
+// TBF holds the parameters of a token bucket filter (tc-tbf(8)).
 type TBF struct {
 	Rate   uint64        // bytes per second, above 0
-	Buffer time.Duration // what Rate takes for the bytes of the bucket; the kernel takes 274 s at most
-	Limit  uint32        // bytes that may wait; above 0
+	Buffer time.Duration // the time that Rate takes for the bytes of the bucket; up to 274 s
+	Limit  uint32        // the bytes that may wait; above 0
 }
 
-// String returns the parameters for people.
+// String describes the parameters.
 func (t TBF) String() string {
 	return fmt.Sprintf("rate %d B/s buffer %s limit %d B", t.Rate, t.Buffer, t.Limit)
 }
 
-// Same reports whether two filters do the same: other implementations cut the buffer to
-// microseconds, and the kernel to its ticks.
+// Same reports whether two filters have the same effect: other implementations truncate the buffer
+// to microseconds, and the kernel to its ticks.
 func (t TBF) Same(u TBF) bool {
 	const slack = int64(time.Microsecond/tick) + 1
 	a, b := int64(ticks(t.Buffer)), int64(ticks(u.Buffer))
@@ -31,16 +31,15 @@ func (t TBF) Same(u TBF) bool {
 // tick is the unit of buffers (PSCHED_SHIFT in include/net/pkt_sched.h).
 const tick = 64 * time.Nanosecond
 
-// ticks are how many of them make a buffer. One that is longer than they can say is as long as
-// possible, one that is shorter than a tick that long.
+// ticks returns the number of ticks of a buffer, at least 1 and at most the maximum of the field.
 func ticks(d time.Duration) uint32 { return uint32(min(max(d/tick, 1), math.MaxUint32)) }
 
 // Qdisc is a queueing discipline of a link.
 type Qdisc struct {
 	Link    int    // index
 	Kind    string // of rtnetlink: "tbf", "ingress", …
-	Default bool   // the kernel's own choice, which gives way to any other
-	Root    bool   // of the link's transmit side
+	Default bool   // the kernel's own choice, which any other qdisc replaces
+	Root    bool   // at the root of the transmit side
 	Ours    bool   // under the handle that SetTBF uses
 	TBF     TBF    // of a tbf
 }
@@ -50,7 +49,7 @@ const kindTBF = "tbf"
 // tbfHandle is the handle of the root qdisc that [Qdiscs.SetTBF] creates.
 var tbfHandle = handle(1, 0)
 
-// All lists the qdiscs of all links: the kernel does not select.
+// All lists the qdiscs of all links, because the kernel cannot select by link.
 func (c Qdiscs) All() ([]Qdisc, error) {
 	all, err := c.conn.tcList(unix.RTM_GETQDISC, tcMsg{})
 	if err != nil {
@@ -72,22 +71,24 @@ func (c Qdiscs) All() ([]Qdisc, error) {
 	return list, nil
 }
 
-// SetTBF makes a tbf with handle 1: the root qdisc of a link, or gives the one that is there other
-// parameters, which loses no packet.
+// SetTBF creates a tbf with handle 1 as the root qdisc of a link, or changes the parameters of the
+// existing one, which loses no packet.
 func (c Qdiscs) SetTBF(l Link, t TBF) error {
-	return c.conn.change(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, root(l), kindOf(kindTBF), t.options())
+	return c.conn.change(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, root(l),
+		kindOf(kindTBF), t.options())
 }
 
-// DeleteTBF deletes what SetTBF has made, if it is there.
+// DeleteTBF deletes the qdisc of SetTBF, if it exists.
 func (c Qdiscs) DeleteTBF(l Link) error { return c.conn.deleteQdisc(root(l)) }
 
 func root(l Link) tcMsg {
 	return tcMsg{Ifindex: int32(l.Index), Handle: tbfHandle, Parent: parentRoot}
 }
 
-// options has a rate of more than 32 bits twice, as the kernel wants it.
+// options encodes a rate of more than 32 bits twice, as the kernel requires.
 func (t TBF) options() Attribute {
-	parameters := tbfParameters{Rate: rateSpec{Rate: uint32(t.Rate)}, Limit: t.Limit, Buffer: ticks(t.Buffer)}
+	parameters := tbfParameters{Rate: rateSpec{Rate: uint32(t.Rate)}, Limit: t.Limit,
+		Buffer: ticks(t.Buffer)}
 	options := []Attribute{Struct(tbfParms, parameters)}
 	if t.Rate > math.MaxUint32 {
 		options = append(options, Uint64(tbfRate64, t.Rate))
@@ -102,7 +103,8 @@ func decodeTBF(options []byte) (t TBF, err error) {
 	if _, err := ReadBody(o[tbfParms], &parameters); err != nil {
 		return t, err
 	}
-	t = TBF{Rate: uint64(parameters.Rate.Rate), Buffer: time.Duration(parameters.Buffer) * tick, Limit: parameters.Limit}
+	t = TBF{Rate: uint64(parameters.Rate.Rate), Buffer: time.Duration(parameters.Buffer) * tick,
+		Limit: parameters.Limit}
 	if b, more := o[tbfRate64]; more {
 		_, err = ReadBody(b, &t.Rate)
 	}
@@ -128,23 +130,24 @@ const (
 	tbfRate64 = 4
 )
 
-// The two kinds of qdisc that hold filters for what a link receives. Only the second has the hook
-// [Egress] too.
+// KindIngress and KindClsact are the two kinds of qdisc that hold filters for packets that a link
+// receives. Only the second has the hook [Egress] too.
 const (
 	KindIngress = "ingress"
 	KindClsact  = "clsact"
 )
 
-// hooksHandle is the only one that they can have.
+// hooksHandle is the only handle that they can have.
 var hooksHandle = handle(0xffff, 0)
 
-// AddHooks makes a qdisc, KindIngress or KindClsact, that holds filters. A link has one of them at
-// most: the error is EEXIST if it has one.
+// AddHooks creates a qdisc for filters, of KindIngress or KindClsact. A link has at most one of
+// them: the error is EEXIST if it has one.
 func (c Qdiscs) AddHooks(l Link, kind string) error {
-	return c.conn.change(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL, hooks(l), kindOf(kind))
+	return c.conn.change(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL, hooks(l),
+		kindOf(kind))
 }
 
-// DeleteHooks deletes such a qdisc, and all filters in it, if it is there.
+// DeleteHooks deletes the qdisc of the hooks with all its filters, if it exists.
 func (c Qdiscs) DeleteHooks(l Link) error { return c.conn.deleteQdisc(hooks(l)) }
 
 func hooks(l Link) tcMsg {
@@ -153,5 +156,6 @@ func hooks(l Link) tcMsg {
 
 func (c *Conn) deleteQdisc(q tcMsg) error {
 	_, err := deleted(c.change(unix.RTM_DELQDISC, 0, q))
-	return unless(err, unix.ENOENT, unix.EINVAL) // the errno depends on the qdisc in its place
+	// The errno depends on the qdisc that exists instead.
+	return unless(err, unix.ENOENT, unix.EINVAL)
 }

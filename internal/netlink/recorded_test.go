@@ -28,8 +28,8 @@ import (
 var update = flag.Bool("update", false, "record testdata/recorded anew, from the running kernel")
 
 // recordings are exchanges with a kernel, in testdata/recorded/NAME.txt: setup prepares a
-// namespace, by commands without the name of the tool where that is ip, and do makes the exchange
-// and writes what it has read.
+// namespace, with commands that omit the tool if it is ip; do makes the exchange and writes the
+// results.
 var recordings = []struct {
 	name  string
 	needs []kernel.Feature
@@ -39,7 +39,8 @@ var recordings = []struct {
 	{
 		name: "links",
 		needs: []kernel.Feature{
-			kernel.FeatureVeth, kernel.FeatureBridge, kernel.FeatureVLANFiltering, kernel.FeatureMacvlan, kernel.FeatureIPvlan, kernel.FeatureVLAN,
+			kernel.FeatureVeth, kernel.FeatureBridge, kernel.FeatureVLANFiltering,
+			kernel.FeatureMacvlan, kernel.FeatureIPvlan, kernel.FeatureVLAN,
 			kernel.FeatureDummy, kernel.FeatureVRF, kernel.FeatureIFB, kernel.FeatureTun,
 		},
 		setup: []string{
@@ -110,7 +111,8 @@ var recordings = []struct {
 	{
 		name: "link-kinds",
 		needs: []kernel.Feature{
-			kernel.FeatureVeth, kernel.FeatureBridge, kernel.FeatureVLANFiltering, kernel.FeatureMacvlan, kernel.FeatureIPvlan, kernel.FeatureVLAN,
+			kernel.FeatureVeth, kernel.FeatureBridge, kernel.FeatureVLANFiltering,
+			kernel.FeatureMacvlan, kernel.FeatureIPvlan, kernel.FeatureVLAN,
 			kernel.FeatureDummy, kernel.FeatureVRF, kernel.FeatureIFB,
 		},
 		setup: []string{"link add w0 type veth peer name w1", "link add w2 type veth peer name w3"},
@@ -142,8 +144,9 @@ var recordings = []struct {
 		},
 	},
 	{
-		name:  "vlans",
-		needs: []kernel.Feature{kernel.FeatureVeth, kernel.FeatureBridge, kernel.FeatureVLANFiltering},
+		name: "vlans",
+		needs: []kernel.Feature{kernel.FeatureVeth, kernel.FeatureBridge,
+			kernel.FeatureVLANFiltering},
 		setup: []string{"link add br0 type bridge vlan_filtering 1",
 			"link add w0 type veth peer name w1", "link set w0 master br0"},
 		do: func(c *wire, out io.Writer) {
@@ -195,7 +198,8 @@ var recordings = []struct {
 				"fd00:3::1/64"} {
 				fmt.Fprintln(out, "add", a, c.Addrs.Add(l, netip.MustParsePrefix(a)))
 			}
-			fmt.Fprintln(out, "add gateway", c.Addrs.AddGateway(l, netip.MustParsePrefix("fd00:4::1/64")))
+			fmt.Fprintln(out, "add gateway",
+				c.Addrs.AddGateway(l, netip.MustParsePrefix("fd00:4::1/64")))
 			fmt.Fprintln(out, "add optimistic", c.Addrs.AddOptimistic(l,
 				netip.MustParsePrefix("fd00:5::1/64")))
 			fmt.Fprintln(out, "add mapped", c.Addrs.Add(l,
@@ -396,7 +400,7 @@ var recordings = []struct {
 	{
 		name:  "foreign-filters",
 		needs: []kernel.Feature{kernel.FeatureVeth, kernel.FeatureShaping},
-		setup: []string{ // which AddFilter does not make
+		setup: []string{ // filters that AddFilter cannot create
 			"link add w0 type veth peer name w1", "tc qdisc add dev w0 clsact",
 			"tc filter add dev w0 ingress protocol ip prio 1 u32 match ip src 10.0.0.0/8 match ip protocol 6 0xff flowid 1:1 action drop",
 			"tc filter add dev w0 ingress protocol all prio 2 u32 match u32 0 0 flowid 1:1 action ok",
@@ -404,7 +408,8 @@ var recordings = []struct {
 			"tc filter add dev w0 ingress protocol ip prio 4 u32 match ip dst 10.9.0.0/16 flowid 1:2",
 		},
 		do: func(c *wire, out io.Writer) {
-			found, others, err := c.Qdiscs.Filters(netlink.Link{Index: 3, Name: "w0"}, netlink.Ingress)
+			found, others, err := c.Qdiscs.Filters(netlink.Link{Index: 3, Name: "w0"},
+				netlink.Ingress)
 			fmt.Fprintln(out, found, others, err)
 		},
 	},
@@ -446,7 +451,7 @@ var recordings = []struct {
 	},
 }
 
-// show describes a link without addresses in memory.
+// show describes a link without pointers.
 func show(l netlink.Link) string {
 	tun := l.Tun
 	l.Tun = nil
@@ -466,7 +471,8 @@ func show(l netlink.Link) string {
 
 func recordingFile(name string) string { return filepath.Join("testdata", "recorded", name+".txt") }
 
-// TestRecorded: every request is as recorded, and the answers of the kernel are read as recorded.
+// TestRecorded checks that every request equals the recorded one, and that the recorded answers
+// decode to the recorded results.
 func TestRecorded(t *testing.T) {
 	for _, row := range recordings {
 		t.Run(row.name, func(t *testing.T) {
@@ -542,7 +548,7 @@ func record(t *testing.T, setup []string, do func(*wire, io.Writer)) (r recordin
 	return r
 }
 
-// forward passes requests to the kernel and its answers back, until the connection is closed.
+// forward passes requests to the kernel and answers back, until the connection is closed.
 func (w *wire) forward(fd int, r *recording) error {
 	b := make([]byte, 64<<10)
 	for {
@@ -568,7 +574,7 @@ func (w *wire) forward(fd int, r *recording) error {
 	}
 }
 
-// ends reports whether a datagram has a message that ends a list, or confirms or refuses a request.
+// ends reports whether a datagram ends a list, or confirms or refuses a request.
 func ends(datagram []byte) bool {
 	for len(datagram) > 0 {
 		if kind := binary.NativeEndian.Uint16(datagram[4:]); kind == unix.NLMSG_DONE ||

@@ -21,19 +21,21 @@ import (
 
 var mac = net.HardwareAddr{2, 0, 0, 0, 0, 9}
 
-// TestNewLinks: each kind of link is made as asked for, and read as it was made.
+// TestNewLinks checks that each kind of link is created as requested, and read as created.
 func TestNewLinks(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		link  netlink.NewLink
 		needs []kernel.Feature
-		shown string // by ip
+		shown string // the output of ip
 	}{
 		{netlink.NewLink{Kind: "dummy", MAC: mac, MTU: 1300}, []kernel.Feature{kernel.FeatureDummy},
 			"mtu 1300"},
 		{netlink.NewLink{Kind: "ifb", MAC: mac}, []kernel.Feature{kernel.FeatureIFB}, "ifb"},
-		{netlink.NewLink{Kind: "vrf", Table: 1000}, []kernel.Feature{kernel.FeatureVRF}, "vrf table 1000"},
-		{netlink.NewLink{Kind: "vlan", VLAN: 4094}, []kernel.Feature{kernel.FeatureVeth, kernel.FeatureVLAN},
+		{netlink.NewLink{Kind: "vrf", Table: 1000}, []kernel.Feature{kernel.FeatureVRF},
+			"vrf table 1000"},
+		{netlink.NewLink{Kind: "vlan", VLAN: 4094},
+			[]kernel.Feature{kernel.FeatureVeth, kernel.FeatureVLAN},
 			"vlan protocol 802.1Q id 4094"},
 		{netlink.NewLink{Kind: "macvlan", Mode: "bridge", MAC: mac},
 			[]kernel.Feature{kernel.FeatureVeth, kernel.FeatureMacvlan}, "macvlan mode bridge"},
@@ -43,11 +45,13 @@ func TestNewLinks(t *testing.T) {
 			[]kernel.Feature{kernel.FeatureVeth, kernel.FeatureMacvlan}, "macvlan mode vepa"},
 		{netlink.NewLink{Kind: "macvlan", Mode: "passthru"},
 			[]kernel.Feature{kernel.FeatureVeth, kernel.FeatureMacvlan}, "macvlan mode passthru"},
-		{netlink.NewLink{Kind: "ipvlan", Mode: "l2"}, []kernel.Feature{kernel.FeatureVeth, kernel.FeatureIPvlan},
+		{netlink.NewLink{Kind: "ipvlan", Mode: "l2"},
+			[]kernel.Feature{kernel.FeatureVeth, kernel.FeatureIPvlan},
 			"ipvlan  mode l2 "},
 		{netlink.NewLink{Kind: "ipvlan", Mode: "l3", MTU: 1300},
 			[]kernel.Feature{kernel.FeatureVeth, kernel.FeatureIPvlan}, "ipvlan  mode l3 "},
-		{netlink.NewLink{Kind: "ipvlan", Mode: "l3s"}, []kernel.Feature{kernel.FeatureVeth, kernel.FeatureIPvlan},
+		{netlink.NewLink{Kind: "ipvlan", Mode: "l3s"},
+			[]kernel.Feature{kernel.FeatureVeth, kernel.FeatureIPvlan},
 			"ipvlan  mode l3s "},
 	} {
 		t.Run(row.link.Kind+row.link.Mode, func(t *testing.T) {
@@ -70,7 +74,7 @@ func TestNewLinks(t *testing.T) {
 				t.Errorf("%s is not shown:\n%s", row.shown, shown)
 			}
 			if _, err := c.Links.Add(want); !errors.Is(err, unix.EEXIST) {
-				t.Errorf("made again: %v", err)
+				t.Errorf("created again: %v", err)
 			}
 			existed, err := c.Links.Delete(netlink.Link{Index: index})
 			again, errAgain := c.Links.Delete(netlink.Link{Index: index})
@@ -102,8 +106,8 @@ func expectLink(t *testing.T, c *netlink.Conn, index int, asked netlink.NewLink)
 	}
 }
 
-// TestVethBetweenNamespaces: the two ends know each other by index and by the identifier of the
-// namespace.
+// TestVethBetweenNamespaces checks that the peers refer to each other by index and by the
+// identifier of the namespace.
 func TestVethBetweenNamespaces(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Kernel(kernel.FeatureVeth))
@@ -134,7 +138,7 @@ func TestVethBetweenNamespaces(t *testing.T) {
 	}
 }
 
-// TestMove: a link moves under another name and with the index that it is to have.
+// TestMove checks that a link moves under another name and with the requested index.
 func TestMove(t *testing.T) {
 	t.Parallel()
 	n := testnet.New(t, "c")
@@ -151,12 +155,13 @@ func TestMove(t *testing.T) {
 		t.Errorf("still there: %v", err)
 	}
 	other := wired(t, n.Host, from, "w1")
-	if err := from.Links.Move(other, testnet.NS(t, n.Container("c")), "eth1", 77); !errors.Is(err, unix.EBUSY) {
+	err = from.Links.Move(other, testnet.NS(t, n.Container("c")), "eth1", 77)
+	if !errors.Is(err, unix.EBUSY) {
 		t.Errorf("index in use: %v", err)
 	}
 }
 
-// TestTap: a device made by Create is read as it was made.
+// TestTap checks that a device created by Create is read as it was created.
 func TestTap(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Kernel(kernel.FeatureTun))
@@ -179,7 +184,7 @@ func TestTap(t *testing.T) {
 	}
 }
 
-// stable removes the parts of what ip shows that depend on the time.
+// stable removes the time-dependent parts from the output of ip.
 func stable(shown string) string {
 	var lines []string
 	for line := range strings.Lines(shown) {
@@ -194,8 +199,8 @@ func stable(shown string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestAddrsRoundTrip: IPv6 addresses that were read and deleted are the same after PutAddr: flags,
-// lifetimes, peers.
+// TestAddrsRoundTrip checks that IPv6 addresses that were read and deleted are the same after
+// Restore: flags, lifetimes, peers.
 func TestAddrsRoundTrip(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Kernel(kernel.FeatureIPv6))
@@ -231,7 +236,7 @@ func TestAddrsRoundTrip(t *testing.T) {
 	}
 }
 
-// TestRoutesRoundTrip: routes that were read and removed are the same after PutRoute.
+// TestRoutesRoundTrip checks that routes that were read and removed are the same after Restore.
 func TestRoutesRoundTrip(t *testing.T) {
 	t.Parallel()
 	for name, routes := range map[string][]string{
@@ -262,7 +267,8 @@ func TestRoutesRoundTrip(t *testing.T) {
 			}
 			shown := func() string { // without link-local routes, which the kernel adds at any time
 				return stable(ns.Command("ip", "-d", "-4", "route") + ns.Command("ip", "-d", "-6",
-					"route", "show", "root", "fd00::/16") + ns.Command("ip", "-d", "-6", "route", "show", "default"))
+					"route", "show", "root", "fd00::/16") +
+					ns.Command("ip", "-d", "-6", "route", "show", "default"))
 			}
 			before := shown()
 			all := storedRoutes(t, c, l)
@@ -298,7 +304,7 @@ func takeAndPut(t *testing.T, c *netlink.Conn, routes []netlink.StoredRoute) {
 	}
 }
 
-// familyOption is the option of ip for a route.
+// familyOption returns the option of ip for the family of a route.
 func familyOption(route string) string {
 	if strings.HasPrefix(route, "fd00") || strings.Contains(route, "via fd00") {
 		return "-6"
@@ -306,7 +312,7 @@ func familyOption(route string) string {
 	return "-4"
 }
 
-// storedRoutes returns the routes through l that the kernel has not made itself.
+// storedRoutes returns the routes through l that the kernel has not derived itself.
 func storedRoutes(t *testing.T, c *netlink.Conn, l netlink.Link) []netlink.StoredRoute {
 	t.Helper()
 	all, err := c.Routes.Stored(l)
@@ -316,7 +322,7 @@ func storedRoutes(t *testing.T, c *netlink.Conn, l netlink.Link) []netlink.Store
 	return slices.DeleteFunc(all, netlink.StoredRoute.Derived)
 }
 
-// TestRuleShown: a rule is shown by ip as it was asked for.
+// TestRuleShown checks that ip shows a rule as it was requested.
 func TestRuleShown(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Kernel(kernel.FeaturePolicyRules))
@@ -333,7 +339,8 @@ func TestRuleShown(t *testing.T) {
 	}
 }
 
-// TestVLANsShown: a port in all VLANs is read, and shown by bridge, as it was asked for.
+// TestVLANsShown checks that the VLANs of a port in all VLANs are read, and shown by bridge, as
+// they were requested.
 func TestVLANsShown(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Kernel(kernel.FeatureBridge, kernel.FeatureVLANFiltering))
@@ -371,7 +378,7 @@ func TestVLANsShown(t *testing.T) {
 	}
 }
 
-// TestShapingShown: a shaper and a filter are shown by tc as they were asked for.
+// TestShapingShown checks that tc shows a shaper and a filter as they were requested.
 func TestShapingShown(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Kernel(kernel.FeatureShaping), testnet.Tool("tc"))
@@ -398,7 +405,8 @@ func TestShapingShown(t *testing.T) {
 	}
 }
 
-// TestAnswers: the owner of an address answers, and an address without an owner does not.
+// TestAnswers checks that the owner of an address answers, and that an address without an owner
+// does not.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Kernel(kernel.FeatureVeth, kernel.FeatureIPv6))

@@ -10,32 +10,33 @@ import (
 
 // Tables and scopes of routes (rtnetlink(7)).
 const (
-	AllTables = 0   // in a question: every table
-	TableMain = 254 // what Route.Table 0 stands for
+	AllTables = 0   // in a request: every table
+	TableMain = 254 // the default of Route.Table
 
-	ScopeUniverse = 0   // through a gateway, or anywhere
+	ScopeUniverse = 0   // through a gateway, or any other
 	ScopeLink     = 253 // on the link itself
-	ScopeHost     = 254 // on this machine
+	ScopeHost     = 254 // on this host
 
-	// DefaultMetric6 is what an IPv6 route without a metric gets (include/uapi/linux/ipv6_route.h).
+	// DefaultMetric6 is the metric of an IPv6 route without one (include/uapi/linux/ipv6_route.h).
 	DefaultMetric6 = 1024
 )
 
 // Reserved reports whether a table has a meaning of its own: unspecified, default, main and local.
 func Reserved(table int) bool {
-	return table == unix.RT_TABLE_UNSPEC || table >= unix.RT_TABLE_DEFAULT && table <= unix.RT_TABLE_LOCAL
+	return table == unix.RT_TABLE_UNSPEC || table >= unix.RT_TABLE_DEFAULT &&
+		table <= unix.RT_TABLE_LOCAL
 }
 
 // Route is a unicast route.
 type Route struct {
-	Dst      netip.Prefix // bits behind the prefix length are ignored
-	GW       netip.Addr   // not valid, or unspecified: none. An IPv4 destination may have an IPv6 gateway
-	Src      netip.Addr   // source address that senders who have chosen none get; not valid: the kernel's choice
+	Dst      netip.Prefix // host bits are ignored
+	GW       netip.Addr   // invalid or unspecified: none; an IPv4 Dst may have an IPv6 gateway
+	Src      netip.Addr   // default source address of packets; invalid: the kernel's choice
 	Table    int          // 0 is main
 	Scope    int          // 0 is universe; has no effect in IPv6
 	Priority int          // the metric; 0 is the kernel's default: 0 in IPv4, 1024 in IPv6
 	MTU      int          // bytes, along this route; 0: the link's MTU
-	AdvMSS   int          // bytes, largest TCP segment to announce; 0: from the MTU
+	AdvMSS   int          // bytes, largest TCP segment to announce; 0: derived from the MTU
 	Link     int          // index of the link it leaves through
 }
 
@@ -47,13 +48,13 @@ func (r Route) Gateway() netip.Addr {
 	return r.GW
 }
 
-// Possible reports whether the kernel can have r: it has no IPv6 routes through an IPv4 gateway.
+// Possible reports whether the kernel accepts r: it has no IPv6 routes through an IPv4 gateway.
 func (r Route) Possible() bool {
 	gw := r.Gateway()
 	return !gw.IsValid() || r.Dst.Addr().Is4() || !gw.Is4()
 }
 
-// String describes what r says, but for its link: 10.0.0.0/8 via 10.1.2.1 metric 7 table 100.
+// String describes r without its link: 10.0.0.0/8 via 10.1.2.1 metric 7 table 100.
 func (r Route) String() string {
 	var b strings.Builder
 	fmt.Fprint(&b, r.Dst.Masked())
@@ -68,7 +69,10 @@ func (r Route) String() string {
 	for _, n := range []struct {
 		key   string
 		value int
-	}{{"metric", r.Priority}, {"scope", r.Scope}, {"table", r.Table}, {"mtu", r.MTU}, {"advmss", r.AdvMSS}} {
+	}{
+		{"metric", r.Priority}, {"scope", r.Scope}, {"table", r.Table}, {"mtu", r.MTU},
+		{"advmss", r.AdvMSS},
+	} {
 		if n.value != 0 {
 			fmt.Fprintf(&b, " %s %d", n.key, n.value)
 		}
@@ -97,13 +101,13 @@ func (c Routes) Delete(r Route) (existed bool, err error) {
 	return c.conn.deleteRoute(r.message(unix.RTPROT_UNSPEC))
 }
 
-// deleteRoute reports whether the route was there.
+// deleteRoute reports whether the route existed.
 func (c *Conn) deleteRoute(m routeMessage) (existed bool, err error) {
 	return deleted(c.change(unix.RTM_DELROUTE, 0, m.RtMsg, m.encode()...))
 }
 
-// All lists the unicast routes of both families in a table or in [AllTables]; of a multipath
-// route one for each hop.
+// All lists the unicast routes of both families in a table or in [AllTables]; a multipath route
+// counts as one route for each hop.
 func (c Routes) All(table int) ([]Route, error) {
 	all, err := c.conn.routes(table)
 	var routes []Route
@@ -122,14 +126,14 @@ func (c *Conn) routes(table int) (all []routeMessage, err error) {
 		found, err := list(c, unix.RTM_GETROUTE, unix.RtMsg{Family: family}, selection,
 			func(list []routeMessage, b []byte) ([]routeMessage, error) {
 				m, err := readRoute(b)
-				// A kernel that does not select lists what it has learned, too.
+				// A kernel that does not select also lists learned routes.
 				wanted := m.Family == family && m.Flags&unix.RTM_F_CLONED == 0
 				if err == nil && wanted && (table == AllTables || m.table() == table) {
 					list = append(list, m)
 				}
 				return list, err
 			})
-		if err := unless(err, unix.ENOENT); err != nil { // but for a table that does not exist
+		if err := unless(err, unix.ENOENT); err != nil { // except for a table that does not exist
 			return nil, fmt.Errorf("list routes: %w", err)
 		}
 		all = append(all, found...)
@@ -137,28 +141,29 @@ func (c *Conn) routes(table int) (all []routeMessage, err error) {
 	return all, nil
 }
 
-// Hop is where the kernel would send a packet.
+// Hop is the next hop of a packet.
 type Hop struct {
 	Link    int  // the index of the link
-	Local   bool // to this namespace itself
+	Local   bool // the destination is this namespace
 	Gateway bool // through a gateway, not directly
 }
 
-// Lookup asks where the kernel would send a packet; ok is false if nowhere.
+// Lookup asks the kernel where it would send a packet; ok is false if it would not send it.
 func (c Routes) Lookup(dst netip.Addr) (hop Hop, ok bool, err error) {
 	about := unix.RtMsg{Family: familyOf(dst), Dst_len: uint8(dst.BitLen())}
-	err = c.conn.ask(unix.RTM_GETROUTE, 0, about, []Attribute{Bytes(unix.RTA_DST, dst.AsSlice())}, func(m []byte) error {
-		var route unix.RtMsg
-		values, err := ReadBody(m, &route)
-		list := attributes(values)
-		hop = Hop{
-			Link: number(list[unix.RTA_OIF]), Local: route.Type == unix.RTN_LOCAL,
-			Gateway: list[unix.RTA_GATEWAY] != nil || list[unix.RTA_VIA] != nil,
-		}
-		ok = err == nil
-		return err
-	})
-	// These mean no route, or one that says unreachable, prohibit or blackhole.
+	err = c.conn.ask(unix.RTM_GETROUTE, 0, about, []Attribute{Bytes(unix.RTA_DST, dst.AsSlice())},
+		func(m []byte) error {
+			var route unix.RtMsg
+			values, err := ReadBody(m, &route)
+			list := attributes(values)
+			hop = Hop{
+				Link: number(list[unix.RTA_OIF]), Local: route.Type == unix.RTN_LOCAL,
+				Gateway: list[unix.RTA_GATEWAY] != nil || list[unix.RTA_VIA] != nil,
+			}
+			ok = err == nil
+			return err
+		})
+	// These errors mean no route, or a route of type unreachable, prohibit or blackhole.
 	err = unless(err, unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EINVAL)
 	if err != nil {
 		return Hop{}, false, fmt.Errorf("look up route to %s: %w", dst, err)

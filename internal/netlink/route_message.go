@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// routeMessage is a route as the kernel encodes it, with all attributes, including attributes this
-// package does not know. It is immutable.
+// routeMessage is a route as the kernel encodes it, with all attributes, including those unknown to
+// this package. It is immutable.
 type routeMessage struct {
 	unix.RtMsg
 	attributes map[uint16][]byte // RTA_…
@@ -36,14 +36,14 @@ func (m routeMessage) encode() (list []Attribute) {
 	return list
 }
 
-// with returns the route with an attribute more, or another value of it.
+// with returns the route with one attribute added or changed.
 func (m routeMessage) with(kind uint16, value []byte) routeMessage {
 	m.attributes = maps.Clone(m.attributes)
 	m.attributes[kind] = value
 	return m
 }
 
-// without returns the route without attributes.
+// without returns the route without the given attributes.
 func (m routeMessage) without(kinds ...uint16) routeMessage {
 	m.attributes = maps.Clone(m.attributes)
 	for _, kind := range kinds {
@@ -59,13 +59,13 @@ func (m routeMessage) has(kinds ...uint16) bool {
 
 func (m routeMessage) table() int { return number(m.attributes[unix.RTA_TABLE]) }
 
-// in returns the route in another table. RtMsg has room for tables up to 255 only.
+// in returns the route in another table. RtMsg has room only for tables up to 255.
 func (m routeMessage) in(table int) routeMessage {
 	m.Table = unix.RT_TABLE_UNSPEC
 	return m.with(unix.RTA_TABLE, native(table))
 }
 
-// message is a route of a protocol as it is asked for.
+// message returns the request for a route with a protocol.
 func (r Route) message(protocol uint8) routeMessage {
 	m := routeMessage{
 		RtMsg: unix.RtMsg{
@@ -100,7 +100,7 @@ func (r Route) message(protocol uint8) routeMessage {
 	return m.in(cmp.Or(r.Table, TableMain))
 }
 
-// hops are the routes that m is: one for each hop of a multipath route.
+// hops returns one route for each hop of a multipath route; any other route is its only hop.
 func (m routeMessage) hops() []Route {
 	dst, ok := netip.AddrFromSlice(m.attributes[unix.RTA_DST])
 	if !ok { // a default route
@@ -132,7 +132,7 @@ func (m routeMessage) hops() []Route {
 	return hops
 }
 
-// via is the value of RTA_VIA, a gateway of another family than the destination: struct rtvia of
+// via is the value of RTA_VIA, a gateway of another family than the destination's: struct rtvia of
 // linux/rtnetlink.h.
 func via(gw netip.Addr) []byte {
 	return append(binary.NativeEndian.AppendUint16(nil, uint16(familyOf(gw))), gw.AsSlice()...)
@@ -148,13 +148,13 @@ func gatewayIn(attributes map[uint16][]byte) netip.Addr {
 	return gw
 }
 
-// hop is one of a multipath route.
+// hop is one hop of a multipath route.
 type hop struct {
 	unix.RtNexthop
 	attributes []byte // RTA_…
 }
 
-// readHops reads the value of RTA_MULTIPATH.
+// readHops decodes the value of RTA_MULTIPATH.
 func readHops(b []byte) (hops []hop) {
 	for {
 		var h hop
@@ -176,5 +176,5 @@ func (h hop) appendTo(b []byte) []byte {
 	return append(b, make([]byte, Align(len(b))-len(b))...)
 }
 
-// native is a number as most attributes have it.
+// native encodes a number in native byte order, as in most attributes.
 func native(n int) []byte { return binary.NativeEndian.AppendUint32(nil, uint32(n)) }

@@ -10,14 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StoredRoute is a unicast route through one link with all its attributes, including some that
-// [Route] has no field for: its creator, the hops of a multipath route, all metrics. It can be
-// restored unchanged, or into another table.
+// StoredRoute is a unicast route through one link with all its attributes, including those without
+// a field in [Route]: its creator, the hops of a multipath route, all metrics. It can be restored
+// unchanged, or into another table.
 type StoredRoute struct {
-	Route // of a multipath route the first hop
+	Route // of a multipath route, the first hop
 
-	full     routeMessage
-	gateways []netip.Addr // includes the gateways of a next hop object; full only has its number
+	full routeMessage
+	// The gateways include the gateways of a next hop object; full has only its number.
+	gateways []netip.Addr
 }
 
 // OwnRoute returns a route that does not exist yet, with [Protocol].
@@ -34,7 +35,7 @@ func (r StoredRoute) In(table int) StoredRoute {
 	return r
 }
 
-// WithPriority returns the route as it is with another metric.
+// WithPriority returns the route with another metric.
 func (r StoredRoute) WithPriority(priority int) StoredRoute {
 	r.Priority, r.full = priority, r.full.with(unix.RTA_PRIORITY, native(priority))
 	if priority == 0 {
@@ -43,17 +44,18 @@ func (r StoredRoute) WithPriority(priority int) StoredRoute {
 	return r
 }
 
-// Own reports whether the route is one that [OwnRoute] has made.
+// Own reports whether [OwnRoute] created the route.
 func (r StoredRoute) Own() bool { return r.full.Protocol == Protocol }
 
-// Derived reports whether the kernel has made the route, of an address or of what a router has
-// announced, and would again.
+// Derived reports whether the kernel derived the route from an address or from a router
+// advertisement, and would do so again.
 func (r StoredRoute) Derived() bool {
-	return slices.Contains([]uint8{unix.RTPROT_KERNEL, unix.RTPROT_RA, unix.RTPROT_REDIRECT}, r.full.Protocol)
+	return slices.Contains([]uint8{unix.RTPROT_KERNEL, unix.RTPROT_RA, unix.RTPROT_REDIRECT},
+		r.full.Protocol)
 }
 
-// ByObject reports whether the hops of the route are a next hop object (ip-nexthop(8)), which
-// others may use too.
+// ByObject reports whether the hops of the route are a next hop object (ip-nexthop(8)), which other
+// routes may share.
 func (r StoredRoute) ByObject() bool { return r.full.has(rtaNextHop) }
 
 // Gateways returns the gateways of all hops.
@@ -69,15 +71,15 @@ func gateways(hops ...Route) (list []netip.Addr) {
 }
 
 // Same reports whether r and other are equal, ignoring table and creator. One hop of an IPv6
-// multipath route equals a separate route: the routes through other links decide which of the two
-// the kernel lists.
+// multipath route equals a separate route, because routes through other links determine which of
+// the two the kernel lists.
 func (r StoredRoute) Same(other StoredRoute) bool {
 	a, b := r.In(AllTables).full.single(), other.In(AllTables).full.single()
 	a.Protocol, b.Protocol = 0, 0
 	return a.RtMsg == b.RtMsg && maps.EqualFunc(a.attributes, b.attributes, bytes.Equal)
 }
 
-// single returns a multipath route with one hop as a route of its own.
+// single returns a multipath route with only one hop as an ordinary route.
 func (m routeMessage) single() routeMessage {
 	hops := readHops(m.attributes[unix.RTA_MULTIPATH])
 	if len(hops) != 1 {
@@ -91,10 +93,10 @@ func (m routeMessage) single() routeMessage {
 	return m
 }
 
-// Stored lists the routes in all tables that leave only through l. An IPv6 multipath route is
-// several routes with the same metric: each hop through l is one route, but the hops of a next hop
-// object stay together. Routes without a gateway come first, because the kernel refuses a route
-// through a gateway that it cannot reach. Otherwise routes are in order of preference.
+// Stored lists the routes in all tables that leave only through l. Each hop of an IPv6 multipath
+// route through l is listed as one route, but the hops of a next hop object stay together. Routes
+// without a gateway come first, because the kernel refuses a route through a gateway that it cannot
+// reach. Otherwise routes are in order of preference.
 func (c Routes) Stored(l Link) ([]StoredRoute, error) {
 	all, err := c.conn.routes(AllTables)
 	if err != nil {
@@ -109,25 +111,28 @@ func (c Routes) Stored(l Link) ([]StoredRoute, error) {
 			m = m.through(l.Index)
 		}
 		hops := m.hops()
-		if len(hops) == 0 || slices.ContainsFunc(hops, func(hop Route) bool { return hop.Link != l.Index }) {
+		elsewhere := func(hop Route) bool { return hop.Link != l.Index }
+		if len(hops) == 0 || slices.ContainsFunc(hops, elsewhere) {
 			continue
 		}
-		routes = append(routes, StoredRoute{Route: hops[0], full: m.request(), gateways: gateways(hops...)})
+		routes = append(routes,
+			StoredRoute{Route: hops[0], full: m.request(), gateways: gateways(hops...)})
 	}
-	sort.SliceStable(routes, func(i, j int) bool { return !routes[i].depends() && routes[j].depends() })
+	sort.SliceStable(routes, func(i, j int) bool {
+		return !routes[i].depends() && routes[j].depends()
+	})
 	return routes, nil
 }
 
-// rtaNextHop is RTA_NH_ID of linux/rtnetlink.h: the next hop object that says where the route
-// leads.
+// rtaNextHop is RTA_NH_ID of linux/rtnetlink.h, the next hop object of the route.
 const rtaNextHop = 30
 
-// depends reports whether a route needs another one, to its gateway.
+// depends reports whether a route needs another route to reach its gateway.
 func (r StoredRoute) depends() bool {
 	return r.full.has(unix.RTA_GATEWAY, unix.RTA_VIA, unix.RTA_MULTIPATH, rtaNextHop)
 }
 
-// Tables returns the tables that have routes, of any type.
+// Tables returns the tables that contain routes, of any type.
 func (c Routes) Tables() (map[int]bool, error) {
 	all, err := c.conn.routes(AllTables)
 	tables := map[int]bool{}
@@ -137,13 +142,13 @@ func (c Routes) Tables() (map[int]bool, error) {
 	return tables, err
 }
 
-// through returns a route; a multipath route keeps only the hops that leave through a link.
+// through returns a route without the hops of a multipath route that leave through other links.
 func (m routeMessage) through(link int) routeMessage {
 	return m.eachHop(func(h *hop) bool { return int(h.Ifindex) == link })
 }
 
-// eachHop returns a route; a multipath route keeps only the hops for which keep returns true, with
-// the changes that keep has made.
+// eachHop returns a route without the hops for which keep returns false, and with the changes that
+// keep makes to the others.
 func (m routeMessage) eachHop(keep func(*hop) bool) routeMessage {
 	multipath, there := m.attributes[unix.RTA_MULTIPATH]
 	if !there {
@@ -158,8 +163,8 @@ func (m routeMessage) eachHop(keep func(*hop) bool) routeMessage {
 	return m.with(unix.RTA_MULTIPATH, kept)
 }
 
-// request returns the request that creates a route which was read: the route without its states,
-// which the kernel refuses in requests.
+// request returns the request that creates a route that was read. It omits states, which the kernel
+// refuses in requests.
 func (m routeMessage) request() routeMessage {
 	const settings = unix.RTNH_F_ONLINK // the other flags are states
 	m.Flags &= settings
@@ -174,15 +179,16 @@ func (m routeMessage) request() routeMessage {
 	if bytes.Equal(m.attributes[unix.RTA_PREF], []byte{0}) { // medium, the default
 		m = m.without(unix.RTA_PREF)
 	}
-	if m.has(rtaNextHop) { // the rest says what the object does
+	if m.has(rtaNextHop) { // the other attributes describe the object
 		m.Flags = 0
-		m = m.without(unix.RTA_OIF, unix.RTA_GATEWAY, unix.RTA_VIA, unix.RTA_MULTIPATH, unix.RTA_ENCAP, unix.RTA_ENCAP_TYPE)
+		m = m.without(unix.RTA_OIF, unix.RTA_GATEWAY, unix.RTA_VIA, unix.RTA_MULTIPATH,
+			unix.RTA_ENCAP, unix.RTA_ENCAP_TYPE)
 	}
 	return m
 }
 
-// secondsLeft reads struct rta_cacheinfo (linux/rtnetlink.h) of a route of IPv6: 0 is forever. One
-// that is over and not yet cleared away has a second left, like one that has less.
+// secondsLeft decodes struct rta_cacheinfo (linux/rtnetlink.h) of an IPv6 route; 0 means forever. A
+// route that has expired but still exists has one second left, as does a route with less than one.
 func secondsLeft(cacheInfo []byte) int {
 	const at, ticksPerSecond = 8, 100 // USER_HZ
 	if len(cacheInfo) < at+4 {
@@ -195,11 +201,13 @@ func secondsLeft(cacheInfo []byte) int {
 	return max(ticks/ticksPerSecond, 1)
 }
 
-// Restore adds a stored route after existing ones and reports whether it added it: it adds none if
-// an identical one exists.
+// Restore adds a stored route after existing ones and reports whether it did: it adds none if an
+// identical one exists.
 func (c Routes) Restore(r StoredRoute) (added bool, err error) {
 	return c.conn.addRoute(r.full, unix.NLM_F_APPEND)
 }
 
-// Remove removes a stored route and reports whether it was there.
-func (c Routes) Remove(r StoredRoute) (existed bool, err error) { return c.conn.deleteRoute(r.full) }
+// Remove removes a stored route and reports whether it existed.
+func (c Routes) Remove(r StoredRoute) (existed bool, err error) {
+	return c.conn.deleteRoute(r.full)
+}

@@ -9,22 +9,22 @@ import (
 
 const tunDevice = "/dev/net/tun"
 
-// ErrNoTun reports that the kernel cannot make tap devices, or that /dev/net/tun is missing.
-var ErrNoTun = errors.New(tunDevice + " is missing or leads to no driver")
+// ErrNoTun reports that the kernel cannot create tap devices, or that /dev/net/tun is missing.
+var ErrNoTun = errors.New(tunDevice + " is missing or has no driver")
 
 // Tap describes a tap device, an Ethernet interface with a program at the other end
 // (networking/tuntap of the kernel).
 type Tap struct {
 	Name       string
 	MultiQueue bool    // several programs, or threads, can each drive a queue
-	VNetHdr    bool    // frames have a virtio_net_hdr until a program that opens it objects
-	Owner      *uint32 // the user who may open it without CAP_NET_ADMIN; nil: none is named
-	Group      *uint32 // the group with members that may, likewise
+	VNetHdr    bool    // frames have a virtio_net_hdr until a program disables it
+	Owner      *uint32 // the user who may open it without CAP_NET_ADMIN, or nil
+	Group      *uint32 // the group with members who may open it, or nil
 }
 
-// TapAvailable returns nil if the kernel can make tap devices. The error wraps [ErrNoTun] if it
-// cannot, or the reason why TapAvailable cannot find out. Opening the device file loads the module
-// if there is one.
+// TapAvailable returns nil if the kernel can create tap devices. The error wraps [ErrNoTun] if it
+// cannot; any other error means that TapAvailable cannot find out. Opening the device file loads
+// the module if there is one.
 func TapAvailable() error {
 	fd, err := openTun()
 	if err != nil {
@@ -46,8 +46,8 @@ func openTun() (fd int, err error) {
 	return fd, nil
 }
 
-// Create makes the device in the namespace of the calling thread, under its name and down, and lets
-// the device outlive the call. If that fails, or the process ends before, the kernel removes it.
+// Create creates the device in the namespace of the calling thread, under its name and down, and
+// makes it persistent. If Create fails, or the process ends before, the kernel removes the device.
 // The error is EBUSY if a link of any kind has the name.
 func (t Tap) Create() error {
 	fd, err := openTun()
@@ -79,7 +79,7 @@ func (t Tap) Create() error {
 	return nil
 }
 
-// flags never ask for packet information before frames, and never for a device that exists.
+// flags never request packet information before frames, and never accept an existing device.
 func (t Tap) flags() uint16 {
 	flags := uint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_TUN_EXCL)
 	if t.MultiQueue {

@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// TestMain is also the program that prints the context it is executed with.
+// TestMain doubles as the program that prints the security context it runs in.
 func TestMain(m *testing.M) {
 	if os.Args[0] == "context" {
 		context, _ := os.ReadFile("/proc/self/attr/current")
@@ -22,19 +22,20 @@ func TestMain(m *testing.M) {
 	testnet.Main(m)
 }
 
-// TestExecuteLabelled: the program has the context, and this process keeps its own;
-// ExecuteLabelled returns the program's error.
+// TestExecuteLabelled checks that the program has the context, that this process keeps its own, and
+// that ExecuteLabelled returns the program's error.
 func TestExecuteLabelled(t *testing.T) {
 	testnet.Require(t, testnet.SELinux)
 	ns := testnet.New(t).Host
-	const context = "unlabeled" // without a policy the kernel knows but a few
+	const context = "unlabeled" // without a policy the kernel knows only a few contexts
 	ns.Do(func() {
 		err := netlink.ExecuteLabelled(context, []string{"context"})
 		if !errors.Is(err, unix.EXDEV) || !strings.HasPrefix(err.Error(), context) {
 			t.Errorf("executed with %v, want %s", err, context)
 		}
 	})
-	if own, err := os.ReadFile("/proc/self/attr/current"); err != nil || strings.HasPrefix(string(own), context) {
+	if own, err := os.ReadFile("/proc/self/attr/current"); err != nil ||
+		strings.HasPrefix(string(own), context) {
 		t.Errorf("own context is %s, %v", own, err)
 	}
 }

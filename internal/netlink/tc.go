@@ -16,7 +16,7 @@ type tcMsg struct {
 	Info    uint32 // of a filter: priority and protocol
 }
 
-// Parents that are none with a handle (TC_H_… of linux/pkt_sched.h).
+// Parents without a handle (TC_H_… of linux/pkt_sched.h).
 const (
 	parentRoot    = 0xffffffff
 	parentIngress = 0xfffffff1
@@ -33,7 +33,7 @@ type tcObject struct {
 
 func (o tcObject) kind() string { return Text(o.attributes[unix.TCA_KIND]) }
 
-// tcList asks for a list: typ is unix.RTM_GET….
+// tcList requests a list: typ is unix.RTM_GET….
 func (c *Conn) tcList(typ uint16, about tcMsg) ([]tcObject, error) {
 	return list(c, typ, about, nil, func(list []tcObject, m []byte) ([]tcObject, error) {
 		var o tcObject
@@ -43,7 +43,7 @@ func (c *Conn) tcList(typ uint16, about tcMsg) ([]tcObject, error) {
 	})
 }
 
-// attributes returns values by type.
+// attributes returns the values of attributes by type.
 func attributes(b []byte) map[uint16][]byte {
 	values := map[uint16][]byte{}
 	for kind, v := range Attributes(b) {

@@ -4,15 +4,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tun holds the properties that only tun and tap devices have.
+// Tun holds the properties of tun and tap devices.
 type Tun struct {
-	Tap        bool    // it has Ethernet frames, not IP packets
+	Tap        bool    // it carries Ethernet frames, not IP packets
 	MultiQueue bool    // several programs, or threads, can each drive a queue
 	VNetHdr    bool    // frames have a virtio_net_hdr before them
 	PI         bool    // frames have packet information before them
-	Persistent bool    // it outlives who opens it
-	Owner      *uint32 // the user who may open it without CAP_NET_ADMIN; nil: none is named
-	Group      *uint32 // the group with members that may, likewise
+	Persistent bool    // it outlives the program that opens it
+	Owner      *uint32 // the user who may open it without CAP_NET_ADMIN, or nil
+	Group      *uint32 // the group with members who may open it, or nil
 }
 
 const typeTap = 2 // TUN_TAP_DEV

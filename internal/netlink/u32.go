@@ -10,21 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// u32Selector is struct tc_u32_sel (linux/pkt_cls.h), which keys follow.
+// u32Selector is struct tc_u32_sel (linux/pkt_cls.h); keys follow it.
 type u32Selector struct {
 	Flags, OffShift, Keys, _               uint8
 	OffMask, Offset, KeyOffset, HashOffset uint16
 	HashMask                               uint32
 }
 
-// u32Key is struct tc_u32_key (linux/pkt_cls.h): the words with a mask and a value are in the byte
-// order of the network.
+// u32Key is struct tc_u32_key (linux/pkt_cls.h): words with a mask and a value, in network byte
+// order.
 type u32Key struct {
 	Mask, Value     uint32
 	Offset, OffMask int32
 }
 
-// Of linux/pkt_cls.h.
+// Constants of linux/pkt_cls.h.
 const (
 	u32ClassID = 1 // TCA_U32_…
 	u32Sel     = 5
@@ -33,7 +33,7 @@ const (
 	u32Terminal = 1 // TC_U32_TERMINAL
 )
 
-// readKeys reads a selector.
+// readKeys decodes a selector.
 func readKeys(selector []byte) ([]u32Key, error) {
 	var about u32Selector
 	rest, err := ReadBody(selector, &about)
@@ -45,7 +45,7 @@ func readKeys(selector []byte) ([]u32Key, error) {
 	return keys, err
 }
 
-// offset returns where the address is in the header of IPv4 (RFC 791) or IPv6 (RFC 8200).
+// offset returns the offset of the address in the header of IPv4 (RFC 791) or IPv6 (RFC 8200).
 func (m Match) offset() int {
 	switch is4 := m.Prefix.Addr().Is4(); {
 	case is4 && m.Dst:
@@ -58,7 +58,7 @@ func (m Match) offset() int {
 	return 8
 }
 
-// keys compare the prefix word by word. The words are in the byte order of the network.
+// keys returns the keys that compare the prefix word by word, in network byte order.
 func (m Match) keys() (keys []u32Key) {
 	if !m.Prefix.IsValid() {
 		return []u32Key{{}}

@@ -10,14 +10,14 @@ import (
 // VLAN is an entry in the table of VLANs that a bridge port is in (bridge(8)).
 type VLAN struct {
 	ID       uint16 // 1 to 4094
-	PVID     bool   // frames that come in without a tag belong to it; a port has one such entry at most
-	Untagged bool   // frames go out without a tag
+	PVID     bool   // untagged received frames belong to it; at most one entry of a port has it
+	Untagged bool   // frames are sent without a tag
 }
 
 // vlanInfo is struct bridge_vlan_info (linux/if_bridge.h).
 type vlanInfo struct{ Flags, ID uint16 }
 
-// Of linux/if_bridge.h and, the filter, linux/rtnetlink.h.
+// Constants of linux/if_bridge.h; the filter is of linux/rtnetlink.h.
 const (
 	filterVLANs = 1 << 1 // RTEXT_FILTER_BRVLAN
 
@@ -63,13 +63,15 @@ func appendVLANs(list []VLAN, attributes []byte) ([]VLAN, error) {
 			if _, err := ReadBody(v, &info); err != nil {
 				return list, err
 			}
-			list = append(list, VLAN{ID: info.ID, PVID: info.Flags&vlanPVID != 0, Untagged: info.Flags&vlanUntagged != 0})
+			list = append(list,
+				VLAN{ID: info.ID, PVID: info.Flags&vlanPVID != 0,
+					Untagged: info.Flags&vlanUntagged != 0})
 		}
 	}
 	return list, nil
 }
 
-// AddVLANs puts a bridge port into VLANs. An existing entry gets the given flags.
+// AddVLANs adds a bridge port to VLANs. An existing entry gets the given flags.
 func (c Links) AddVLANs(port Link, list []VLAN) error {
 	return c.conn.vlans(unix.RTM_SETLINK, port, list, func(v VLAN) (flags uint16) {
 		if v.PVID {
@@ -82,12 +84,12 @@ func (c Links) AddVLANs(port Link, list []VLAN) error {
 	})
 }
 
-// DeleteVLANs takes a bridge port out of VLANs, as far as it is in them.
+// DeleteVLANs removes a bridge port from VLANs; it ignores VLANs that the port is not in.
 func (c Links) DeleteVLANs(port Link, list []VLAN) error {
 	return c.conn.vlans(unix.RTM_DELLINK, port, list, func(VLAN) uint16 { return 0 })
 }
 
-// vlans changes VLANs of a bridge port, in one request for each range.
+// vlans changes VLANs of a bridge port, with one request for each range.
 func (c *Conn) vlans(kind uint16, port Link, list []VLAN, flags func(VLAN) uint16) error {
 	info := func(flags, id uint16) Attribute {
 		return Struct(bridgeVLANInfo, vlanInfo{Flags: flags, ID: id})
@@ -97,7 +99,8 @@ func (c *Conn) vlans(kind uint16, port Link, list []VLAN, flags func(VLAN) uint1
 		flags, master := flags(r.VLAN), Uint16(bridgeFlags, bridgeOfPort)
 		spec := []Attribute{master, info(flags, r.ID)}
 		if r.last != r.ID {
-			spec = []Attribute{master, info(flags|vlanRangeBegin, r.ID), info(flags|vlanRangeEnd, r.last)}
+			spec = []Attribute{master, info(flags|vlanRangeBegin, r.ID),
+				info(flags|vlanRangeEnd, r.last)}
 		}
 		if err := c.change(kind, 0, about, Nest(unix.IFLA_AF_SPEC, spec...)); err != nil {
 			return err
@@ -106,7 +109,7 @@ func (c *Conn) vlans(kind uint16, port Link, list []VLAN, flags func(VLAN) uint1
 	return nil
 }
 
-// FormatVLANs is a list for people: "1 pvid untagged, 101, 200-210".
+// FormatVLANs formats a list for users: "1 pvid untagged, 101, 200-210".
 func FormatVLANs(list []VLAN) string {
 	var parts []string
 	for _, r := range ranges(list) {
@@ -134,7 +137,7 @@ type vlanRange struct {
 	last uint16
 }
 
-// ranges joins VLANs to ranges. The kernel accepts no range with the PVID.
+// ranges joins VLANs into ranges. The kernel accepts no range with the PVID.
 func ranges(list []VLAN) (joined []vlanRange) {
 	for _, v := range list {
 		if n := len(joined); n > 0 {

@@ -25,13 +25,13 @@ func (c Links) WaitUp(ctx context.Context, l Link) error {
 	return err
 }
 
-// Await calls done, again after each change of a link in the namespace, until it returns true
-// or an error, or ctx is done. l is the link that done is about.
+// Await calls done at once and after each change of a link in the namespace, until done returns
+// true or an error, or ctx is done. l is the link that done checks.
 func (c Links) Await(ctx context.Context, l Link, done func() (bool, error)) error {
 	return c.conn.await(ctx, l, unix.RTNLGRP_LINK, done)
 }
 
-// DuplicateError says that duplicate address detection has found an address in use by another node.
+// DuplicateError reports that duplicate address detection found an address in use by another node.
 type DuplicateError struct {
 	Link string
 	Addr netip.Prefix
@@ -42,9 +42,9 @@ func (e *DuplicateError) Error() string {
 }
 
 // WaitDAD waits until all IPv6 addresses of l can be used. The error is a [*DuplicateError] as soon
-// as one of them is found in use elsewhere. A link that is down is not waited for, and reaching the
-// deadline of ctx is an error only if the operational state is up: before, detection does not even
-// start.
+// as one of them is found in use elsewhere. WaitDAD does not wait for a link that is down, and
+// reaching the deadline of ctx is an error only if the operational state is up, because detection
+// does not start before.
 func (c Addrs) WaitDAD(ctx context.Context, l Link) error {
 	err := c.conn.await(ctx, l, unix.RTNLGRP_IPV6_IFADDR, func() (bool, error) {
 		all, err := c.Stored(l)
@@ -72,7 +72,7 @@ func (c Addrs) WaitDAD(ctx context.Context, l Link) error {
 	return fmt.Errorf("link %q: duplicate address detection has not finished: %w", l.Name, err)
 }
 
-// await calls done, again after each event of the multicast group, until it returns true or an
+// await calls done at once and after each event of the multicast group, until it returns true or an
 // error, or ctx is done.
 func (c *Conn) await(ctx context.Context, l Link, group uint, done func() (bool, error)) error {
 	if ok, err := done(); ok || err != nil {
@@ -88,11 +88,11 @@ func (c *Conn) await(ctx context.Context, l Link, group uint, done func() (bool,
 		if ok, err := done(); ok || err != nil {
 			return err
 		}
-		_, err := events.Read(make([]byte, 1)) // the rest of it is lost, and not looked at
+		_, err := events.Read(make([]byte, 1)) // Read discards the rest of the event
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case err != nil && !errors.Is(err, unix.ENOBUFS): // that events were lost is one, too
+		case err != nil && !errors.Is(err, unix.ENOBUFS): // lost events count as an event
 			return fmt.Errorf("watch link %q: %w", l.Name, err)
 		}
 	}
@@ -100,11 +100,12 @@ func (c *Conn) await(ctx context.Context, l Link, group uint, done func() (bool,
 
 // subscribe opens a socket on which the kernel reports events.
 func (c *Conn) subscribe(group uint) (*os.File, error) {
-	fd, err := socket(c.ns, unix.SOCK_NONBLOCK) // or closing it would not end a read
+	fd, err := socket(c.ns, unix.SOCK_NONBLOCK) // otherwise closing it would not end a read
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1 << (group - 1)}); err != nil {
+	address := &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1 << (group - 1)}
+	if err := unix.Bind(fd, address); err != nil {
 		return nil, errors.Join(err, unix.Close(fd))
 	}
 	return os.NewFile(uintptr(fd), "rtnetlink"), nil

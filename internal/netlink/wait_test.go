@@ -15,13 +15,14 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// pair makes a veth pair between the host and container c, down.
+// pair creates a veth pair between the host and container c, down.
 func pair(t *testing.T) (n *testnet.Net, c *netlink.Conn, l netlink.Link) {
 	t.Helper()
 	testnet.Require(t, testnet.Kernel(kernel.FeatureVeth))
 	n = testnet.New(t, "c")
 	c = open(t, n.Container("c"))
-	index, err := c.Links.AddVeth(netlink.Veth{Name: "eth0", Peer: "far", PeerNS: testnet.NS(t, n.Host)})
+	index, err := c.Links.AddVeth(netlink.Veth{Name: "eth0", Peer: "far",
+		PeerNS: testnet.NS(t, n.Host)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +44,7 @@ func meanwhile(t *testing.T, ns *testnet.Namespace, command ...string) {
 	})
 }
 
-// TestWaitUp: the wait ends when the peer comes up, and with the cause of its context.
+// TestWaitUp checks that the wait ends when the peer comes up, or with the cause of its context.
 func TestWaitUp(t *testing.T) {
 	t.Parallel()
 	n, c, l := pair(t)
@@ -65,7 +66,7 @@ func TestWaitUp(t *testing.T) {
 	}
 }
 
-// TestAwaitLinks: AwaitLinks calls done again after a change, and returns its error.
+// TestAwaitLinks checks that Await calls done again after a change, and returns its error.
 func TestAwaitLinks(t *testing.T) {
 	t.Parallel()
 	n, c, l := pair(t)
@@ -82,12 +83,12 @@ func TestAwaitLinks(t *testing.T) {
 	wrong := errors.New("wrong")
 	if err := c.Links.Await(ctx, l, func() (bool, error) { return false, wrong }); !errors.Is(err,
 		wrong) {
-		t.Errorf("error of the question: %v", err)
+		t.Errorf("error of done: %v", err)
 	}
 }
 
-// TestWaitDAD: an address that the peer has is a duplicate; on a link that is down nothing is
-// waited for.
+// TestWaitDAD checks that an address of the peer is a duplicate, and that WaitDAD does not wait for
+// a link that is down.
 func TestWaitDAD(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Kernel(kernel.FeatureIPv6))
@@ -102,7 +103,8 @@ func TestWaitDAD(t *testing.T) {
 	if err := c.Addrs.WaitDAD(ctx, l); err != nil {
 		t.Errorf("down: %v", err)
 	}
-	if err := errors.Join(c.Links.SetUp(l, true), c.Links.WaitUp(ctx, l), c.Addrs.WaitDAD(ctx, l)); err != nil {
+	if err := errors.Join(c.Links.SetUp(l, true), c.Links.WaitUp(ctx, l),
+		c.Addrs.WaitDAD(ctx, l)); err != nil {
 		t.Errorf("up: %v", err)
 	}
 	if err := c.Addrs.Add(l, taken); err != nil {
@@ -118,7 +120,7 @@ func TestWaitDAD(t *testing.T) {
 	}
 }
 
-// TestMadeUndone: AddLink deletes a link again if it cannot look up its index.
+// TestMadeUndone checks that a link is deleted again if its index cannot be looked up.
 func TestMadeUndone(t *testing.T) {
 	t.Parallel()
 	refusal := func(number uint32, e unix.Errno) []byte {
@@ -149,11 +151,12 @@ func TestMadeUndone(t *testing.T) {
 	}
 }
 
-// TestLargeRequest: a request that is larger than the send buffer enlarges it.
+// TestLargeRequest checks that a request that is larger than the send buffer enlarges the buffer.
 func TestLargeRequest(t *testing.T) {
 	t.Parallel()
 	ns := testnet.New(t).Host
-	fd, err := testnet.NS(t, ns).Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	fd, err := testnet.NS(t, ns).Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC,
+		unix.NETLINK_ROUTE)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,8 +176,8 @@ func TestLargeRequest(t *testing.T) {
 	}
 }
 
-// TestRoutesSame: a route is the same in another table, of another protocol, and as the only hop of
-// a multipath route, but not with another metric.
+// TestRoutesSame checks that a route is the same in another table, with another protocol, and as
+// the only hop of a multipath route, but not with another metric.
 func TestRoutesSame(t *testing.T) {
 	t.Parallel()
 	r := netlink.Route{Dst: netip.MustParsePrefix("fd00::/64"),

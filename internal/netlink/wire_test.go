@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/netns"
 )
 
-// wire is a connection with the test in place of the kernel. The test queues its answers before the
+// wire is a connection on which the test plays the kernel. The test queues its answers before the
 // requests.
 type wire struct {
 	*netlink.Conn
@@ -31,7 +31,7 @@ func newWire(t testing.TB) *wire {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// An answer that is not there does not come.
+	// A missing answer must not block the test for long.
 	soon := unix.NsecToTimeval(int64(50 * time.Millisecond))
 	err = unix.SetsockoptTimeval(pair[0], unix.SOL_SOCKET, unix.SO_RCVTIMEO, &soon)
 	if err != nil {
@@ -92,7 +92,7 @@ func (w *wire) forget() {
 	}
 }
 
-// packet is one message of the kernel.
+// packet returns one message of the kernel.
 func packet(kind, flags uint16, number uint32, payload []byte) []byte {
 	b := netlink.Body(unix.NlMsghdr{Len: uint32(unix.SizeofNlMsghdr + len(payload)), Type: kind,
 		Flags: flags, Seq: number})
@@ -100,7 +100,7 @@ func packet(kind, flags uint16, number uint32, payload []byte) []byte {
 	return append(b, make([]byte, netlink.Align(len(b))-len(b))...)
 }
 
-// done ends a list.
+// done returns the end of a list.
 func done(number uint32) []byte {
 	return packet(unix.NLMSG_DONE, unix.NLM_F_MULTI, number, make([]byte, 4))
 }
@@ -153,7 +153,7 @@ func parseRecording(t testing.TB, file string) (r recording) {
 	return r
 }
 
-// format writes a recording: a line for the header of each message, one for what precedes its
+// format formats a recording: a line for the header of each message, one for the part before its
 // attributes, and one for each attribute, in hexadecimal digits. Comments begin with a semicolon.
 func (r recording) format(t testing.TB) string {
 	t.Helper()
@@ -179,7 +179,7 @@ func (r recording) format(t testing.TB) string {
 	return strings.TrimSuffix(b.String(), "\n") + "\n=\n" + r.result
 }
 
-// words are bytes in groups of four.
+// words formats bytes in groups of four.
 func words(b []byte) string {
 	var list []string
 	for word := range slices.Chunk(b, 4) {
@@ -188,7 +188,7 @@ func words(b []byte) string {
 	return strings.Join(list, " ")
 }
 
-// comment shows an attribute that is a text.
+// comment returns a comment for an attribute that is a text.
 func comment(attribute []byte) string {
 	value := bytes.TrimRight(attribute[min(4, len(attribute)):], "\x00")
 	control := func(r rune) bool { return r < ' ' || r > '~' }
@@ -218,7 +218,7 @@ var kindNames = map[uint16]string{
 	unix.RTM_NEWLINKPROP: "RTM_NEWLINKPROP", unix.RTM_DELLINKPROP: "RTM_DELLINKPROP",
 }
 
-// bodySize is the size of the structure that precedes the attributes.
+// bodySize returns the size of the structure before the attributes.
 func bodySize(kind uint16) int {
 	switch {
 	case kind < unix.RTM_NEWLINK:

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReadFile returns the contents of a small file in /proc; files about the network show the namespace
-// of the calling thread. It makes a third of the system calls that [os.ReadFile] makes, and does not
-// start the poller of the runtime.
+// ReadFile returns the contents of a small file in /proc; files about the network show the
+// namespace of the calling thread. ReadFile needs a third of the system calls of [os.ReadFile], and
+// does not start the poller of the Go runtime.
 func ReadFile(path string) (contents string, err error) {
 	err = withFile(path, unix.O_RDONLY, "read", func(fd int) error {
 		var all []byte
@@ -40,7 +40,8 @@ func WriteFile(path, contents string) error {
 	})
 }
 
-// withFile calls do with an open file. Errors of do wrap its own, with the name of the operation.
+// withFile calls do with an open file. It wraps errors of its own and of do with the name of the
+// operation.
 func withFile(path string, flags int, op string, do func(fd int) error) error {
 	for {
 		fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0)

@@ -9,10 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lock takes the lock of the namespace, waiting until ctx is done. All handles on a namespace, in all processes, share
-// one lock: flock(2) on its nsfs inode. unlock must be called once. The lock ends with the process at the latest.
+// Lock takes the lock of the namespace, waiting until ctx is done. All handles on a namespace, in
+// all processes, share one lock: flock(2) on its nsfs inode. unlock must be called once. The kernel
+// releases the lock at the latest when the process ends.
 func (n *NS) Lock(ctx context.Context) (unlock func(), err error) {
-	// Locks belong to open files: one of its own keeps goroutines apart as it does processes.
+	// Locks belong to open files: a file of its own excludes other goroutines as well as processes.
 	fd, err := unix.Open(fdPath(os.Getpid(), n.Fd()), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("lock network namespace %s: %w", n, err)
@@ -27,7 +28,7 @@ func (n *NS) Lock(ctx context.Context) (unlock func(), err error) {
 	case err = <-got:
 	case <-ctx.Done():
 		err = context.Cause(ctx)
-		go func() { <-got; release() }() // flock cannot be called off
+		go func() { <-got; release() }() // flock cannot be interrupted
 		return nil, fmt.Errorf("lock network namespace %s: %w", n, err)
 	}
 	if err != nil {

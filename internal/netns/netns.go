@@ -1,6 +1,6 @@
-// Package netns holds handles on network namespaces: opening, creating, entering and locking them,
-// and it reads and writes files in /proc that depend on the namespace of the thread. It is the only
-// package that calls setns or unshare. It knows nothing of the objects inside a namespace.
+// Package netns provides handles on network namespaces: it opens, creates, enters and locks them,
+// and reads and writes files in /proc that depend on the namespace of the thread. No other package
+// calls setns or unshare. It knows nothing of the objects inside a namespace.
 package netns
 
 import (
@@ -14,30 +14,32 @@ import (
 )
 
 var (
-	// ErrNotExist says that there is nothing at the path of a namespace: it is gone.
+	// ErrNotExist reports that nothing exists at the path of a namespace.
 	ErrNotExist = errors.New("network namespace does not exist")
-	// ErrNotNamespace says that what is at the path is not a network namespace, for example the plain file that
-	// remains of a bind mount.
+	// ErrNotNamespace reports that the file at the path is not a network namespace, for example the
+	// plain file that remains of a bind mount.
 	ErrNotNamespace = errors.New("not a network namespace")
 )
 
 // ofThread is the namespace of the calling thread.
 const ofThread = "/proc/thread-self/ns/net"
 
-// NS is a handle on a network namespace. The namespace lives at least as long as the handle is open.
-// All methods but Close may be called concurrently.
+// NS is a handle on a network namespace. The namespace lives at least as long as the handle is
+// open. All methods but Close may be called concurrently.
 type NS struct {
 	f    *os.File
 	path string // empty unless opened by path
 	id   ID
 }
 
-// ID identifies a namespace among all that exist at present on this machine: device and inode of its nsfs file.
+// ID identifies a namespace among all that exist at present on this node: device and inode of its
+// nsfs file.
 type ID struct{ Dev, Inode uint64 }
 
-// Open opens the network namespace at path, for example a bind mount of it or /proc/PID/ns/net. The error wraps
-// [ErrNotExist] or [ErrNotNamespace] where one of them is the reason. Open never blocks, and opens nothing but nsfs
-// files, so that a path of any other kind (FIFO, device) is refused without a side effect.
+// Open opens the network namespace at path, for example a bind mount of it or /proc/PID/ns/net. The
+// error wraps [ErrNotExist] or [ErrNotNamespace] if one of them is the reason. Open never blocks,
+// and opens only nsfs files, so it refuses a path of any other type (FIFO, device) without a side
+// effect.
 func Open(path string) (*NS, error) {
 	probe, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
@@ -62,8 +64,8 @@ func Open(path string) (*NS, error) {
 	return n, nil
 }
 
-// Current opens the namespace of the calling thread. Unless the goroutine is locked to its thread this is the
-// namespace of the process.
+// Current opens the namespace of the calling thread. Unless the goroutine is locked to its thread,
+// this is the namespace of the process.
 func Current() (*NS, error) {
 	n, err := open(ofThread)
 	if err != nil {
@@ -72,7 +74,7 @@ func Current() (*NS, error) {
 	return n, nil
 }
 
-// New makes an empty namespace that lives as long as the handle, and as anything else that refers to it.
+// New creates an empty namespace that lives as long as the handle and any other reference to it.
 func New() (*NS, error) {
 	var n *NS
 	err := onThread(func() (err error) {
@@ -109,8 +111,8 @@ func open(path string) (*NS, error) {
 // Fd returns the file descriptor of the handle; it stays owned by n. It is -1 after Close.
 func (n *NS) Fd() int { return int(n.f.Fd()) }
 
-// Path returns a path of the namespace that child processes can open: the one given to [Open]; else, while the
-// handle is open, /proc/PID/fd/N.
+// Path returns a path of the namespace that child processes can open: the path given to [Open] or,
+// while the handle is open, /proc/PID/fd/N.
 func (n *NS) Path() string {
 	if n.path != "" {
 		return n.path
@@ -118,7 +120,8 @@ func (n *NS) Path() string {
 	return fdPath(os.Getpid(), n.Fd())
 }
 
-// String names the namespace in messages: the path given to [Open], else net:[INODE] as in namespaces(7).
+// String returns the name of the namespace in messages: the path given to [Open], else net:[INODE]
+// as in namespaces(7).
 func (n *NS) String() string {
 	if n.path != "" {
 		return n.path
@@ -126,14 +129,14 @@ func (n *NS) String() string {
 	return fmt.Sprintf("net:[%d]", n.id.Inode)
 }
 
-// ID identifies the namespace; two handles on one namespace have the same.
+// ID identifies the namespace; two handles on one namespace have the same ID.
 func (n *NS) ID() ID { return n.id }
 
-// Same reports whether both are handles on one namespace.
+// Same reports whether both handles refer to the same namespace.
 func (n *NS) Same(other *NS) bool { return n.id == other.id }
 
-// SamePath reports whether two paths lead to one namespace, as those below /run and /var/run do. Paths that are the same
-// need not lead anywhere.
+// SamePath reports whether two paths lead to one namespace, as paths below /run and /var/run can.
+// Equal paths are the same even if they do not exist.
 func SamePath(a, b string) bool {
 	if a == b {
 		return true
@@ -149,19 +152,21 @@ func Leads(path string) bool {
 	return err == nil && n.Close() == nil
 }
 
-// Close gives the handle back. The namespace itself ends with the last reference to it.
+// Close closes the handle. The namespace itself ends with the last reference to it.
 func (n *NS) Close() error { return n.f.Close() }
 
-// Here reports whether the calling thread is in the namespace, and with it everything but what [NS.Run] calls elsewhere.
+// Here reports whether the calling thread is in the namespace. If it is, so are all other threads,
+// except threads of [NS.Run].
 func (n *NS) Here() bool {
 	var st unix.Stat_t
 	err := unix.Stat(ofThread, &st)
 	return err == nil && n.id == ID{Dev: st.Dev, Inode: st.Ino}
 }
 
-// Run calls fn inside the namespace and returns its error. fn has a thread of its own, which ends with it, so fn may
-// change anything about the thread; child processes that it starts are in the namespace too, goroutines are not.
-// A panic of fn continues in the caller, as does [runtime.Goexit].
+// Run calls fn inside the namespace and returns its error. fn runs on a thread of its own, which
+// ends with it, so fn may change anything about the thread. Child processes that it starts are in
+// the namespace too; goroutines are not. A panic of fn continues in the caller, as does
+// [runtime.Goexit].
 func (n *NS) Run(fn func() error) error {
 	return onThread(func() error {
 		if err := unix.Setns(n.Fd(), unix.CLONE_NEWNET); err != nil {
@@ -171,9 +176,10 @@ func (n *NS) Run(fn func() error) error {
 	})
 }
 
-// Visit calls fn inside the namespace and returns its error, as Run does, in a tenth of the time: no thread ends with it. So
-// fn may neither change anything about the thread nor start processes or goroutines. Should the kernel not let the thread come
-// back, that is an error, and its end: the caller is never on it.
+// Visit calls fn inside the namespace and returns its error, like Run, but in a tenth of the time,
+// because no thread ends. fn may therefore neither change anything about the thread nor start
+// processes or goroutines. If the kernel does not let the thread return, Visit returns an error and
+// the thread ends; it is never the caller's thread.
 func (n *NS) Visit(fn func() error) error {
 	if n.Here() {
 		return fn()
@@ -217,8 +223,8 @@ func (n *NS) Socket(domain, kind, protocol int) (fd int, err error) {
 	return fd, nil
 }
 
-// onThread calls fn on a thread that ends with it. The main thread of the process never does: a goroutine that is
-// there hands over to another one.
+// onThread calls fn on a thread that ends with it. The main thread of the process never ends: a
+// goroutine on it hands over to another one.
 func onThread(fn func() error) error {
 	return apart(func() error {
 		runtime.LockOSThread() // never unlocked: the runtime ends the thread with its goroutine
@@ -233,7 +239,8 @@ func onThread(fn func() error) error {
 	})
 }
 
-// apart calls fn on a goroutine of its own. A panic of fn continues in the caller, as does [runtime.Goexit].
+// apart calls fn on a goroutine of its own. A panic of fn continues in the caller, as does
+// [runtime.Goexit].
 func apart(fn func() error) error {
 	var (
 		err    error

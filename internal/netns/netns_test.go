@@ -52,8 +52,8 @@ func TestOpenRefuses(t *testing.T) {
 		{"empty path", "", netns.ErrNotExist},
 		{"missing path", filepath.Join(dir, "missing"), netns.ErrNotExist},
 		{"below a file", filepath.Join(file, "ns"), netns.ErrNotExist},
-		{"process that is gone", "/proc/4194305/ns/net", netns.ErrNotExist},
-		{"plain file, left of a bind mount", file, netns.ErrNotNamespace},
+		{"process that does not exist", "/proc/4194305/ns/net", netns.ErrNotExist},
+		{"plain file that remains of a bind mount", file, netns.ErrNotNamespace},
 		{"FIFO without a writer", fifo, netns.ErrNotNamespace},
 		{"folder", dir, netns.ErrNotNamespace},
 		{"device", "/dev/null", netns.ErrNotNamespace},
@@ -73,7 +73,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestSocket: it belongs to the namespace, and the threads of the process are where they were.
+// TestSocket checks that the socket belongs to the namespace, and that no thread of the process
+// stays there.
 func TestSocket(t *testing.T) {
 	t.Parallel()
 	n := newNS(t)
@@ -87,13 +88,14 @@ func TestSocket(t *testing.T) {
 			t.Fatal(err)
 		}
 		var st unix.Stat_t
-		if err := unix.Fstat(of, &st); err != nil || (netns.ID{Dev: st.Dev, Inode: st.Ino}) != n.ID() {
+		if err := unix.Fstat(of, &st); err != nil ||
+			(netns.ID{Dev: st.Dev, Inode: st.Ino}) != n.ID() {
 			t.Errorf("the socket belongs to namespace %d, not to %s: %v", st.Ino, n, err)
 		}
 		unix.Close(of)
 		unix.Close(fd)
 		if n.Here() {
-			t.Fatal("a thread is left in the namespace")
+			t.Fatal("a thread stayed in the namespace")
 		}
 	}
 	here, err := netns.Current()
@@ -106,16 +108,18 @@ func TestSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	unix.Close(fd)
-	if _, err := n.Socket(unix.AF_NETLINK, unix.SOCK_RAW, 1000); !errors.Is(err, unix.EPROTONOSUPPORT) {
+	if _, err := n.Socket(unix.AF_NETLINK, unix.SOCK_RAW, 1000); !errors.Is(err,
+		unix.EPROTONOSUPPORT) {
 		t.Errorf("unknown protocol: %v", err)
 	}
 	if n.Here() {
-		t.Error("an error has left a thread in the namespace")
+		t.Error("after an error a thread stayed in the namespace")
 	}
 }
 
-// TestSocketNoWayBack: in a user namespace of its own the test may enter namespaces that it has made, but not the one it
-// comes from. Then the thread is given up; the caller stays where it is.
+// TestSocketNoWayBack runs in a user namespace of its own, where it may enter namespaces that it
+// created, but not its original one. The thread must then end, and the caller must stay in its
+// namespace.
 func TestSocketNoWayBack(t *testing.T) {
 	const inside = "TENON_TEST_NO_WAY_BACK"
 	if os.Getenv(inside) == "" {
@@ -132,7 +136,7 @@ func TestSocketNoWayBack(t *testing.T) {
 		}
 		return
 	}
-	runtime.LockOSThread() // the thread that is looked at is the caller's
+	runtime.LockOSThread() // the test compares the caller's thread
 	defer runtime.UnlockOSThread()
 	here, err := netns.Current()
 	if err != nil {
@@ -145,15 +149,17 @@ func TestSocketNoWayBack(t *testing.T) {
 	}
 	defer n.Close()
 	for range 3 {
-		if _, err := n.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE); !errors.Is(err, unix.EPERM) {
+		if _, err := n.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC,
+			unix.NETLINK_ROUTE); !errors.Is(err, unix.EPERM) {
 			t.Errorf("got %v, want %v", err, unix.EPERM)
 		}
 		if !here.Here() {
-			t.Fatal("the caller is not where it was")
+			t.Fatal("the caller has left its namespace")
 		}
 	}
 	if !t.Failed() {
-		os.Exit(0) // the threads given up may be the main one, which TestMain compares the others with
+		// The ended threads may include the main one, which TestMain compares with the others.
+		os.Exit(0)
 	}
 }
 
@@ -232,7 +238,8 @@ func TestPathIsForChildProcesses(t *testing.T) {
 	t.Parallel()
 	n := newNS(t)
 	out, err := exec.Command("stat", "-L", "-c", "%i", n.Path()).CombinedOutput()
-	if got, want := strings.TrimSpace(string(out)), fmt.Sprint(n.ID().Inode); err != nil || got != want {
+	if got, want := strings.TrimSpace(string(out)), fmt.Sprint(n.ID().Inode); err != nil ||
+		got != want {
 		t.Errorf("stat %s: %s, %v; want %s", n.Path(), got, err, want)
 	}
 }
@@ -252,7 +259,7 @@ func TestRunInheritedByChildProcesses(t *testing.T) {
 	}
 }
 
-// inside calls a test with both ways to call a function in a namespace.
+// inside runs a test with both ways to call a function in a namespace.
 func inside(t *testing.T, test func(*testing.T, func(func() error) error)) {
 	t.Helper()
 	t.Parallel()
@@ -301,7 +308,8 @@ func TestGoexitContinues(t *testing.T) {
 	})
 }
 
-// The main thread never ends, so a visit there would keep the namespace and change what /proc/PID/ns/net says.
+// TestRunNeverUsesTheMainThread checks that fn never runs on the main thread, which never ends:
+// a visit there would keep the namespace and change /proc/PID/ns/net.
 func TestRunNeverUsesTheMainThread(t *testing.T) {
 	t.Parallel()
 	n := newNS(t)
@@ -339,7 +347,7 @@ func TestLockExcludes(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
-			// A handle of its own, as another process has.
+			// A handle of its own, like another process.
 			other, err := netns.Open(n.Path())
 			if err != nil {
 				t.Error(err)
@@ -353,7 +361,7 @@ func TestLockExcludes(t *testing.T) {
 			}
 			defer unlock()
 			if inside.Add(1) != 1 {
-				t.Error("two hold the lock")
+				t.Error("two goroutines hold the lock")
 			}
 			runtime.Gosched()
 			inside.Add(-1)
@@ -374,7 +382,8 @@ func TestLockHoldsAgainstOtherProcesses(t *testing.T) {
 		t.Error("another process took the lock")
 	}
 	unlock()
-	if out, err := exec.Command("flock", "--nonblock", n.Path(), "true").CombinedOutput(); err != nil {
+	if out, err := exec.Command("flock", "--nonblock", n.Path(),
+		"true").CombinedOutput(); err != nil {
 		t.Errorf("after unlock: %v %s", err, out)
 	}
 }
@@ -403,7 +412,7 @@ func TestLockGivesUp(t *testing.T) {
 		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
 	}
 	unlock()
-	// What gave up must not take it after all.
+	// The abandoned attempt must not take the lock after all.
 	again, err := n.Lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -463,7 +472,7 @@ func BenchmarkLock(b *testing.B) {
 	}
 }
 
-// TestSamePath: a namespace is the same through whatever path it is reached.
+// TestSamePath checks that a namespace is the same through any path.
 func TestSamePath(t *testing.T) {
 	t.Parallel()
 	n, other := newNS(t), newNS(t)
@@ -477,8 +486,10 @@ func TestSamePath(t *testing.T) {
 		a, b string
 		same bool
 	}{
-		{n.Path(), n.Path(), true}, {n.Path(), link, true}, {link, other.Path(), false}, {n.Path(), other.Path(), false},
-		{missing, missing, true}, {missing, n.Path(), false}, {n.Path(), "", false}, {missing, filepath.Join(dir, "none"), false},
+		{n.Path(), n.Path(), true}, {n.Path(), link, true}, {link, other.Path(), false},
+		{n.Path(), other.Path(), false},
+		{missing, missing, true}, {missing, n.Path(), false}, {n.Path(), "", false},
+		{missing, filepath.Join(dir, "none"), false},
 	} {
 		if got := netns.SamePath(row.a, row.b); got != row.same {
 			t.Errorf("%q and %q: %t", row.a, row.b, got)

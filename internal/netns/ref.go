@@ -2,16 +2,16 @@ package netns
 
 import "fmt"
 
-// Ref says which namespace something is in, to be kept on disk.
+// Ref identifies a namespace on disk.
 type Ref struct {
 	Path string `json:"netns"`
-	ID   ID     `json:"namespace"` // which it is, as another may get the path
+	ID   ID     `json:"namespace"` // identifies the namespace, because the path may be reused
 }
 
-// Ref returns what [Ref.Open] finds the namespace by.
+// Ref returns the reference with which [Ref.Open] finds the namespace.
 func (n *NS) Ref() Ref { return Ref{Path: n.Path(), ID: n.id} }
 
-// Open opens the namespace, if it is still there: the error wraps [ErrNotExist] if another one has its path.
+// Open opens the namespace. The error wraps [ErrNotExist] if the path leads to another one.
 func (r Ref) Open() (*NS, error) {
 	n, err := Open(r.Path)
 	if err != nil {
@@ -19,7 +19,7 @@ func (r Ref) Open() (*NS, error) {
 	}
 	if n.id != r.ID {
 		n.Close()
-		return nil, fmt.Errorf("%q: %w: it leads to another by now", r.Path, ErrNotExist)
+		return nil, fmt.Errorf("%q: %w: the path now leads to another one", r.Path, ErrNotExist)
 	}
 	return n, nil
 }

@@ -23,14 +23,15 @@ type AddressRules struct {
 	Mark     uint32 // the value that "mark" sets
 }
 
-// AddressRulesPrefix begins the names of the sets and chains of [AddressRules], and of no other.
+// AddressRulesPrefix is the prefix of the sets and chains of [AddressRules]; no other rule set uses
+// it.
 const AddressRulesPrefix = "x-"
 
 const (
 	actionMark = "mark"
 	actionMasq = "masquerade"
 
-	// priorityConntrack is NF_IP_PRI_CONNTRACK: chains of type nat come later.
+	// priorityConntrack is NF_IP_PRI_CONNTRACK; chains of type nat need a higher priority.
 	priorityConntrack = -200
 )
 
@@ -42,9 +43,9 @@ var addressHooks = map[string]uint32{
 	"postrouting": unix.NF_INET_POST_ROUTING,
 }
 
-// RuleSet returns the rule set. Requests, and calls about the same elements, need the same
-// pointer. An address has one owner: a request of another owner is a [ConflictError]. A definition
-// that has changed replaces the chain and keeps the elements.
+// RuleSet returns the rule set. Requests, and calls about the same elements, need the same pointer.
+// An address has one owner: a request of another owner causes a [ConflictError]. A changed
+// definition replaces the chain and keeps the elements.
 func (a AddressRules) RuleSet() (*RuleSet, error) {
 	if err := a.check(); err != nil {
 		return nil, fmt.Errorf("rule set %q: %w", a.Name, err)
@@ -61,7 +62,7 @@ func (a AddressRules) check() error {
 		return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z')
 	})
 	if odd || a.Name == "" || len(a.Name) > 20 {
-		return errors.New("the name is not 1 to 20 lower-case letters, digits and '-'")
+		return errors.New("the name must be 1 to 20 lower-case letters, digits and '-'")
 	}
 	if _, ok := addressHooks[a.Hook]; !ok {
 		return fmt.Errorf("unknown hook %q", a.Hook)
@@ -96,7 +97,7 @@ func Addresses(rs *RuleSet, addrs ...netip.Addr) (list []Element, err error) {
 	name := strings.TrimPrefix(rs.name, AddressRulesPrefix)
 	for _, a := range addrs {
 		if !a.IsValid() || a.Zone() != "" {
-			return nil, fmt.Errorf("rule set %s: %q is no address without a zone", name, a)
+			return nil, fmt.Errorf("rule set %s: %q is not an address without a zone", name, a)
 		}
 		a = a.Unmap()
 		list = append(list, keyElement(rs, protocolOf(a).external(name), a.AsSlice()))
@@ -153,8 +154,8 @@ func (a AddressRules) action() []nftmsg.Expr {
 	return []nftmsg.Expr{verdict(nftmsg.Drop)}
 }
 
-// conflict returns an error if another owner has an address of requests[i], or an earlier request
-// asks for it.
+// conflict returns an error if another owner holds an address of requests[i], or an earlier request
+// of another owner contains it.
 func (a AddressRules) conflict(rs *RuleSet, have *state, requests []Request, i int) error {
 	owners := map[netip.Addr]string{}
 	for _, r := range requests[:i] {
@@ -170,7 +171,8 @@ func (a AddressRules) conflict(rs *RuleSet, have *state, requests []Request, i i
 		}
 		addr := address(e.raw.Key)
 		holder := owners[addr]
-		if x := have.lookup(protocolOf(addr).external(a.Name), e.raw.Key); x != nil && holder == "" {
+		if x := have.lookup(protocolOf(addr).external(a.Name), e.raw.Key); x != nil &&
+			holder == "" {
 			holder = x.Comment
 		}
 		if holder != "" && holder != requests[i].Owner {

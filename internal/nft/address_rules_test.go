@@ -23,7 +23,7 @@ func ruleSetOf(t testing.TB, a nft.AddressRules) *nft.RuleSet {
 	return rs
 }
 
-// holding is the request of an owner for addresses in a rule set.
+// holding returns the request of an owner for addresses in a rule set.
 func holding(t testing.TB, rs *nft.RuleSet, owner string, addrs ...string) nft.Request {
 	t.Helper()
 	r := nft.Request{Owner: owner}
@@ -66,13 +66,13 @@ func TestAddressRulesRefuse(t *testing.T) {
 		a := quarantine
 		change(&a)
 		if _, err := a.RuleSet(); err == nil {
-			t.Errorf("%s: accepted", name)
+			t.Errorf("%s: invalid rule set accepted", name)
 		}
 	}
 	rs := ruleSetOf(t, quarantine)
 	for _, a := range []netip.Addr{{}, netip.MustParseAddr("fe80::1%eth0")} {
 		if _, err := nft.Addresses(rs, a); err == nil {
-			t.Errorf("address %q is accepted", a)
+			t.Errorf("invalid address %q accepted", a)
 		}
 	}
 }
@@ -110,12 +110,12 @@ func TestAddressRulesReadAsIntended(t *testing.T) {
 	before := generation(t, ns)
 	apply(t, c, request)()
 	if after := generation(t, ns); after != before {
-		t.Errorf("the same once more: generation %d, was %d", after, before)
+		t.Errorf("applied again: generation %d, was %d", after, before)
 	}
 }
 
-// TestAddressRulesChange applies definitions of one name, one after the other: each replaces the
-// chain of the one before, and keeps the elements.
+// TestAddressRulesChange applies several definitions with the same name in turn: each replaces the
+// chain of its predecessor and keeps the elements.
 func TestAddressRulesChange(t *testing.T) {
 	t.Parallel()
 	ns, c := setup(t)
@@ -137,14 +137,17 @@ func TestAddressRulesChange(t *testing.T) {
 		},
 		{
 			nft.AddressRules{Hook: "prerouting", Match: "source", Action: "mark", Mark: 7},
-			"type filter hook prerouting priority filter;", "ip saddr @x-q-4 meta mark set 0x00000007",
+			"type filter hook prerouting priority filter;",
+			"ip saddr @x-q-4 meta mark set 0x00000007",
 		},
 		{
 			nft.AddressRules{Hook: "prerouting", Match: "source", Action: "mark", Mark: 8},
-			"type filter hook prerouting priority filter;", "ip saddr @x-q-4 meta mark set 0x00000008",
+			"type filter hook prerouting priority filter;",
+			"ip saddr @x-q-4 meta mark set 0x00000008",
 		},
 		{
-			nft.AddressRules{Hook: "postrouting", Priority: 100, Match: "source", Action: "masquerade"},
+			nft.AddressRules{Hook: "postrouting", Priority: 100, Match: "source",
+				Action: "masquerade"},
 			"type nat hook postrouting priority srcnat;", "ip saddr @x-q-4 masquerade",
 		},
 		{
@@ -196,13 +199,14 @@ func TestAddressRulesConflict(t *testing.T) {
 		}
 	}
 	_, err := c.Apply(t.Context(),
-		holding(t, rs, "c", "10.1.1.3"), holding(t, rs, "d", "10.1.1.3"), holding(t, rs, "e", "10.1.1.4"))
-	if err == nil || err.Error() != "address 10.1.1.3 in rule set quarantine is taken by c" {
+		holding(t, rs, "c", "10.1.1.3"), holding(t, rs, "d", "10.1.1.3"),
+		holding(t, rs, "e", "10.1.1.4"))
+	if err == nil || err.Error() != "address 10.1.1.3 in rule set quarantine is already in use by c" {
 		t.Errorf("error of one transaction: %v", err)
 	}
 	other := quarantine
 	other.Name = "other"
-	apply(t, c, holding(t, ruleSetOf(t, other), "b", "10.1.1.1")) // a rule set of its own
+	apply(t, c, holding(t, ruleSetOf(t, other), "b", "10.1.1.1")) // another rule set
 	expectAll(t, c, map[string]string{
 		"x-quarantine": "10.1.1.1 a, 10.1.1.3 c, 10.1.1.4 e, fd00::1 a", "x-other": "10.1.1.1 b",
 	})
@@ -258,7 +262,7 @@ func TestAddressRulesMissing(t *testing.T) {
 	}
 }
 
-// TestAddressRulesOfOthers lists and erases rule sets that other programs define.
+// TestAddressRulesOfOthers lists and erases rule sets of other programs.
 func TestAddressRulesOfOthers(t *testing.T) {
 	t.Parallel()
 	ns, c := setup(t)

@@ -7,12 +7,12 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
-// Elements of a verdict map lead to chains with rules of their owner. Such a chain exists as long
-// as an element leads to it. Its name is a digest of its rules: one that exists needs no change,
+// An element of a verdict map leads to a chain with rules of its owner. The chain exists as long as
+// an element leads to it. Its name is a digest of its rules, so an existing chain needs no change
 // unless its rules were flushed.
 
-// updateChains adds to a change of a verdict map the chains to fill and those to drop. Elements
-// will lead to targets.
+// updateChains adds to a change of a verdict map the chains to fill and the chains to drop. The
+// changed elements lead to targets.
 func (ch *change) updateChains(targets []chain, have *state) {
 	if !slices.Contains(ch.set.Data, nftmsg.TypeVerdict) {
 		return
@@ -38,14 +38,16 @@ func (ch *change) updateChains(targets []chain, have *state) {
 }
 
 func hasKey(list []nftmsg.Element, x nftmsg.Element) bool {
-	return slices.ContainsFunc(list, func(y nftmsg.Element) bool { return bytes.Equal(x.Key, y.Key) })
+	return slices.ContainsFunc(list, func(y nftmsg.Element) bool {
+		return bytes.Equal(x.Key, y.Key)
+	})
 }
 
 func hasChain(list []chain, name string) bool {
 	return slices.ContainsFunc(list, func(ch chain) bool { return ch.Name == name })
 }
 
-// chainOf returns the name of the chain that an element of a verdict map leads to, "" for others.
+// chainOf returns the name of the chain that an element of a verdict map leads to, or "".
 func chainOf(x nftmsg.Element) string {
 	if x.Verdict == nil {
 		return ""

@@ -43,7 +43,9 @@ func (c *Conn) Apply(
 		return nil, errors.Join(append(conflicts, err)...)
 	}
 	return func(ctx context.Context) error {
-		return c.transact(ctx, func(have *state) (changes, error) { return inverse(done.sets, have), nil })
+		return c.transact(ctx, func(have *state) (changes, error) {
+			return inverse(done.sets, have), nil
+		})
 	}, errors.Join(conflicts...)
 }
 
@@ -63,7 +65,7 @@ func (c *Conn) Remove(
 	return removed, nil
 }
 
-// attempts is the number of tries while others change the ruleset.
+// attempts is the number of tries while other processes change the ruleset.
 const attempts = 5
 
 // retry calls fn while it holds the lock of the namespace. It calls fn again if a process that does
@@ -158,9 +160,10 @@ func (ch change) addTo(t *nftmsg.Transaction) {
 	}
 }
 
-// deleteFrom deletes a chain, which need not exist. Nothing may jump to it.
+// deleteFrom deletes a chain if it exists. No rule may jump to the chain.
 func (ch chain) deleteFrom(t *nftmsg.Transaction) {
-	plain := nftmsg.Chain{Table: ch.Table, Name: ch.Name} // with every hook, or newly without one
+	// Without a hook the message matches the existing chain, or creates one to delete.
+	plain := nftmsg.Chain{Table: ch.Table, Name: ch.Name}
 	t.AddChain(plain)
 	t.FlushChain(plain)
 	t.DeleteChain(plain)

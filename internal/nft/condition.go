@@ -22,7 +22,7 @@ type Condition struct {
 
 func (c Condition) always() bool { return c.text == "" }
 
-// then returns the rules that evaluate do if the condition is met.
+// then returns the rules that execute do if the condition is met.
 func (c Condition) then(do nftmsg.Expr) [][]nftmsg.Expr {
 	rules := make([][]nftmsg.Expr, len(c.rules))
 	for i, r := range c.rules {
@@ -31,7 +31,7 @@ func (c Condition) then(do nftmsg.Expr) [][]nftmsg.Expr {
 	return rules
 }
 
-// maxAlternatives limits the rules that the sets of a condition expand to.
+// maxAlternatives limits the number of rules to which the sets of a condition expand.
 const maxAlternatives = 1024
 
 // ParseCondition parses a condition on packets of one version of IP in the syntax of nft(8): one or
@@ -47,14 +47,16 @@ const maxAlternatives = 1024
 // word that it cannot parse.
 func ParseCondition(family Family, words []string) (Condition, error) {
 	p := parser{family: family, words: spread(words)}
-	c := Condition{text: strings.Join(p.words, " "), rules: [][]nftmsg.Expr{protocolFor(family).rule()}}
+	c := Condition{text: strings.Join(p.words, " "),
+		rules: [][]nftmsg.Expr{protocolFor(family).rule()}}
 	for len(p.words) > 0 {
 		alternatives, err := p.match()
 		if err != nil {
 			return Condition{}, err
 		}
 		if len(c.rules)*len(alternatives) > maxAlternatives {
-			return Condition{}, fmt.Errorf("sets of more than %d values in all", maxAlternatives)
+			return Condition{}, fmt.Errorf("the sets combine to more than %d alternatives",
+				maxAlternatives)
 		}
 		var rules [][]nftmsg.Expr
 		for _, r := range c.rules {
@@ -78,7 +80,9 @@ func protocolFor(f Family) protocol {
 func spread(words []string) []string {
 	var out []string
 	for _, w := range words {
-		w = strings.NewReplacer("{", " { ", "}", " } ", ",", " , ", "!=", " != ", "==", " == ").Replace(w)
+		w = strings.NewReplacer(
+			"{", " { ", "}", " } ", ",", " , ", "!=", " != ", "==", " == ",
+		).Replace(w)
 		out = append(out, strings.Fields(w)...)
 	}
 	return out
@@ -99,7 +103,7 @@ func (p *parser) next() string {
 	return w
 }
 
-// accept consumes the next word if it is one of these, and reports whether it was.
+// accept consumes the next word if it is one of words, and reports whether it was.
 func (p *parser) accept(these ...string) bool {
 	if len(p.words) == 0 || !slices.Contains(these, p.words[0]) {
 		return false
@@ -149,7 +153,7 @@ func (p *parser) values() (values []string, err error) {
 		if v := p.next(); v != "" {
 			return []string{v}, nil
 		}
-		return nil, errors.New("no value at the end")
+		return nil, errors.New("value missing at the end")
 	}
 	for {
 		v := p.next()
@@ -164,7 +168,7 @@ func (p *parser) values() (values []string, err error) {
 		case "":
 			return nil, fmt.Errorf("%q is not closed", "{")
 		default:
-			return nil, fmt.Errorf("%q behind a value of a set", end)
+			return nil, fmt.Errorf("%q after a value of a set", end)
 		}
 	}
 }
@@ -199,11 +203,11 @@ func (p *parser) subject() (subject, error) {
 		field = p.next()
 	case "ip", "ip6":
 		if header != p.family.String() {
-			return subject{}, fmt.Errorf("%q is not about %s", header, p.family)
+			return subject{}, fmt.Errorf("%q does not apply to %s", header, p.family)
 		}
 		field = p.next()
 	default:
-		return subject{}, fmt.Errorf("%q is not understood", header)
+		return subject{}, fmt.Errorf("%q is not supported", header)
 	}
 	s, ok := metaSubject(field)
 	switch header {
@@ -213,7 +217,7 @@ func (p *parser) subject() (subject, error) {
 		s, ok = portSubject(header, field)
 	}
 	if !ok {
-		return subject{}, fmt.Errorf("%q is not understood", header+" "+field)
+		return subject{}, fmt.Errorf("%q is not supported", header+" "+field)
 	}
 	return s, nil
 }
@@ -254,14 +258,14 @@ func addresses(word string, is4 bool) (from, to []byte, err error) {
 		a, b, err = n.Masked().Addr(), last(n), nil
 	}
 	if err != nil || a.Is4() != is4 || b.Is4() != is4 || a.Zone() != "" || b.Less(a) {
-		return nil, nil, fmt.Errorf("%q is no address, network or range of the family", word)
+		return nil, nil, fmt.Errorf("%q is not an address, network or range of the family", word)
 	}
 	return a.AsSlice(), b.AsSlice(), nil
 }
 
 func portSubject(protocol, field string) (s subject, ok bool) {
 	offset, ok := map[string]uint32{"sport": 0, "dport": 2}[field]
-	if number, _, err := protocolValue(protocol); err == nil { // but for th
+	if number, _, err := protocolValue(protocol); err == nil { // except for th
 		s.load = []nftmsg.Expr{meta(unix.NFT_META_L4PROTO), equals(number)}
 	}
 	s.load = append(s.load, nftmsg.Payload{
@@ -287,7 +291,7 @@ func numbers(bits int) func(string) (first, last []byte, err error) {
 		a, err := strconv.ParseUint(from, 0, bits)
 		b, err2 := strconv.ParseUint(to, 0, bits)
 		if err != nil || err2 != nil || a > b {
-			return nil, nil, fmt.Errorf("%q is no number or range", word)
+			return nil, nil, fmt.Errorf("%q is not a number or range", word)
 		}
 		return bytes(a), bytes(b), nil
 	}
@@ -299,15 +303,15 @@ func protocolValue(word string) (first, last []byte, err error) {
 			return []byte{p}, []byte{p}, nil
 		}
 	}
-	return nil, nil, fmt.Errorf("%q is none of tcp, udp and sctp", word)
+	return nil, nil, fmt.Errorf("%q is not tcp, udp or sctp", word)
 }
 
-// interfaceName parses the name of an interface, or the beginning of names.
+// interfaceName parses the name of an interface, or the common beginning of several names.
 func interfaceName(word string) (first, last []byte, err error) {
 	word = strings.Trim(word, `"`)
 	begin, wild := strings.CutSuffix(word, "*")
 	if begin == "" || len(begin) >= unix.IFNAMSIZ {
-		return nil, nil, fmt.Errorf("%q is no name of an interface", word)
+		return nil, nil, fmt.Errorf("%q is not an interface name", word)
 	}
 	name := ifName(begin)
 	if wild {

@@ -9,23 +9,27 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft"
 )
 
-// TestConditions compares what nft reads of the rules with what was written.
+// TestConditions compares the rules that nft(8) lists with the conditions.
 func TestConditions(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		family    nft.Family
 		condition string
-		want      []string // without what follows
+		want      []string // without the rest of the rule
 	}{
 		{nft.IPv4, "ip saddr 10.1.2.3", []string{"ip saddr 10.1.2.3"}},
-		{nft.IPv4, "ip saddr != 10.1.2.3 ip daddr == 192.0.2.1", []string{"ip saddr != 10.1.2.3 ip daddr 192.0.2.1"}},
+		{nft.IPv4, "ip saddr != 10.1.2.3 ip daddr == 192.0.2.1",
+			[]string{"ip saddr != 10.1.2.3 ip daddr 192.0.2.1"}},
 		{nft.IPv4, "ip daddr 10.0.0.0/8", []string{"ip daddr 10.0.0.0-10.255.255.255"}},
 		{nft.IPv4, "ip daddr 10.0.0.5-10.0.0.9", []string{"ip daddr 10.0.0.5-10.0.0.9"}},
 		{nft.IPv4, "ip saddr { 10.0.0.1, 10.0.0.2 } tcp dport { 80,443 }", []string{
-			"ip saddr 10.0.0.1 tcp dport 80", "ip saddr 10.0.0.1 tcp dport 443", "ip saddr 10.0.0.2 tcp dport 80", "ip saddr 10.0.0.2 tcp dport 443",
+			"ip saddr 10.0.0.1 tcp dport 80", "ip saddr 10.0.0.1 tcp dport 443",
+			"ip saddr 10.0.0.2 tcp dport 80", "ip saddr 10.0.0.2 tcp dport 443",
 		}},
-		{nft.IPv4, "ip saddr!={10.0.0.1,10.0.0.2}", []string{"ip saddr != 10.0.0.1 ip saddr != 10.0.0.2"}},
-		{nft.IPv6, "ip6 saddr 2001:db8::/32 ip6 daddr != 2001:db8::1", []string{"ip6 saddr 2001:db8::-2001:db8:ffff:ffff:ffff:ffff:ffff:ffff ip6 daddr != 2001:db8::1"}},
+		{nft.IPv4, "ip saddr!={10.0.0.1,10.0.0.2}",
+			[]string{"ip saddr != 10.0.0.1 ip saddr != 10.0.0.2"}},
+		{nft.IPv6, "ip6 saddr 2001:db8::/32 ip6 daddr != 2001:db8::1",
+			[]string{"ip6 saddr 2001:db8::-2001:db8:ffff:ffff:ffff:ffff:ffff:ffff ip6 daddr != 2001:db8::1"}},
 		{nft.IPv4, `iifname "eth0"`, []string{`iifname "eth0"`}},
 		{nft.IPv4, `meta iifname != docker*`, []string{`iifname != "docker*"`}},
 		{nft.IPv4, `oifname lo`, []string{`oifname "lo"`}},
@@ -41,16 +45,19 @@ func TestConditions(t *testing.T) {
 			for _, words := range [][]string{{row.condition}, strings.Fields(row.condition)} {
 				when, err := nft.ParseCondition(row.family, words)
 				must(t, err)
-				p := nft.Publication{When4: when, Mappings: []nft.Mapping{mapping(tcp, "", 80, 80, "10.0.0.1:80")}}
+				p := nft.Publication{When4: when,
+					Mappings: []nft.Mapping{mapping(tcp, "", 80, 80, "10.0.0.1:80")}}
 				if row.family == nft.IPv6 {
-					p = nft.Publication{When6: when, Mappings: []nft.Mapping{mapping(tcp, "", 80, 80, "[fd00::1]:80")}}
+					p = nft.Publication{When6: when,
+						Mappings: []nft.Mapping{mapping(tcp, "", 80, 80, "[fd00::1]:80")}}
 				}
 				entries, err := nft.Publish("a", p)
 				must(t, err)
 				_, err = c.Apply(t.Context(), nft.Request{Owner: "a", Elements: entries})
 				must(t, err)
 				var got []string
-				for line := range strings.Lines(ns.Command("nft", "list", "table", "inet", "tenon")) {
+				out := ns.Command("nft", "list", "table", "inet", "tenon")
+				for line := range strings.Lines(out) {
 					line = strings.TrimSpace(line)
 					if rule, ok := strings.CutSuffix(line, " goto hostports_dnat"); ok {
 						rule = strings.TrimPrefix(rule, "meta nfproto ipv4 ")
@@ -65,7 +72,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// TestConditionsRefused: the error names what is not understood.
+// TestConditionsRefused checks that the error names the part that cannot be parsed.
 func TestConditionsRefused(t *testing.T) {
 	t.Parallel()
 	for condition, named := range map[string]string{
@@ -90,13 +97,14 @@ func TestConditionsRefused(t *testing.T) {
 		"ip saddr != != 1.1.1.1":          "!=",
 		"meta l4proto icmp":               "icmp",
 	} {
-		if _, err := nft.ParseCondition(nft.IPv4, strings.Fields(condition)); err == nil || !strings.Contains(err.Error(), `"`+named+`"`) && named != "end" {
+		_, err := nft.ParseCondition(nft.IPv4, strings.Fields(condition))
+		if err == nil || named != "end" && !strings.Contains(err.Error(), `"`+named+`"`) {
 			t.Errorf("%s: %v, want an error that names %q", condition, err, named)
 		}
 	}
 	many := "tcp dport { 1" + strings.Repeat(", 2", 40) + " }"
 	if _, err := nft.ParseCondition(nft.IPv4, []string{many, many}); err == nil {
-		t.Error("1681 rules are accepted")
+		t.Error("1681 rules accepted")
 	}
 }
 
@@ -107,7 +115,8 @@ func FuzzCondition(f *testing.F) {
 	f.Fuzz(func(t *testing.T, condition string) {
 		for _, family := range []nft.Family{nft.IPv4, nft.IPv6} {
 			_, err := nft.ParseCondition(family, []string{condition})
-			if _, again := nft.ParseCondition(family, strings.Fields(condition)); (err == nil) != (again == nil) {
+			if _, again := nft.ParseCondition(family,
+				strings.Fields(condition)); (err == nil) != (again == nil) {
 				t.Errorf("%q: %v, in words %v", condition, err, again)
 			}
 		}

@@ -15,7 +15,7 @@ type ConflictError struct {
 	To     netip.Addr // the address of the holder's container
 }
 
-func (e *ConflictError) Error() string { return e.What + " is taken by " + e.Holder }
+func (e *ConflictError) Error() string { return e.What + " is already in use by " + e.Holder }
 
 // resolve leaves out the requests that conflict with elements of other owners, and returns the
 // conflicts.
@@ -130,8 +130,9 @@ func (w *portRequest) near(p ports, s *set, have *state) []nftmsg.Element {
 	return have.lookupAll(s, keys)
 }
 
-// compareWith returns an error if a mapping of another owner conflicts with the request. Else it
-// notes the maps that have an element for the same ports; one of the owner stays in its map.
+// compareWith returns an error if a mapping of another owner conflicts with the request. Otherwise
+// it notes the maps that have an element for the same ports; the owner's own element stays in its
+// map.
 func (w *portRequest) compareWith(m Mapping, holder string, second bool) error {
 	for _, want := range w.candidates(m) {
 		there, same := w.places[want], want.samePorts(m)
@@ -141,7 +142,8 @@ func (w *portRequest) compareWith(m Mapping, holder string, second bool) error {
 		case holder == w.owner || !want.Overlaps(m):
 			continue
 		case !same || w.shares == nil || !w.shares(holder):
-			return &ConflictError{What: "host port " + want.String(), Holder: holder, To: m.To.Addr()}
+			return &ConflictError{What: "host port " + want.String(), Holder: holder,
+				To: m.To.Addr()}
 		case second:
 			there.sharedSecond = true
 		default:
@@ -171,8 +173,8 @@ func (p ports) placed(elements []Element, places map[Mapping]place) []Element {
 	return list
 }
 
-// mappingOf returns the mapping of an element; ok is false if it has none, or one of the other
-// family.
+// mappingOf returns the mapping of an element; ok is false if it has none, or if its mapping is of
+// the other family.
 func (p ports) mappingOf(e Element) (m Mapping, ok bool) {
 	if i := p.mapIndex(e.set); i >= 0 {
 		return mappingOf(p.maps[i], e.raw), true

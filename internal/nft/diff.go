@@ -25,8 +25,8 @@ type change struct {
 	set      *set
 	del, add []nftmsg.Element
 
-	// switched are those elements of add that existing references would have kept already, had the
-	// last request for this policy not excluded them.
+	// switched lists the elements of add that existing references would already have kept if the
+	// last request for this policy had not excluded them.
 	switched []nftmsg.Element
 
 	fill []chain // targets of a verdict map to create, or to fill again, before
@@ -35,8 +35,8 @@ type change struct {
 
 func (ch change) empty() bool { return len(ch.del)+len(ch.add)+len(ch.fill) == 0 }
 
-// diff returns the changes after which the elements of requests in one rule set exist, and no other
-// owner has elements with the same subject. If a requested subject has elements already, the
+// diff returns the changes that make the elements of requests in one rule set exist and remove
+// elements of other owners with the same subjects. If a requested subject has elements already, the
 // changes also remove other elements of the same owners.
 func diff(rs *RuleSet, requests []Request, have *state) (c changes) {
 	w := wantOf(rs, requests)
@@ -76,8 +76,8 @@ func rebuild(s skeleton, have *state) build {
 }
 
 // removal returns the changes that remove each element of a rule set with a matching owner, and
-// these elements. If first is given and has no owner that matches, there are none: this takes one
-// lookup.
+// these elements. If first is given and has no owner that matches, removal returns nothing, which
+// takes one lookup.
 func removal(
 	rs *RuleSet, match func(owner string) bool, first *Element, have *state,
 ) (c changes, removed []Held) {
@@ -124,20 +124,21 @@ func lacking(rs *RuleSet, requests []Request, have *state) [][]Held {
 	return list
 }
 
-// want holds what requests ask of one rule set.
+// want holds the elements that requests ask for in one rule set.
 type want struct {
 	skeleton skeleton
 	owners   map[string]bool
 	sets     map[string]*wanted // by the name of the set
 }
 
-// wanted holds the elements that requests ask for in one set. The later of two with one key counts.
+// wanted holds the elements that requests ask for in one set. If two elements have the same key,
+// the later one counts.
 type wanted struct {
 	set      *set
 	elements []*wantedElement
 	byKey    map[string]*wantedElement
-	subjects map[string]bool  // the beginnings of keys that elements have as their scope
-	scopes   []int            // the lengths of these
+	subjects map[string]bool  // the key prefixes that are the scopes of elements
+	scopes   []int            // the lengths of these prefixes
 	chains   []chain          // targets of the elements
 	unwanted []nftmsg.Element // elements that exist and must not
 }
@@ -165,7 +166,8 @@ func wantOf(rs *RuleSet, requests []Request) *want {
 func (w *want) in(set string) *wanted {
 	if w.sets[set] == nil {
 		w.sets[set] = &wanted{
-			set: w.skeleton.set(set), byKey: map[string]*wantedElement{}, subjects: map[string]bool{},
+			set: w.skeleton.set(set), byKey: map[string]*wantedElement{},
+			subjects: map[string]bool{},
 		}
 	}
 	return w.sets[set]
@@ -190,7 +192,7 @@ func (in *wanted) add(e Element, owner string) {
 }
 
 // compare notes which of the wanted elements exist. It reports whether any element with an owner
-// has a requested subject: only then diff has to look at all elements of the rule set.
+// has a requested subject: only then must diff read all elements of the rule set.
 func (w *want) compare(have *state) (inUse bool) {
 	for _, in := range w.sets {
 		for _, x := range in.near(have) {
@@ -227,7 +229,7 @@ func (in *wanted) hasSubject(x nftmsg.Element) bool {
 	})
 }
 
-// note remembers that x exists, and reports whether it is wanted as it is.
+// note remembers that x exists, and reports whether it is wanted unchanged.
 func (in *wanted) note(x nftmsg.Element) bool {
 	known := in.byKey[string(x.Key)]
 	if known == nil || !equal(known.Element, x) {
@@ -237,8 +239,8 @@ func (in *wanted) note(x nftmsg.Element) bool {
 	return true
 }
 
-// obsolete returns those elements of a set that have a requested subject or a requesting owner and
-// are not wanted.
+// obsolete returns the unwanted elements of a set that have a requested subject or a requesting
+// owner.
 func (w *want) obsolete(set *set, elements []nftmsg.Element) (del []nftmsg.Element) {
 	var related []*wanted
 	for _, other := range w.sets {

@@ -28,7 +28,7 @@ func stateWith(t *testing.T, requests ...Request) *state {
 	return h
 }
 
-// apply is [Conn.Apply] without the commit.
+// apply does the same as [Conn.Apply] without the commit.
 func apply(h *state, requests ...Request) (c changes, conflicts []error) {
 	granted, conflicts := resolve(requests, h)
 	for _, rs := range ruleSetsOf(granted...) {
@@ -38,7 +38,7 @@ func apply(h *state, requests ...Request) (c changes, conflicts []error) {
 	return c, conflicts
 }
 
-// commit changes a state as the kernel does.
+// commit changes a state as the kernel would.
 func commit(h *state, c changes) {
 	for _, b := range c.builds {
 		h.statuses[b.sets[0].id()] = current
@@ -47,7 +47,9 @@ func commit(h *state, c changes) {
 		}
 	}
 	for _, ch := range c.sets {
-		list := slices.DeleteFunc(slices.Clone(h.elements(ch.set)), func(x nftmsg.Element) bool { return contains(ch.del, x) })
+		list := slices.DeleteFunc(slices.Clone(h.elements(ch.set)), func(x nftmsg.Element) bool {
+			return contains(ch.del, x)
+		})
 		h.sets[ch.set.id()] = contents{true, append(list, ch.add...)}
 		for _, target := range ch.fill {
 			h.chains[target.id()] = target.rules
@@ -109,13 +111,14 @@ func masq(t *testing.T, owner string, addrs ...string) Request {
 	return Request{owner, elements}
 }
 
-// onPort publishes port 8080 for an owner "container/network", to clients only if there are any.
+// onPort publishes port 8080 for an owner "container/network", only to clients if there are any.
 func onPort(t *testing.T, owner, address string, clients ...string) Request {
 	t.Helper()
 	container, _, _ := strings.Cut(owner, "/")
 	p := Publication{
-		Mappings: []Mapping{{Protocol: unix.IPPROTO_TCP, First: 8080, Last: 8080, To: netip.MustParseAddrPort(address)}},
-		Shares:   func(other string) bool { return strings.HasPrefix(other, container+"/") },
+		Mappings: []Mapping{{Protocol: unix.IPPROTO_TCP, First: 8080, Last: 8080,
+			To: netip.MustParseAddrPort(address)}},
+		Shares: func(other string) bool { return strings.HasPrefix(other, container+"/") },
 	}
 	for _, client := range clients {
 		p.When4 = from(client)
@@ -138,7 +141,8 @@ func from(client string) Condition {
 
 // gate describes the element that leads to the conditions of an owner.
 func gate(sign, owner, client string) string {
-	return fmt.Sprintf("%sgates4: conditions in chain %s %s", sign, gateOf(owner, from(client)).Name, owner)
+	return fmt.Sprintf("%sgates4: conditions in chain %s %s", sign,
+		gateOf(owner, from(client)).Name, owner)
 }
 
 // publisher describes the element that each owner of a port has.
@@ -158,9 +162,10 @@ func TestDiff(t *testing.T) {
 		conflict string
 	}{
 		{
-			name:    "the first request builds the skeleton",
-			want:    []Request{guest("anne", "red")},
-			changes: []string{"build rooms 1, keep 0 in 0 sets", "+rooms: red", "+guests: red anne anne"},
+			name: "the first request builds the skeleton",
+			want: []Request{guest("anne", "red")},
+			changes: []string{"build rooms 1, keep 0 in 0 sets", "+rooms: red",
+				"+guests: red anne anne"},
 		},
 		{
 			name: "the same request changes nothing",
@@ -174,8 +179,9 @@ func TestDiff(t *testing.T) {
 			changes: []string{"+guests: red bert bert"},
 		},
 		{
-			name:    "a request replaces its owner's other elements, and the last reference goes",
-			have:    []Request{{"anne", slices.Concat(InRoom("red", "anne"), InRoom("blue", "anne"))}},
+			name: "a request replaces its owner's other elements, and drops the last reference",
+			have: []Request{{"anne",
+				slices.Concat(InRoom("red", "anne"), InRoom("blue", "anne"))}},
 			want:    []Request{guest("anne", "blue")},
 			changes: []string{"-rooms: red", "-guests: red anne anne"},
 		},
@@ -183,22 +189,23 @@ func TestDiff(t *testing.T) {
 			name:     "an element that cannot be shared is a conflict",
 			have:     []Request{{"anne", []Element{Seat("1")}}},
 			want:     []Request{{"bert", []Element{Seat("2"), Seat("1")}}},
-			conflict: "seat 1 is taken by anne",
+			conflict: "seat 1 is already in use by anne",
 		},
 		{
 			name:     "a conflict does not stop the other requests",
 			have:     []Request{{"anne", []Element{Seat("1")}}},
 			want:     []Request{{"bert", []Element{Seat("1")}}, {"carl", []Element{Seat("2")}}},
 			changes:  []string{"+seats: 2 carl"},
-			conflict: "seat 1 is taken by anne",
+			conflict: "seat 1 is already in use by anne",
 		},
 		{
-			name: "a new owner takes over the address of one that has vanished",
+			name: "a new owner takes over the address of an owner that has vanished",
 			have: []Request{masq(t, "old", "10.1.2.3/24", "10.1.2.4/24")},
 			want: []Request{masq(t, "new", "10.1.2.3/16")},
 			changes: []string{
 				"-masq4: 10.1.2.3 old", "+masq4: 10.1.2.3 new",
-				"-nomasq4: 10.1.2.3 not to 10.1.2.0/24 old", "+nomasq4: 10.1.2.3 not to 10.1.0.0/16 new",
+				"-nomasq4: 10.1.2.3 not to 10.1.2.0/24 old",
+				"+nomasq4: 10.1.2.3 not to 10.1.0.0/16 new",
 			},
 		},
 		{
@@ -210,10 +217,11 @@ func TestDiff(t *testing.T) {
 			},
 		},
 		{
-			name:    "the second network of a container gets its port in the second map",
-			have:    []Request{onPort(t, "c/net1", "10.1.0.2:80")},
-			want:    []Request{onPort(t, "c/net2", "10.2.0.2:80")},
-			changes: []string{publisher("+", "c/net2"), "+seconddnat4: tcp *:8080 to 10.2.0.2:80 c/net2"},
+			name: "the second network of a container gets its port in the second map",
+			have: []Request{onPort(t, "c/net1", "10.1.0.2:80")},
+			want: []Request{onPort(t, "c/net2", "10.2.0.2:80")},
+			changes: []string{publisher("+", "c/net2"),
+				"+seconddnat4: tcp *:8080 to 10.2.0.2:80 c/net2"},
 		},
 		{
 			name: "the second network keeps its place when it is applied again",
@@ -222,25 +230,28 @@ func TestDiff(t *testing.T) {
 		},
 		{
 			name: "the third network of a container gets no element for its port",
-			have: []Request{onPort(t, "c/net1", "10.1.0.2:80"), onPort(t, "c/net2", "10.2.0.2:80")},
-			want: []Request{onPort(t, "c/net3", "10.3.0.2:80")}, changes: []string{publisher("+", "c/net3")},
+			have: []Request{onPort(t, "c/net1", "10.1.0.2:80"),
+				onPort(t, "c/net2", "10.2.0.2:80")},
+			want:    []Request{onPort(t, "c/net3", "10.3.0.2:80")},
+			changes: []string{publisher("+", "c/net3")},
 		},
 		{
 			name:     "a port of another container is a conflict",
 			have:     []Request{onPort(t, "c/net1", "10.1.0.2:80")},
 			want:     []Request{onPort(t, "d/net1", "10.1.0.3:80")},
-			conflict: "host port tcp *:8080 to 10.1.0.3:80 is taken by c/net1",
+			conflict: "host port tcp *:8080 to 10.1.0.3:80 is already in use by c/net1",
 		},
 		{
-			name: "of two requests for one port in one transaction the first is applied",
+			name: "the first of two requests for a port in one transaction is applied",
 			want: []Request{onPort(t, "c/net1", "10.1.0.3:80"), onPort(t, "d/net1", "10.1.0.4:80")},
 			changes: []string{
-				"build host ports 3, keep 0 in 0 sets", publisher("+", "c/net1"), "+dnat4: tcp *:8080 to 10.1.0.3:80 c/net1",
+				"build host ports 3, keep 0 in 0 sets", publisher("+", "c/net1"),
+				"+dnat4: tcp *:8080 to 10.1.0.3:80 c/net1",
 			},
-			conflict: "host port tcp *:8080 to 10.1.0.4:80 is taken by c/net1",
+			conflict: "host port tcp *:8080 to 10.1.0.4:80 is already in use by c/net1",
 		},
 		{
-			name: "requests of two attachments are one transaction",
+			name: "requests of two attachments share a transaction",
 			have: []Request{guest("carl", "blue")},
 			want: []Request{guest("anne", "red"), guest("bert", "red")},
 			changes: []string{
@@ -255,7 +266,7 @@ func TestDiff(t *testing.T) {
 			changes: []string{"build rooms 1, keep 2 in 3 sets", "+guests: red bert bert"},
 		},
 		{
-			name:    "flushed rules are made again and the elements stay",
+			name:    "flushed rules are created again and the elements stay",
 			have:    []Request{guest("anne", "red")},
 			status:  damaged,
 			want:    []Request{guest("anne", "red")},
@@ -280,7 +291,8 @@ func TestDiff(t *testing.T) {
 			}
 			c, conflicts := apply(h, row.want...)
 			expectChanges(t, c, row.changes...)
-			if got := fmt.Sprint(conflicts); row.conflict != "" && got != "["+row.conflict+"]" || row.conflict == "" && conflicts != nil {
+			if got := fmt.Sprint(conflicts); row.conflict != "" && got != "["+row.conflict+"]" ||
+				row.conflict == "" && conflicts != nil {
 				t.Errorf("conflicts %v, want %q", got, row.conflict)
 			}
 			commit(h, c)
@@ -302,20 +314,23 @@ func TestRemoval(t *testing.T) {
 		first   *Element
 		changes []string
 	}{
-		{"a shared element stays while it has an owner", Rooms, two, "anne", nil, []string{"-guests: red anne anne"}},
-		{"the last owner removes it", Rooms, two[:1], "anne", nil, []string{"-rooms: red", "-guests: red anne anne"}},
+		{"a shared element stays while it has an owner", Rooms, two, "anne", nil,
+			[]string{"-guests: red anne anne"}},
+		{"the last owner removes it", Rooms, two[:1], "anne", nil,
+			[]string{"-rooms: red", "-guests: red anne anne"}},
 		{"an owner without elements removes nothing", Rooms, two, "carl", nil, nil},
 		{
-			"the first network goes and the second keeps its port", Publishing,
-			[]Request{onPort(t, "c/net1", "10.1.0.2:80"), onPort(t, "c/net2", "10.2.0.2:80")}, "c/net1", new(Publisher("c/net1")),
+			"removal of the first network leaves the port of the second", Publishing,
+			[]Request{onPort(t, "c/net1", "10.1.0.2:80"), onPort(t, "c/net2", "10.2.0.2:80")},
+			"c/net1", new(Publisher("c/net1")),
 			[]string{publisher("-", "c/net1"), "-dnat4: tcp *:8080 to 10.1.0.2:80 c/net1"},
 		},
 		{
-			"without the first element nothing is looked for", Publishing,
+			"a missing first element ends the removal", Publishing,
 			[]Request{onPort(t, "c/net1", "10.1.0.2:80")}, "c/net1", new(Publisher("c/net2")), nil,
 		},
 		{
-			"conditions go with the last element that leads to them", Publishing,
+			"conditions are removed with the last element that leads to them", Publishing,
 			[]Request{onPort(t, "c/net1", "10.1.0.2:80", "10.0.0.1")}, "c/net1", nil,
 			[]string{
 				publisher("-", "c/net1"), "-dnat4: tcp *:8080 to 10.1.0.2:80 c/net1",
@@ -325,14 +340,15 @@ func TestRemoval(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			c, _ := removal(row.rs, func(owner string) bool { return owner == row.owner }, row.first, stateWith(t, row.have...))
+			c, _ := removal(row.rs, func(owner string) bool { return owner == row.owner },
+				row.first, stateWith(t, row.have...))
 			expectChanges(t, c, row.changes...)
 		})
 	}
 }
 
-// TestInverse applies two requests after have, perhaps with an interval in which others change the
-// elements, and reverts the first.
+// TestInverse applies two requests after have, optionally with changes by other owners in between,
+// and reverts the first.
 func TestInverse(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -340,16 +356,16 @@ func TestInverse(t *testing.T) {
 		have    []Request
 		undone  Request
 		since   []Request
-		deleted bool // all tables, since
+		deleted bool // whether all tables were deleted since
 		changes []string
 	}{
 		{
-			name:    "all that was added goes",
+			name:    "added elements are removed",
 			undone:  guest("anne", "red"),
 			changes: []string{"-rooms: red", "-guests: red anne anne"},
 		},
 		{
-			name:    "a shared element stays that another owner has applied since",
+			name:    "a shared element stays if another owner has applied it since",
 			undone:  guest("anne", "red"),
 			since:   []Request{guest("bert", "red")},
 			changes: []string{"-guests: red anne anne"},
@@ -360,11 +376,12 @@ func TestInverse(t *testing.T) {
 			undone: masq(t, "new", "10.1.2.3/24"),
 			changes: []string{
 				"-masq4: 10.1.2.3 new", "+masq4: 10.1.2.3 old",
-				"-nomasq4: 10.1.2.3 not to 10.1.2.0/24 new", "+nomasq4: 10.1.2.3 not to 10.1.2.0/24 old",
+				"-nomasq4: 10.1.2.3 not to 10.1.2.0/24 new",
+				"+nomasq4: 10.1.2.3 not to 10.1.2.0/24 old",
 			},
 		},
 		{
-			name:   "what another owner has applied since stays",
+			name:   "elements that another owner has applied since stay",
 			have:   []Request{masq(t, "old", "10.1.2.3/24")},
 			undone: masq(t, "new", "10.1.2.3/24"),
 			since:  []Request{masq(t, "newest", "10.1.2.3/24")},
@@ -403,7 +420,8 @@ func TestInverse(t *testing.T) {
 	}
 }
 
-// TestLacking: elements of a rule set that is not in force are missing, whatever its sets hold.
+// TestLacking checks that elements of a rule set that is not in force are missing, even if its sets
+// hold them.
 func TestLacking(t *testing.T) {
 	t.Parallel()
 	h := stateWith(t, guest("anne", "red"))

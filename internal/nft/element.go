@@ -38,8 +38,8 @@ func keyElement(rs *RuleSet, set *set, key []byte) Element {
 	return newElement(rs, set, nftmsg.Element{Key: key}, len(key))
 }
 
-// Request lists all elements that an owner wants in the rule sets that they belong to. The comment
-// of each element is the owner, 1 to [MaxComment] bytes.
+// Request lists all elements that an owner wants in their rule sets. The owner becomes the comment
+// of each element and has 1 to [MaxComment] bytes.
 type Request struct {
 	Owner    string
 	Elements []Element
@@ -49,17 +49,18 @@ type Request struct {
 type Held struct {
 	Set     string // its name
 	Key     []byte
-	KeyEnd  []byte // the last key of a range, nil if it is no range
+	KeyEnd  []byte // the last key of a range, nil unless it is a range
 	Value   []byte // in a map
 	Comment string // its owner, "" if elements of another set keep it
-	Text    string // describes the element to people
+	Text    string // describes the element for users
 
-	Unwanted bool // in the answer of [Conn.Missing]: the element exists and must not
+	Unwanted bool // in the result of [Conn.Missing]: the element exists and must not
 }
 
 func (s *set) held(x nftmsg.Element) Held {
 	return Held{
-		Set: s.Name, Key: x.Key, KeyEnd: x.KeyEnd, Value: x.Value, Comment: x.Comment, Text: s.text(x),
+		Set: s.Name, Key: x.Key, KeyEnd: x.KeyEnd, Value: x.Value,
+		Comment: x.Comment, Text: s.text(x),
 	}
 }
 
@@ -74,7 +75,7 @@ func (s *set) owned(e Element, owner string) nftmsg.Element {
 
 func checkOwner(comment string) error {
 	if comment == "" || len(comment) > MaxComment || strings.ContainsRune(comment, 0) {
-		return fmt.Errorf("comment %q: not 1 to %d bytes without NUL", comment, MaxComment)
+		return fmt.Errorf("comment %q must have 1 to %d bytes and no NUL", comment, MaxComment)
 	}
 	return nil
 }

@@ -30,7 +30,8 @@ func newHotel(t testing.TB) hotel {
 
 func (h hotel) put(tag string, entries ...[]nft.Element) (undo func()) {
 	h.t.Helper()
-	back, err := h.Apply(h.t.Context(), nft.Request{Owner: tag, Elements: slices.Concat(entries...)})
+	back, err := h.Apply(h.t.Context(),
+		nft.Request{Owner: tag, Elements: slices.Concat(entries...)})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -44,7 +45,8 @@ func (h hotel) put(tag string, entries ...[]nft.Element) (undo func()) {
 
 func (h hotel) take(tag string) {
 	h.t.Helper()
-	if _, err := h.Remove(h.t.Context(), nft.Rooms, func(c string) bool { return c == tag }, nil); err != nil {
+	if _, err := h.Remove(h.t.Context(), nft.Rooms, func(c string) bool { return c == tag },
+		nil); err != nil {
 		h.t.Error(err)
 	}
 }
@@ -65,19 +67,21 @@ func (h hotel) expect(want ...string) {
 	}
 }
 
-// What others keep is there from the first of them to the last, whoever leaves when.
+// TestKeptByUsers checks that a shared element exists from the first of its users to the last, in
+// whatever order they leave.
 func TestKeptByUsers(t *testing.T) {
 	t.Parallel()
 	h := newHotel(t)
 	h.put("a", nft.InRoom("red", "anne"))
 	undo := h.put("b", nft.InRoom("red", "bert"), nft.InRoom("blue", "bert"))
-	h.expect("guests: blue bert b", "guests: red anne a", "guests: red bert b", "rooms: blue", "rooms: red")
+	h.expect("guests: blue bert b", "guests: red anne a", "guests: red bert b", "rooms: blue",
+		"rooms: red")
 	undo()
 	h.expect("guests: red anne a", "rooms: red")
 	h.put("b", nft.InRoom("red", "bert"), nft.InRoom("blue", "bert"))
 	h.take("a")
 	h.expect("guests: blue bert b", "guests: red bert b", "rooms: blue", "rooms: red")
-	h.put("b", nft.InRoom("blue", "bert")) // what it had besides goes
+	h.put("b", nft.InRoom("blue", "bert")) // its other elements are removed
 	h.expect("guests: blue bert b", "rooms: blue")
 	h.take("b")
 	h.expect()
@@ -89,17 +93,19 @@ func TestConflict(t *testing.T) {
 	t.Parallel()
 	h := newHotel(t)
 	h.put("a", []nft.Element{nft.Seat("1"), nft.Seat("2")})
-	undo, err := h.Apply(t.Context(), nft.Request{Owner: "b", Elements: []nft.Element{nft.Seat("2"), nft.Seat("3")}})
-	if err == nil || !strings.Contains(err.Error(), "seat 2 is taken") {
+	undo, err := h.Apply(t.Context(),
+		nft.Request{Owner: "b", Elements: []nft.Element{nft.Seat("2"), nft.Seat("3")}})
+	if err == nil || !strings.Contains(err.Error(), "seat 2 is already in use") {
 		t.Errorf("got %v", err)
 	}
 	if undo != nil {
-		t.Error("there is something to undo")
+		t.Error("a conflict returned an undo")
 	}
 	h.expect("seats: 1 a", "seats: 2 a")
-	// Apply fulfils all requests that do not conflict.
-	_, err = h.Apply(t.Context(), nft.Request{Owner: "b", Elements: []nft.Element{nft.Seat("1")}}, nft.Request{Owner: "c", Elements: []nft.Element{nft.Seat("4")}})
-	if err == nil || !strings.Contains(err.Error(), "seat 1 is taken") {
+	// Apply applies all requests that do not conflict.
+	_, err = h.Apply(t.Context(), nft.Request{Owner: "b", Elements: []nft.Element{nft.Seat("1")}},
+		nft.Request{Owner: "c", Elements: []nft.Element{nft.Seat("4")}})
+	if err == nil || !strings.Contains(err.Error(), "seat 1 is already in use") {
 		t.Errorf("got %v", err)
 	}
 	h.expect("seats: 1 a", "seats: 2 a", "seats: 4 c")
@@ -112,13 +118,15 @@ func TestFullSet(t *testing.T) {
 	for i := range 65 {
 		seats = append(seats, nft.Seat(fmt.Sprint(i)))
 	}
-	if _, err := h.Apply(t.Context(), nft.Request{Owner: "a", Elements: seats}); err == nil || !strings.Contains(err.Error(), "is full") {
+	if _, err := h.Apply(t.Context(), nft.Request{Owner: "a", Elements: seats}); err == nil ||
+		!strings.Contains(err.Error(), "is full") {
 		t.Errorf("got %v", err)
 	}
 	h.expect()
 }
 
-// Rule sets share a transaction, and an element that several owners request exists once.
+// TestManyRequests checks that rule sets share a transaction, and that an element that several
+// owners request exists once.
 func TestManyRequests(t *testing.T) {
 	t.Parallel()
 	h := newHotel(t)
@@ -126,7 +134,10 @@ func TestManyRequests(t *testing.T) {
 	var want []string
 	for i := range 200 {
 		tag := fmt.Sprintf("owner%03d", i)
-		requests = append(requests, nft.Request{Owner: tag, Elements: append(nft.InRoom("red", tag), masqueraded(t, fmt.Sprintf("10.1.%d.2/24", i))...)})
+		requests = append(requests,
+			nft.Request{Owner: tag,
+				Elements: append(nft.InRoom("red", tag),
+					masqueraded(t, fmt.Sprintf("10.1.%d.2/24", i))...)})
 		want = append(want, "guests: red "+tag+" "+tag)
 	}
 	before := generation(t, h.ns)
@@ -146,7 +157,7 @@ func TestManyRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again := generation(t, h.ns); again != after {
-		t.Errorf("once more: %d transactions", again-after)
+		t.Errorf("applied again: %d transactions", again-after)
 	}
 	if err := undo(context.WithoutCancel(t.Context())); err != nil {
 		t.Error(err)
@@ -154,7 +165,8 @@ func TestManyRequests(t *testing.T) {
 	h.expect()
 }
 
-// TestUsersAtOnce: the last user leaves while others come. The room is open exactly if somebody is in it.
+// TestUsersAtOnce removes the last user while other users are added. A room must exist exactly as
+// long as it has a guest.
 func TestUsersAtOnce(t *testing.T) {
 	t.Parallel()
 	h := newHotel(t)
@@ -164,10 +176,13 @@ func TestUsersAtOnce(t *testing.T) {
 		wg.Go(func() {
 			tag := fmt.Sprintf("owner%d", i)
 			for range 10 {
-				if _, err := one.Apply(t.Context(), nft.Request{Owner: tag, Elements: nft.InRoom("red", tag)}); err != nil {
+				if _, err := one.Apply(t.Context(),
+					nft.Request{Owner: tag, Elements: nft.InRoom("red", tag)}); err != nil {
 					t.Error(err)
 				}
-				if missing, err := lacks(t, one.Conn, nft.Request{Owner: tag, Elements: nft.InRoom("red", tag)}); len(missing) != 0 || err != nil {
+				if missing, err := lacks(t, one.Conn,
+					nft.Request{Owner: tag, Elements: nft.InRoom("red", tag)}); len(missing) != 0 ||
+					err != nil {
 					t.Errorf("%s: missing %v, %v", tag, missing, err)
 				}
 				one.take(tag)

@@ -7,8 +7,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
-// Rooms is a rule set for these tests: a room is shared by its guests, and a seat has one owner
-// that no other can replace.
+// Rooms is a rule set for these tests: a room is shared by its guests; a seat has one owner, which
+// no other owner can replace.
 var Rooms = &RuleSet{name: "rooms", skeleton: roomSkeleton, resolve: resolveSeats}
 
 func resolveSeats(have *state, requests []Request, i int) ([]Element, error) {
@@ -16,7 +16,8 @@ func resolveSeats(have *state, requests []Request, i int) ([]Element, error) {
 		if e.set != "seats" {
 			continue
 		}
-		if x := have.lookup(roomSkeleton().set("seats"), e.raw.Key); x != nil && x.Comment != requests[i].Owner {
+		if x := have.lookup(roomSkeleton().set("seats"), e.raw.Key); x != nil &&
+			x.Comment != requests[i].Owner {
 			return nil, &ConflictError{What: "seat " + nameOf(e.raw.Key), Holder: x.Comment}
 		}
 	}
@@ -36,11 +37,15 @@ func roomSkeleton() skeleton {
 	return skeleton{
 		version: "rooms 1", table: t,
 		sets: []*set{
-			{Set: nftmsg.Set{Table: t, Name: "rooms", Key: []nftmsg.Type{name}, Size: 64}, references: "guests", text: text},
-			{Set: nftmsg.Set{Table: t, Name: "guests", Key: []nftmsg.Type{name, name}, Size: 256}, text: text},
-			{Set: nftmsg.Set{Table: t, Name: "seats", Key: []nftmsg.Type{name}, Size: 64}, text: text},
+			{Set: nftmsg.Set{Table: t, Name: "rooms", Key: []nftmsg.Type{name}, Size: 64},
+				references: "guests", text: text},
+			{Set: nftmsg.Set{Table: t, Name: "guests", Key: []nftmsg.Type{name, name}, Size: 256},
+				text: text},
+			{Set: nftmsg.Set{Table: t, Name: "seats", Key: []nftmsg.Type{name}, Size: 64},
+				text: text},
 		},
-		chains: []chain{{nftmsg.Chain{Table: t, Name: "doors"}, [][]nftmsg.Expr{{nftmsg.Raw{Name: "counter"}}}}},
+		chains: []chain{{nftmsg.Chain{Table: t, Name: "doors"},
+			[][]nftmsg.Expr{{nftmsg.Raw{Name: "counter"}}}}},
 	}
 }
 
@@ -48,7 +53,8 @@ func roomSkeleton() skeleton {
 func InRoom(room, guest string) []Element {
 	return []Element{
 		newElement(Rooms, roomSkeleton().set("rooms"), nftmsg.Element{Key: ifName(room)}, 16),
-		newElement(Rooms, roomSkeleton().set("guests"), nftmsg.Element{Key: slices.Concat(ifName(room), ifName(guest))}, 32),
+		newElement(Rooms, roomSkeleton().set("guests"),
+			nftmsg.Element{Key: slices.Concat(ifName(room), ifName(guest))}, 32),
 	}
 }
 

@@ -10,10 +10,10 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
-// Filtering decides about packets that the host forwards: it drops those between isolated
-// interfaces, and then accepts packets from admitted addresses and replies to them. An accept ends
-// chain forward of table inet tenon and of no other table: it is for hosts that set the policy of
-// this chain to drop, and its sets name the owner of each address.
+// Filtering filters packets that the host forwards: it drops those between isolated interfaces, and
+// then accepts packets from admitted addresses and replies to them. An accept verdict ends chain
+// forward of table inet tenon and of no other table: it is meant for hosts that set the policy of
+// this chain to drop. The sets name the owner of each address.
 var Filtering = &RuleSet{name: "filter", skeleton: filterSkeleton}
 
 // Admit returns the elements that accept packets from addresses and replies to them. The last owner
@@ -67,15 +67,15 @@ func interfaceSet(t nftmsg.Table, name string, size uint32, more ...nftmsg.Type)
 	}
 }
 
-// isolated holds the isolated interfaces.
+// isolated returns the set of isolated interfaces.
 func isolated() *set {
 	s := interfaceSet(table, "isolated", maxIsolated)
 	s.references = membersName
 	return s
 }
 
-// together holds pairs of isolated interfaces that may exchange packets: an interface with itself,
-// unless containers behind it are isolated from each other as well.
+// together returns the set of pairs of isolated interfaces that may exchange packets: an interface
+// with itself, unless containers behind it are isolated from each other as well.
 func together() *set {
 	s := interfaceSet(table, "together", maxIsolated, nftmsg.TypeIfName)
 	s.references, s.policy = membersName, true
@@ -87,8 +87,8 @@ func together() *set {
 
 const membersName = "members"
 
-// members holds the owners of isolations. A key ends with a digest of the owner, so that each has
-// its own element.
+// members returns the set of owners of isolations. A key ends with a digest of the owner, so that
+// each owner has its own element.
 func members() *set {
 	return interfaceSet(table, membersName, maxPorts, nftmsg.TypeIfName, nftmsg.TypeIPv6Addr)
 }

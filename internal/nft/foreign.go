@@ -18,7 +18,6 @@ import (
 // Family is a family of tables.
 type Family = nftmsg.Family
 
-// The families.
 const (
 	INet   = nftmsg.INet
 	IPv4   = nftmsg.IPv4
@@ -29,8 +28,8 @@ const (
 // Table is a table of any program.
 type Table = nftmsg.Table
 
-// Rule is the part of a rule that identifies its owner and its effect. A field has its zero value
-// if the rule does not compare or do this.
+// Rule is the part of a rule that identifies its owner and its effect. A field is zero if the rule
+// lacks the comparison or the action.
 type Rule struct {
 	Comment string     // of nft or of iptables
 	Jump    string     // the chain that it jumps or goes to
@@ -39,7 +38,7 @@ type Rule struct {
 	IIFName string     // compared with the name of the incoming interface
 	OIFName string     // the same of the outgoing interface
 	Verdict string     // "accept", "drop", "reject", "return", or the name of a target of iptables
-	Others  int        // the number of other conditions
+	Others  int        // the number of conditions without a field here
 
 	Protocol byte           // compared with the transport protocol; counted in Others
 	Port     uint16         // the same of the destination port
@@ -65,7 +64,8 @@ func (c *Conn) Rules(t Table, chain string) ([]Rule, error) {
 func (c *Conn) RawRules(t Table, chain string) ([]nftmsg.Rule, error) {
 	list, err := c.messages.Rules(t, chain)
 	if err != nil {
-		return nil, fmt.Errorf("rules of nft chain %s %s %s: %w", t.Family, t.Name, chain, explain(err, lackingQuestion))
+		return nil, fmt.Errorf("rules of nft chain %s %s %s: %w", t.Family, t.Name, chain,
+			explain(err, lackingQuestion))
 	}
 	return list, nil
 }
@@ -74,7 +74,8 @@ func (c *Conn) RawRules(t Table, chain string) ([]nftmsg.Rule, error) {
 func (c *Conn) HasTable(t Table) (bool, error) {
 	ok, err := c.messages.HasTable(t)
 	if err != nil {
-		return false, fmt.Errorf("nft table %s %s: %w", t.Family, t.Name, explain(err, lackingQuestion))
+		return false, fmt.Errorf("nft table %s %s: %w", t.Family, t.Name,
+			explain(err, lackingQuestion))
 	}
 	return ok, nil
 }
@@ -91,13 +92,14 @@ func (c *Conn) chain(t Table, chain string) (state nftmsg.ChainState, exists boo
 		return state, false, nil
 	}
 	if err != nil {
-		err = fmt.Errorf("nft chain %s %s %s: %w", t.Family, t.Name, chain, explain(err, lackingQuestion))
+		err = fmt.Errorf("nft chain %s %s %s: %w", t.Family, t.Name, chain,
+			explain(err, lackingQuestion))
 	}
 	return state, err == nil, err
 }
 
-// Drops reports whether a base chain drops each packet that none of its rules accepts: by its
-// policy, or by a last rule without conditions. A chain that does not exist drops none.
+// Drops reports whether a base chain drops each packet that none of its rules accepts, by its
+// policy or by a last rule without conditions. A chain that does not exist drops no packet.
 func (c *Conn) Drops(t Table, chain string) (bool, error) {
 	base, exists, err := c.chain(t, chain)
 	if !exists || base.Drops {
@@ -109,7 +111,8 @@ func (c *Conn) Drops(t Table, chain string) (bool, error) {
 	}
 	last := rules[len(rules)-1]
 	last.Comment, last.handle = "", 0
-	return last == Rule{Verdict: "drop"} || last == Rule{Verdict: "reject"} || last == Rule{Verdict: "REJECT"}, nil
+	return last == Rule{Verdict: "drop"} || last == Rule{Verdict: "reject"} ||
+		last == Rule{Verdict: "REJECT"}, nil
 }
 
 // Pruning selects rules and chains to remove from the table of another program.
@@ -117,9 +120,9 @@ type Pruning struct {
 	Table Table
 	Base  string          // remove rules of this chain
 	Match func(Rule) bool // selects the rules to remove
-	// Chains are removed too unless a remaining rule of Base jumps to one of them. If Chains is not
-	// empty and the first one does not exist, Prune does nothing and does not even read the rules
-	// of Base.
+	// Prune also removes Chains unless a remaining rule of Base jumps to one of them. If Chains is
+	// not empty and the first one does not exist, Prune does nothing and does not even read the
+	// rules of Base.
 	Chains []string
 	Unless func(Rule) bool // Prune does nothing while a rule of Chains matches; may be nil
 }
@@ -173,7 +176,8 @@ func (c *Conn) needed(p Pruning, chains []string) (bool, error) {
 		return false, nil
 	}
 	for _, chain := range chains {
-		if rules, err := c.Rules(p.Table, chain); err != nil || slices.ContainsFunc(rules, p.Unless) {
+		if rules, err := c.Rules(p.Table, chain); err != nil ||
+			slices.ContainsFunc(rules, p.Unless) {
 			return true, err
 		}
 	}
@@ -183,7 +187,8 @@ func (c *Conn) needed(p Pruning, chains []string) (bool, error) {
 // ruleOf decodes a rule of a table of the family. A comparison has the form: load a value, perhaps
 // mask it, compare it.
 func ruleOf(f Family, r nftmsg.Rule) Rule {
-	verdicts := map[int32]string{nftmsg.Accept: "accept", nftmsg.Drop: "drop", unix.NFT_RETURN: "return"}
+	verdicts := map[int32]string{nftmsg.Accept: "accept", nftmsg.Drop: "drop",
+		unix.NFT_RETURN: "return"}
 	out := Rule{Comment: r.Comment, handle: r.Handle}
 	var load any
 	registers := map[uint32][]byte{}
@@ -192,7 +197,8 @@ func ruleOf(f Family, r nftmsg.Rule) Rule {
 		case nftmsg.Immediate:
 			registers[e.Register] = e.Value
 		case nftmsg.NAT:
-			if addr, ok := netip.AddrFromSlice(registers[e.Addr]); ok && e.Type == unix.NFT_NAT_DNAT {
+			if addr, ok := netip.AddrFromSlice(registers[e.Addr]); ok &&
+				e.Type == unix.NFT_NAT_DNAT {
 				out.DNAT = netip.AddrPortFrom(addr, port(registers[e.Port]))
 			}
 		case nftmsg.Cmp:
@@ -234,7 +240,7 @@ func ruleOf(f Family, r nftmsg.Rule) Rule {
 
 // xtablesDNAT decodes the lowest address and port of the target DNAT (struct
 // nf_nat_ipv4_multi_range_compat and struct nf_nat_range in include/uapi/linux/netfilter/nf_nat.h,
-// with what follows).
+// with the fields that follow).
 func xtablesDNAT(f Family, info []byte) netip.AddrPort {
 	const flags, oldSize, addrs, ports = 4, 20, 32, 4 // bytes
 	at, length, portAt := flags, addrLen6, flags+addrs

@@ -48,9 +48,12 @@ func TestRules(t *testing.T) {
 	} {
 		ns.Command("iptables-nft", append([]string{"-t", "nat"}, strings.Fields(rule)...)...)
 	}
-	ns.Command("ip6tables-nft", "-t", "nat", "-A", "POSTROUTING", "-s", "fd00::3/128", "-j", "MASQUERADE")
-	ns.Command("ip6tables-nft", "-t", "nat", "-A", "POSTROUTING", "-d", "fd00::3/128", "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT")
-	ns.Command("ip6tables-nft", "-t", "nat", "-A", "PREROUTING", "-p", "udp", "-j", "DNAT", "--to-destination", "[fd00::3]:80-90")
+	ns.Command("ip6tables-nft", "-t", "nat", "-A", "POSTROUTING", "-s", "fd00::3/128", "-j",
+		"MASQUERADE")
+	ns.Command("ip6tables-nft", "-t", "nat", "-A", "POSTROUTING", "-d", "fd00::3/128", "-m",
+		"conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT")
+	ns.Command("ip6tables-nft", "-t", "nat", "-A", "PREROUTING", "-p", "udp", "-j", "DNAT",
+		"--to-destination", "[fd00::3]:80-90")
 	addr := netip.MustParseAddr
 	for _, row := range []struct {
 		table nft.Table
@@ -58,12 +61,16 @@ func TestRules(t *testing.T) {
 		want  []nft.Rule
 	}{
 		{nft.Table{Family: nft.INet, Name: "masq"}, "checks", []nft.Rule{
-			{Comment: "four", Source: addr("10.1.2.3"), Others: 2}, {Comment: "six", Source: addr("fd00::3"), Others: 1},
+			{Comment: "four", Source: addr("10.1.2.3"), Others: 2},
+			{Comment: "six", Source: addr("fd00::3"), Others: 1},
 		}},
-		{nft.Table{Family: nft.Bridge, Name: "nat"}, "ports", []nft.Rule{{Comment: "of a port", Jump: "target", IIFName: "veth1"}, {Verdict: "drop", Others: 2}}},
+		{nft.Table{Family: nft.Bridge, Name: "nat"}, "ports",
+			[]nft.Rule{{Comment: "of a port", Jump: "target", IIFName: "veth1"},
+				{Verdict: "drop", Others: 2}}},
 		{nft.Table{Family: nft.IPv4, Name: "nat"}, "POSTROUTING", []nft.Rule{
 			{Comment: "the_one", Jump: "CHAIN", Source: addr("10.1.2.3")},
-			{Jump: "CHAIN", Source: addr("10.1.0.0"), Dest: addr("10.9.0.0"), Others: 2, Protocol: 6, Port: 80},
+			{Jump: "CHAIN", Source: addr("10.1.0.0"), Dest: addr("10.9.0.0"), Others: 2,
+				Protocol: 6, Port: 80},
 			{Jump: "CHAIN", Source: addr("10.128.0.0")},
 			{Verdict: "accept", Others: 1}, {Verdict: "MASQUERADE", Others: 2},
 		}},
@@ -71,17 +78,24 @@ func TestRules(t *testing.T) {
 			{Verdict: "accept", IIFName: "br0", Others: 1},
 			{Verdict: "return", Dest: addr("10.1.2.3"), OIFName: "br0"},
 		}},
-		{nft.Table{Family: nft.IPv6, Name: "nat"}, "POSTROUTING", []nft.Rule{{Verdict: "MASQUERADE", Source: addr("fd00::3")}, {Verdict: "accept", Dest: addr("fd00::3"), Others: 1}}},
+		{nft.Table{Family: nft.IPv6, Name: "nat"}, "POSTROUTING",
+			[]nft.Rule{{Verdict: "MASQUERADE", Source: addr("fd00::3")},
+				{Verdict: "accept", Dest: addr("fd00::3"), Others: 1}}},
 		{nft.Table{Family: nft.IPv4, Name: "nat"}, "PREROUTING", []nft.Rule{
-			{Verdict: "DNAT", Others: 2, Protocol: 6, Port: 8080, DNAT: netip.MustParseAddrPort("10.1.2.3:80")},
+			{Verdict: "DNAT", Others: 2, Protocol: 6, Port: 8080,
+				DNAT: netip.MustParseAddrPort("10.1.2.3:80")},
 		}},
-		{nft.Table{Family: nft.IPv6, Name: "nat"}, "PREROUTING", []nft.Rule{{Verdict: "DNAT", Others: 1, Protocol: 17, DNAT: netip.MustParseAddrPort("[fd00::3]:80")}}},
+		{nft.Table{Family: nft.IPv6, Name: "nat"}, "PREROUTING",
+			[]nft.Rule{{Verdict: "DNAT", Others: 1, Protocol: 17,
+				DNAT: netip.MustParseAddrPort("[fd00::3]:80")}}},
 		{nft.Table{Family: nft.IPv6, Name: "nat"}, "absent", nil},
 		{nft.Table{Family: nft.INet, Name: "absent"}, "absent", nil},
 	} {
 		got, err := c.Rules(row.table, row.chain)
 		must(t, err)
-		if diff := cmp.Diff(row.want, got, cmpopts.IgnoreUnexported(nft.Rule{}), cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{}), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(row.want, got, cmpopts.IgnoreUnexported(nft.Rule{}),
+			cmpopts.EquateComparable(netip.Addr{},
+				netip.AddrPort{}), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s %s (-want +got):\n%s", row.table.Name, row.chain, diff)
 		}
 	}
@@ -103,7 +117,9 @@ func TestPrune(t *testing.T) {
 	t.Parallel()
 	table := nft.Table{Family: nft.IPv4, Name: "t"}
 	comment := func(want ...string) func(nft.Rule) bool {
-		return func(r nft.Rule) bool { return slices.Contains(want, r.Comment) && r.Jump == "first" }
+		return func(r nft.Rule) bool {
+			return slices.Contains(want, r.Comment) && r.Jump == "first"
+		}
 	}
 	for _, row := range []struct {
 		name   string
@@ -113,14 +129,19 @@ func TestPrune(t *testing.T) {
 	}{
 		{"no rule matches", nil, comment("c"), nil},
 		{"rules only", nil, comment("a"), []string{`ip saddr 10.0.0.1 jump first comment "a"`}},
-		{"a chain that is still used stays", []string{"first", "second"}, comment("a"), []string{`ip saddr 10.0.0.1 jump first comment "a"`}},
-		{"the last jump takes the chains along", []string{"first", "second"}, comment("a", "b"), []string{
-			`ip saddr 10.0.0.1 jump first comment "a"`, `ip saddr 10.0.0.2 jump first comment "b"`,
-			"chain first {", "chain second {", "jump second", "drop",
-		}},
-		{"chain that is not there", []string{"absent", "second"}, comment("a", "b"), nil},
-		{"a rule of the chains holds all back", []string{"first", "second"}, comment("a", "b"), nil},
-		{"second chain that is not there", []string{"first", "absent"}, comment("a"), []string{`ip saddr 10.0.0.1 jump first comment "a"`}},
+		{"a chain that is still used stays", []string{"first", "second"}, comment("a"),
+			[]string{`ip saddr 10.0.0.1 jump first comment "a"`}},
+		{"removing the last jump removes the chains", []string{"first", "second"},
+			comment("a", "b"), []string{
+				`ip saddr 10.0.0.1 jump first comment "a"`,
+				`ip saddr 10.0.0.2 jump first comment "b"`,
+				"chain first {", "chain second {", "jump second", "drop",
+			}},
+		{"chain that does not exist", []string{"absent", "second"}, comment("a", "b"), nil},
+		{"a rule of the chains prevents the removal", []string{"first", "second"},
+			comment("a", "b"), nil},
+		{"second chain that does not exist", []string{"first", "absent"}, comment("a"),
+			[]string{`ip saddr 10.0.0.1 jump first comment "a"`}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -134,11 +155,13 @@ func TestPrune(t *testing.T) {
 				}
 				return list
 			}
-			want := slices.DeleteFunc(lines(), func(line string) bool { return slices.Contains(row.gone, line) })
+			want := slices.DeleteFunc(lines(), func(line string) bool {
+				return slices.Contains(row.gone, line)
+			})
 			before := generation(t, ns)
 			p := nft.Pruning{Table: table, Base: "base", Chains: row.chains, Match: row.match}
-			if row.name == "a rule of the chains holds all back" {
-				p.Unless = func(r nft.Rule) bool { return r.Verdict == "drop" } // in the second
+			if row.name == "a rule of the chains prevents the removal" {
+				p.Unless = func(r nft.Rule) bool { return r.Verdict == "drop" } // in the second chain
 			}
 			must(t, c.Prune(t.Context(), p))
 			if diff := cmp.Diff(want, lines()); diff != "" {
@@ -151,7 +174,7 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// A chain that is reached from elsewhere, too, cannot be removed.
+// TestPruneOfAChainInUse checks that a chain that another chain also jumps to cannot be removed.
 func TestPruneOfAChainInUse(t *testing.T) {
 	t.Parallel()
 	ns, c := setup(t)
@@ -169,7 +192,7 @@ func TestPruneOfAChainInUse(t *testing.T) {
 	}
 }
 
-// Others remove rules of the same chain meanwhile.
+// TestPruneRace prunes while another process removes rules of the same chain.
 func TestPruneRace(t *testing.T) {
 	t.Parallel()
 	ns, c := setup(t)
@@ -186,7 +209,9 @@ func TestPruneRace(t *testing.T) {
 			for n := i; n < 200; n += 4 {
 				if err := one.Prune(t.Context(), nft.Pruning{
 					Table: nft.Table{Family: nft.IPv4, Name: "t"}, Base: "base",
-					Match: func(r nft.Rule) bool { return r.Comment == fmt.Sprint(n) || r.Comment == fmt.Sprint(n^1) },
+					Match: func(r nft.Rule) bool {
+						return r.Comment == fmt.Sprint(n) || r.Comment == fmt.Sprint(n^1)
+					},
 				}); err != nil {
 					t.Error(err)
 				}
@@ -200,16 +225,17 @@ func TestPruneRace(t *testing.T) {
 	}
 }
 
-// TestForeignRulesAreNotRead is R-116: where the reference plugin has left nothing the rules of others, in the very chain
-// that would be looked through, do not matter.
+// TestForeignRulesAreNotRead checks that Prune does not read the rules of other programs, even in
+// the chain to search, if the upstream plugin has left nothing.
 func TestForeignRulesAreNotRead(t *testing.T) {
 	t.Parallel()
 	ns, c := setup(t)
 	flood(t, ns, 20000)
 	prune := func(chain string) (read int) {
 		must(t, c.Prune(t.Context(), nft.Pruning{
-			Table: nft.Table{Family: nft.Bridge, Name: "nat"}, Base: "PREROUTING", Chains: []string{chain},
-			Match: func(nft.Rule) bool { read++; return false },
+			Table: nft.Table{Family: nft.Bridge, Name: "nat"}, Base: "PREROUTING",
+			Chains: []string{chain},
+			Match:  func(nft.Rule) bool { read++; return false },
 		}))
 		return read
 	}
@@ -220,12 +246,12 @@ func TestForeignRulesAreNotRead(t *testing.T) {
 	unguard(t, c, "port1", is("a"))
 	ns.Command("nft", "add chain bridge nat cni-br-iface-a-eth0")
 	if n := prune("cni-br-iface-a-eth0"); n != 20000 {
-		t.Errorf("with something to remove %d rules were read, want all", n)
+		t.Errorf("with rules to remove, %d rules were read, want all", n)
 	}
 }
 
-// BenchmarkPruneNothing is what DEL pays for each place where the reference plugins could have left something, with and
-// without rules of others there.
+// BenchmarkPruneNothing measures the cost that DEL pays for each place where the upstream plugins
+// could have left rules, with and without rules of other programs there.
 func BenchmarkPruneNothing(b *testing.B) {
 	for _, foreign := range []int{0, 20000} {
 		b.Run(fmt.Sprint(foreign), func(b *testing.B) {
@@ -233,15 +259,16 @@ func BenchmarkPruneNothing(b *testing.B) {
 			flood(b, ns, foreign)
 			for b.Loop() {
 				must(b, c.Prune(b.Context(), nft.Pruning{
-					Table: nft.Table{Family: nft.Bridge, Name: "nat"}, Base: "PREROUTING", Chains: []string{"cni-br-iface-a-eth0"},
-					Match: func(nft.Rule) bool { return true },
+					Table: nft.Table{Family: nft.Bridge, Name: "nat"}, Base: "PREROUTING",
+					Chains: []string{"cni-br-iface-a-eth0"},
+					Match:  func(nft.Rule) bool { return true },
 				}))
 			}
 		})
 	}
 }
 
-// flood fills the chain where the reference plugin has its guards with rules of others.
+// flood fills the chain in which the upstream plugin has its guards with rules of other programs.
 func flood(t testing.TB, ns *testnet.Namespace, rules int) {
 	t.Helper()
 	var script strings.Builder

@@ -20,7 +20,7 @@ const macLen = 6
 // drops other frames before the bridge sees them. port is the name of the interface.
 func Guard(port string, mac net.HardwareAddr) ([]Element, error) {
 	if port == "" || len(port) >= unix.IFNAMSIZ || len(mac) != macLen {
-		return nil, fmt.Errorf("port %q with hardware address %q: not an Ethernet interface", port, mac)
+		return nil, fmt.Errorf("port %q with MAC address %q: not an Ethernet interface", port, mac)
 	}
 	name := ifName(port)
 	key := slices.Concat(name, mac, []byte{0, 0}) // fields of a key are multiples of 4 bytes
@@ -29,7 +29,7 @@ func Guard(port string, mac net.HardwareAddr) ([]Element, error) {
 	}, nil
 }
 
-// GuardedPort returns the element that each guard of a port has.
+// GuardedPort returns the element that every guard of a port has.
 func GuardedPort(port string) Element {
 	return keyElement(Guarding, guardedPorts(), ifName(port))
 }
@@ -54,7 +54,8 @@ func guardedPorts() *set { return interfaceSet(bridgeTable, "guarded", maxPorts)
 func guardedMACs() *set {
 	s := interfaceSet(bridgeTable, "macs", maxPorts, nftmsg.TypeEtherAddr)
 	s.text = func(x nftmsg.Element) string {
-		return fmt.Sprintf("%s from %s", nameOf(x.Key), net.HardwareAddr(x.Key[unix.IFNAMSIZ:][:macLen]))
+		return fmt.Sprintf("%s from %s", nameOf(x.Key),
+			net.HardwareAddr(x.Key[unix.IFNAMSIZ:][:macLen]))
 	}
 	return s
 }
@@ -62,14 +63,16 @@ func guardedMACs() *set {
 // guardSkeleton has one rule: iifname @guarded iifname . ether saddr != @macs drop
 func guardSkeleton() skeleton {
 	prerouting := nftmsg.Chain{
-		Table: bridgeTable, Name: "prerouting", Type: nftmsg.ChainFilter, Hook: unix.NF_INET_PRE_ROUTING,
-		Priority: nftmsg.PriorityRaw, // as upstream: before any other chain sees the frame
+		Table: bridgeTable, Name: "prerouting", Type: nftmsg.ChainFilter,
+		Hook:     unix.NF_INET_PRE_ROUTING,
+		Priority: nftmsg.PriorityRaw, // as upstream: before any other chain processes the frame
 	}
 	ports, macs := guardedPorts(), guardedMACs()
 	rule := []nftmsg.Expr{
 		meta(unix.NFT_META_IIFNAME), ports.has(unix.NFT_REG_1),
 		// The source address follows the name.
-		nftmsg.Payload{Base: unix.NFT_PAYLOAD_LL_HEADER, Offset: 6, Len: macLen, Register: unix.NFT_REG_2},
+		nftmsg.Payload{Base: unix.NFT_PAYLOAD_LL_HEADER, Offset: 6, Len: macLen,
+			Register: unix.NFT_REG_2},
 		macs.lacks(), verdict(nftmsg.Drop),
 	}
 	return skeleton{

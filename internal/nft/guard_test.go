@@ -32,7 +32,7 @@ func guardEntries(t testing.TB, port string, mac net.HardwareAddr) []nft.Element
 	return entries
 }
 
-// guarded reports whether the guard of a port is there.
+// guarded reports whether the guard of a port exists.
 func guarded(t testing.TB, c *nft.Conn, tag, port string, mac net.HardwareAddr) bool {
 	t.Helper()
 	missing, err := lacks(t, c, nft.Request{Owner: tag, Elements: guardEntries(t, port, mac)})
@@ -48,12 +48,13 @@ func unguard(t testing.TB, c *nft.Conn, port string, match func(string) bool) {
 	must(t, err)
 }
 
-// expectGuards compares the elements of the guards, as nft shows them.
+// expectGuards compares the elements of the guards, as nft(8) lists them.
 func expectGuards(t testing.TB, ns *testnet.Namespace, want ...string) {
 	t.Helper()
 	got := []string{}
 	for _, set := range []string{"guarded", "macs"} {
-		_, list, _ := strings.Cut(ns.Command("nft", "list", "set", "bridge", "tenon", set), "elements = {")
+		_, list, _ := strings.Cut(ns.Command("nft", "list", "set", "bridge", "tenon", set),
+			"elements = {")
 		list, _, _ = strings.Cut(list, "}")
 		for element := range strings.SplitSeq(list, ",") {
 			if element = strings.TrimSpace(element); element != "" {
@@ -94,7 +95,7 @@ func TestGuardReadsAsIntended(t *testing.T) {
 		t.Errorf("ruleset (-want +got):\n%s", diff)
 	}
 	if !guarded(t, c, "owner a", "veth0123456789a", mac(1)) {
-		t.Error("the guard is not seen")
+		t.Error("the guard is reported as missing")
 	}
 	for port, m := range map[string]net.HardwareAddr{"veth0123456789a": mac(2), "other": mac(1)} {
 		if guarded(t, c, "owner a", port, m) {
@@ -102,7 +103,7 @@ func TestGuardReadsAsIntended(t *testing.T) {
 		}
 	}
 	if guarded(t, c, "owner b", "veth0123456789a", mac(1)) {
-		t.Error("the guard is somebody else's")
+		t.Error("the guard of owner a counts for owner b")
 	}
 }
 
@@ -113,7 +114,7 @@ func TestGuardAgain(t *testing.T) {
 	before := generation(t, ns)
 	guard(t, c, "a", "port", mac(1))()
 	if after := generation(t, ns); after != before {
-		t.Errorf("the same once more: generation %d, was %d", after, before)
+		t.Errorf("applied again: generation %d, was %d", after, before)
 	}
 	undo := guard(t, c, "b", "port", mac(2))
 	expectGuards(t, ns, `"port" comment "b"`, `"port" . 02:00:00:00:00:02 comment "b"`)
@@ -125,7 +126,8 @@ func TestGuardAgain(t *testing.T) {
 	expectGuards(t, ns, `"port" comment "c"`, `"port" . 02:00:00:00:00:03 comment "c"`)
 }
 
-// Without its rules no port is guarded, and the next guard makes them anew.
+// TestGuardRulesFlushed checks that a port without the rules is not guarded, and that the next
+// guard creates the rules again.
 func TestGuardRulesFlushed(t *testing.T) {
 	t.Parallel()
 	ns, c := setup(t)
@@ -136,8 +138,9 @@ func TestGuardRulesFlushed(t *testing.T) {
 		t.Error("guarded without rules")
 	}
 	guard(t, c, "a", "port", mac(1))
-	if diff := cmp.Diff(sortedLines(fresh), sortedLines(ns.Command("nft", "list", "ruleset"))); diff != "" {
-		t.Errorf("(-fresh +made anew):\n%s", diff)
+	if diff := cmp.Diff(sortedLines(fresh),
+		sortedLines(ns.Command("nft", "list", "ruleset"))); diff != "" {
+		t.Errorf("(-fresh +created again):\n%s", diff)
 	}
 }
 
@@ -155,8 +158,9 @@ func TestGuardRefuses(t *testing.T) {
 		mac        net.HardwareAddr
 	}{
 		{"no port", "", mac(1)},
-		{"name that no interface has", "a-name-of-16-byte", mac(1)},
-		{"address that is not Ethernet's", "port", net.HardwareAddr{1, 2, 3, 4, 5, 6, 7, 8}},
+		{"invalid interface name", "a-name-of-16-byte", mac(1)},
+		{"address that is not an Ethernet address", "port",
+			net.HardwareAddr{1, 2, 3, 4, 5, 6, 7, 8}},
 	} {
 		if _, err := nft.Guard(row.port, row.mac); err == nil {
 			t.Errorf("%s: accepted", row.name)
@@ -177,7 +181,8 @@ func TestUnguard(t *testing.T) {
 		t.Errorf("no owner matches: generation %d, was %d", after, before)
 	}
 	unguard(t, c, "port0", is("net0/0"))
-	_, err := c.Remove(t.Context(), nft.Guarding, func(comment string) bool { return strings.HasPrefix(comment, "net1/") }, nil)
+	_, err := c.Remove(t.Context(), nft.Guarding,
+		func(comment string) bool { return strings.HasPrefix(comment, "net1/") }, nil)
 	must(t, err)
 	if after := generation(t, ns); after != before+2 {
 		t.Errorf("%d transactions, want 2", after-before)
@@ -198,7 +203,8 @@ func TestUnguardBeforeFirstUse(t *testing.T) {
 	}
 }
 
-// BenchmarkUnguardNothing is what DEL pays for a port without a guard where others have one.
+// BenchmarkUnguardNothing measures the cost that DEL pays for a port without a guard while other
+// ports have one.
 func BenchmarkUnguardNothing(b *testing.B) {
 	_, c := setup(b)
 	for i := range 1000 {

@@ -13,18 +13,18 @@ import (
 // Isolation isolates containers behind an interface of the host from those behind other isolated
 // interfaces.
 type Isolation struct {
-	Interface string // a bridge, or the host-side end of a link
+	Interface string // a bridge, or a host-side veth
 	Inside    bool   // also isolate containers behind the interface from each other
 	Port      string // the owner's port of a bridge that is isolated inside, else ""
 }
 
 // Elements returns the elements of the isolation for an owner. All owners of an interface share its
-// isolation, which ends with the last of them. The last owner to apply it decides about Inside,
-// also after it has left. But a port stays isolated from the others of its bridge as long as its
-// owner exists.
+// isolation, which ends when the last of them is removed. The last owner to apply it determines
+// Inside, even after that owner is removed. A port, however, stays isolated from the other ports of
+// its bridge as long as its owner exists.
 func (i Isolation) Elements(tag string) ([]Element, error) {
 	if i.Interface == "" || max(len(i.Interface), len(i.Port)) >= unix.IFNAMSIZ {
-		return nil, fmt.Errorf("interface %q, port %q: no such names", i.Interface, i.Port)
+		return nil, fmt.Errorf("interface %q, port %q: invalid interface name", i.Interface, i.Port)
 	}
 	owner := sha256.Sum256([]byte(tag))
 	name := ifName(i.Interface)
@@ -32,7 +32,8 @@ func (i Isolation) Elements(tag string) ([]Element, error) {
 	inside := keyElement(Filtering, together(), pair)
 	inside.absent = i.Inside
 	list := []Element{
-		keyElement(Filtering, members(), slices.Concat(pair, owner[:16])), keyElement(Filtering, isolated(), name), inside,
+		keyElement(Filtering, members(), slices.Concat(pair, owner[:16])),
+		keyElement(Filtering, isolated(), name), inside,
 	}
 	if i.Port != "" {
 		list = append(list, keyElement(PortIsolation, isolatedPorts(), ifName(i.Port)))
@@ -48,8 +49,8 @@ func (h Held) Isolated() (iface string, ok bool) {
 	return nameOf(h.Key), true
 }
 
-// PortIsolation isolates ports of bridges from the other ports: the bridge forwards no frame from
-// or to them, so they only reach the host. This needs neither br_netfilter nor a kernel that knows
+// PortIsolation isolates ports of bridges from the other ports: the bridge forwards no frames from
+// or to them, so they reach only the host. This needs neither br_netfilter nor a kernel that knows
 // the bridge of a frame (CONFIG_NFT_BRIDGE_META).
 var PortIsolation = &RuleSet{name: "port isolation", skeleton: portIsolationSkeleton}
 

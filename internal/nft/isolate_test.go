@@ -60,7 +60,8 @@ func (h house) take(tag string) {
 	}
 }
 
-// expect compares what decides about packets: what is isolated, what is together, which ports are closed.
+// expect compares the elements that affect packets: isolated interfaces, pairs that may exchange
+// packets, and isolated ports.
 func (h house) expect(want ...string) {
 	h.t.Helper()
 	var got []string
@@ -78,7 +79,7 @@ func (h house) expect(want ...string) {
 	}
 }
 
-// What there is of br0 with either policy.
+// The elements of br0 under either policy.
 var (
 	areTogether = []string{"filter isolated br0", "filter together br0 with br0"}
 	areApart    = []string{"filter isolated br0"}
@@ -97,7 +98,9 @@ func TestFilterReadsAsIntended(t *testing.T) {
 	h := newHouse(t)
 	h.put("a", apart)
 	h.put("b", nft.Isolation{Interface: "br1"})
-	_, err := h.Apply(t.Context(), nft.Request{Owner: "c", Elements: nft.Admit(netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("fd00::3"))})
+	_, err := h.Apply(t.Context(),
+		nft.Request{Owner: "c",
+			Elements: nft.Admit(netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("fd00::3"))})
 	must(t, err)
 	const rules = `
 		type filter hook forward priority filter; policy accept;
@@ -111,7 +114,8 @@ func TestFilterReadsAsIntended(t *testing.T) {
 		"inet":   rules,
 		"bridge": "\n\t\ttype filter hook forward priority filter; policy accept;\n\t\tiifname @isolated drop\n\t\toifname @isolated drop\n",
 	} {
-		_, got, _ := strings.Cut(h.ns.Command("nft", "list", "chain", chain, "tenon", "forward"), "forward {")
+		_, got, _ := strings.Cut(h.ns.Command("nft", "list", "chain", chain, "tenon", "forward"),
+			"forward {")
 		got, _, _ = strings.Cut(got, "\t}")
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", chain, diff)
@@ -126,13 +130,15 @@ func TestFilterReadsAsIntended(t *testing.T) {
 		"bridge isolated": `"port-a" comment "a"`,
 	} {
 		family, name, _ := strings.Cut(set, " ")
-		if got := h.ns.Command("nft", "list", "set", family, "tenon", name); !strings.Contains(got, want) {
+		got := h.ns.Command("nft", "list", "set", family, "tenon", name)
+		if !strings.Contains(got, want) {
 			t.Errorf("%s: no %s in\n%s", set, want, got)
 		}
 	}
 }
 
-// An isolation is there from its first user to its last, whoever leaves when (R-34).
+// TestIsolationUsers checks that an isolation exists from its first user to its last, in whatever
+// order they leave.
 func TestIsolationUsers(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -154,8 +160,8 @@ func TestIsolationUsers(t *testing.T) {
 	h.expect()
 }
 
-// Of two policies for one interface that of the last who came is in force until the last user leaves, and a claim that is
-// taken back has changed nothing.
+// TestIsolationTurns checks that the last policy applied to an interface is in force
+// until the last user leaves, and that undo restores the previous state.
 func TestIsolationTurns(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -163,8 +169,10 @@ func TestIsolationTurns(t *testing.T) {
 		first, second           nft.Isolation
 		before, turned, without []string
 	}{
-		{"from together to apart", together, apart, areTogether, withPorts(areApart, "b"), areApart},
-		{"from apart to together", apart, together, withPorts(areApart, "a"), withPorts(areTogether, "a"), withPorts(areTogether, "a")},
+		{"from together to apart", together, apart, areTogether, withPorts(areApart, "b"),
+			areApart},
+		{"from apart to together", apart, together, withPorts(areApart, "a"),
+			withPorts(areTogether, "a"), withPorts(areTogether, "a")},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -178,15 +186,16 @@ func TestIsolationTurns(t *testing.T) {
 			missing, err := lacks(t, h.Conn, h.request("a", row.first))
 			must(t, err)
 			if len(missing) != 1 || missing[0].Unwanted != row.first.Inside {
-				t.Errorf("the first misses %v", missing)
+				t.Errorf("the first lacks %v", missing)
 			}
-			if missing, err := lacks(t, h.Conn, h.request("b", row.second)); len(missing) > 0 || err != nil {
-				t.Errorf("the second misses %v, %v", missing, err)
+			if missing, err := lacks(t, h.Conn, h.request("b", row.second)); len(missing) > 0 ||
+				err != nil {
+				t.Errorf("the second lacks %v, %v", missing, err)
 			}
 			before := generation(t, h.ns)
 			h.put("b", row.second)
 			if after := generation(t, h.ns); after != before {
-				t.Errorf("the same once more: generation %d, was %d", after, before)
+				t.Errorf("applied again: generation %d, was %d", after, before)
 			}
 			h.take("b")
 			h.expect(row.without...)
@@ -198,7 +207,7 @@ func TestIsolationTurns(t *testing.T) {
 	}
 }
 
-// Undo keeps the elements that other owners have come to share since.
+// TestIsolationUndoKeepsShared checks that undo keeps elements that other owners now share.
 func TestIsolationUndoKeepsShared(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -219,7 +228,8 @@ func TestIsolationUndoKeepsShared(t *testing.T) {
 	h.expect()
 }
 
-// The last of many requests in one transaction for an interface decides.
+// TestIsolationOfMany checks that the last of many requests for an interface in one transaction
+// decides.
 func TestIsolationOfMany(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -232,15 +242,16 @@ func TestIsolationOfMany(t *testing.T) {
 	h.expect(withPorts(areApart, "a")...)
 }
 
-// Flushing the rules ends the isolation: Missing reports it, and the next request makes the rules
-// anew (R-06).
+// TestIsolationFlushed checks that flushing the rules ends the isolation: Missing reports it, and
+// the next request creates the rules again.
 func TestIsolationFlushed(t *testing.T) {
 	t.Parallel()
 	for _, family := range []string{"inet", "bridge"} {
 		h := newHouse(t)
 		h.put("a", apart)
 		h.ns.Command("nft", "flush", "table", family, "tenon")
-		if missing, err := lacks(t, h.Conn, h.request("a", apart)); len(missing) == 0 || err != nil {
+		if missing, err := lacks(t, h.Conn, h.request("a", apart)); len(missing) == 0 ||
+			err != nil {
 			t.Errorf("%s: nothing is missing, %v", family, err)
 		}
 		h.put("a", apart)
@@ -250,7 +261,8 @@ func TestIsolationFlushed(t *testing.T) {
 	}
 }
 
-// An address is its last owner's, whoever leaves later (R-33).
+// TestAdmittedTwice checks that the last owner to apply an address owns it, whichever owner leaves
+// later.
 func TestAdmittedTwice(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -259,27 +271,29 @@ func TestAdmittedTwice(t *testing.T) {
 		_, err := h.Apply(t.Context(), nft.Request{Owner: tag, Elements: entries})
 		must(t, err)
 	}
-	if removed, err := h.Remove(t.Context(), nft.Filtering, is("a"), nil); len(removed) > 0 || err != nil {
-		t.Errorf("a took %v, %v", removed, err)
+	if removed, err := h.Remove(t.Context(), nft.Filtering, is("a"), nil); len(removed) > 0 ||
+		err != nil {
+		t.Errorf("a removed %v, %v", removed, err)
 	}
 	removed, err := h.Remove(t.Context(), nft.Filtering, is("b"), nil)
 	must(t, err)
 	if len(removed) != 1 {
-		t.Fatalf("b took %v", removed)
+		t.Fatalf("b removed %v", removed)
 	}
 	if a, ok := removed[0].Admitted(); !ok || a != netip.MustParseAddr("10.1.2.3") {
 		t.Errorf("address %s, %t", a, ok)
 	}
 	if _, ok := removed[0].Isolated(); ok {
-		t.Error("an address is a member")
+		t.Error("an address counts as a member")
 	}
 }
 
 func TestIsolationRefuses(t *testing.T) {
 	t.Parallel()
-	for _, i := range []nft.Isolation{{}, {Port: "port"}, {Interface: "a-name-of-16-byte"}, {Interface: "br0", Port: "a-name-of-16-byte"}} {
+	for _, i := range []nft.Isolation{{}, {Port: "port"}, {Interface: "a-name-of-16-byte"},
+		{Interface: "br0", Port: "a-name-of-16-byte"}} {
 		if _, err := i.Elements("a"); err == nil {
-			t.Errorf("%+v is accepted", i)
+			t.Errorf("%+v accepted", i)
 		}
 	}
 }

@@ -37,7 +37,8 @@ func (m Masq) Elements(addrs ...netip.Prefix) ([]Element, error) {
 	for _, a := range addrs {
 		p, addr := protocolOf(a.Addr()), a.Addr().AsSlice()
 		byAddr := func(rs *RuleSet, set *set, value []byte) {
-			elements = append(elements, newElement(rs, set, nftmsg.Element{Key: addr, Value: value}, len(addr)))
+			elements = append(elements,
+				newElement(rs, set, nftmsg.Element{Key: addr, Value: value}, len(addr)))
 		}
 		excluded := m.unmasked(a)
 		byAddr(Masquerading, p.addrs, nil)
@@ -55,8 +56,8 @@ func (m Masq) Elements(addrs ...netip.Prefix) ([]Element, error) {
 	return elements, err
 }
 
-// unmasked returns the networks that see the container's own address. None contains another, as
-// ranges of a set must not overlap.
+// unmasked returns the networks that see the container's own address. No network contains another,
+// because ranges of a set must not overlap.
 func (m Masq) unmasked(a netip.Prefix) []netip.Prefix {
 	var nets []netip.Prefix
 	if !m.SameSubnet {
@@ -123,7 +124,7 @@ type protocol struct {
 	nfproto      byte
 	suffix       string         // of the names of sets
 	addr         nftmsg.Type    // of keys
-	saddr, daddr nftmsg.Payload // loaded side by side they are a key of nets
+	saddr, daddr nftmsg.Payload // loaded together, they form a key of nets
 	multicast    netip.Prefix
 
 	addrs   *set // sources to masquerade,
@@ -168,16 +169,17 @@ func protocolOf(a netip.Addr) protocol {
 
 // maxAddrs limits the masqueraded addresses of a family in a namespace. A set with a size gets a
 // hash table of that size (512 KiB). Without a size the kernel resizes the table in the background,
-// and a dump meanwhile can list elements twice or omit them: DEL would leave those behind.
+// and a dump during the resize can list elements twice or omit them: DEL would leave those behind.
 const maxAddrs = 1 << 15
 
-// maxSources limits the addresses of a family with a source of their own. Each host that
-// masquerades has the maps.
+// maxSources limits the addresses of a family with a source of their own. The maps exist on every
+// host that masquerades.
 const maxSources = 1 << 12
 
 func (p protocol) addrSet(name string) *set {
 	return &set{
-		Set:     nftmsg.Set{Table: table, Name: name + p.suffix, Key: []nftmsg.Type{p.addr}, Size: maxAddrs},
+		Set: nftmsg.Set{Table: table, Name: name + p.suffix, Key: []nftmsg.Type{p.addr},
+			Size: maxAddrs},
 		subject: p.addr,
 		text:    func(x nftmsg.Element) string { return address(x.Key).String() },
 	}
@@ -192,7 +194,7 @@ func (p protocol) netSet(name string) *set {
 	}
 }
 
-// related describes an address with a network to people.
+// related describes an address with a network for users.
 func related(x nftmsg.Element, relation string) string {
 	half := len(x.Key) / 2
 	net := network(x.Key[half:], lastKey(x)[half:])
@@ -202,15 +204,19 @@ func related(x nftmsg.Element, relation string) string {
 func (p protocol) sourceMap(name string) *set {
 	addr := []nftmsg.Type{p.addr}
 	return &set{
-		Set:     nftmsg.Set{Table: table, Name: name + p.suffix, Key: addr, Data: addr, Size: maxSources},
+		Set: nftmsg.Set{Table: table, Name: name + p.suffix, Key: addr, Data: addr,
+			Size: maxSources},
 		subject: p.addr,
-		text:    func(x nftmsg.Element) string { return fmt.Sprintf("%s as %s", address(x.Key), address(x.Value)) },
+		text: func(x nftmsg.Element) string {
+			return fmt.Sprintf("%s as %s", address(x.Key), address(x.Value))
+		},
 	}
 }
 
 func masqueradeSkeleton() skeleton {
 	s := skeleton{version: "masquerade 2", table: table}
-	postrouting := chain{Chain: natChain("postrouting", unix.NF_INET_POST_ROUTING, nftmsg.PrioritySNAT)}
+	postrouting := chain{Chain: natChain("postrouting", unix.NF_INET_POST_ROUTING,
+		nftmsg.PrioritySNAT)}
 	for _, p := range []protocol{ip4(), ip6()} {
 		s.sets = append(s.sets, p.addrs, p.nets, p.sources)
 		from, to, group := p.saddr.Register, p.daddr.Register, p.multicast.Addr()
@@ -218,7 +224,8 @@ func masqueradeSkeleton() skeleton {
 		postrouting.add(
 			// ip daddr 224.0.0.0/4 return
 			p.rule(p.daddr, nftmsg.Mask{Register: to, Bits: mask},
-				nftmsg.Cmp{Op: unix.NFT_CMP_EQ, Register: to, Data: group.AsSlice()}, verdict(unix.NFT_RETURN)),
+				nftmsg.Cmp{Op: unix.NFT_CMP_EQ, Register: to, Data: group.AsSlice()},
+				verdict(unix.NFT_RETURN)),
 			// ip saddr . ip daddr @nomasq4 return
 			p.rule(p.saddr, p.daddr, p.nets.has(from), verdict(unix.NFT_RETURN)),
 			// snat ip to ip saddr map @snat4

@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft"
 )
 
-// held lists what owners have in ruleSets, as "SET TEXT OWNER".
+// held lists the elements of owners in ruleSets, as "SET TEXT OWNER".
 func held(t *testing.T, c *nft.Conn, ruleSets ...*nft.RuleSet) (list []string) {
 	t.Helper()
 	for _, ruleSet := range ruleSets {
@@ -31,7 +31,8 @@ func request(t *testing.T, tag string, m nft.Masq, addrs ...string) nft.Request 
 	return nft.Request{Owner: tag, Elements: entries}
 }
 
-// TestMasqueradeDetails: networks that contain others stand for them, as ranges of a set must not overlap.
+// TestMasqueradeDetails checks, among other things, that a network replaces the networks it
+// contains, because ranges of a set must not overlap.
 func TestMasqueradeDetails(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -40,34 +41,49 @@ func TestMasqueradeDetails(t *testing.T) {
 		want []string
 	}{
 		{"none", nft.Masq{}, []string{
-			"masq4 10.1.2.3 a", "nomasq4 10.1.2.3 not to 10.1.2.0/24 a", "masq6 fd00::3 a", "nomasq6 fd00::3 not to fd00::/64 a",
+			"masq4 10.1.2.3 a", "nomasq4 10.1.2.3 not to 10.1.2.0/24 a", "masq6 fd00::3 a",
+			"nomasq6 fd00::3 not to fd00::/64 a",
 		}},
-		{"excluded networks of both families", nft.Masq{Exclude: prefixes("192.168.0.0/16", "fd01::/16", "10.1.3.0/24")}, []string{
-			"masq4 10.1.2.3 a", "nomasq4 10.1.2.3 not to 10.1.2.0/24 a", "nomasq4 10.1.2.3 not to 10.1.3.0/24 a",
-			"nomasq4 10.1.2.3 not to 192.168.0.0/16 a", "masq6 fd00::3 a", "nomasq6 fd00::3 not to fd00::/64 a", "nomasq6 fd00::3 not to fd01::/16 a",
-		}},
-		{"one within another", nft.Masq{Exclude: prefixes("10.0.0.0/8", "10.1.0.0/16", "10.1.2.3/32", "fd00::/8", "10.0.0.0/8", "10.9.9.9/8")}, []string{
-			"masq4 10.1.2.3 a", "nomasq4 10.1.2.3 not to 10.0.0.0/8 a", "masq6 fd00::3 a", "nomasq6 fd00::3 not to fd00::/8 a",
-		}},
+		{"excluded networks of both families",
+			nft.Masq{Exclude: prefixes("192.168.0.0/16", "fd01::/16", "10.1.3.0/24")}, []string{
+				"masq4 10.1.2.3 a", "nomasq4 10.1.2.3 not to 10.1.2.0/24 a",
+				"nomasq4 10.1.2.3 not to 10.1.3.0/24 a",
+				"nomasq4 10.1.2.3 not to 192.168.0.0/16 a", "masq6 fd00::3 a",
+				"nomasq6 fd00::3 not to fd00::/64 a", "nomasq6 fd00::3 not to fd01::/16 a",
+			}},
+		{"one within another",
+			nft.Masq{Exclude: prefixes("10.0.0.0/8", "10.1.0.0/16", "10.1.2.3/32", "fd00::/8",
+				"10.0.0.0/8", "10.9.9.9/8")}, []string{
+				"masq4 10.1.2.3 a", "nomasq4 10.1.2.3 not to 10.0.0.0/8 a", "masq6 fd00::3 a",
+				"nomasq6 fd00::3 not to fd00::/8 a",
+			}},
 		{"everything", nft.Masq{Exclude: prefixes("0.0.0.0/0", "::/0")}, []string{
-			"masq4 10.1.2.3 a", "nomasq4 10.1.2.3 not to 0.0.0.0/0 a", "masq6 fd00::3 a", "nomasq6 fd00::3 not to ::/0 a",
+			"masq4 10.1.2.3 a", "nomasq4 10.1.2.3 not to 0.0.0.0/0 a", "masq6 fd00::3 a",
+			"nomasq6 fd00::3 not to ::/0 a",
 		}},
-		{"same subnet", nft.Masq{SameSubnet: true}, []string{"masq4 10.1.2.3 a", "masq6 fd00::3 a"}},
-		{"same subnet with a network of its own range", nft.Masq{SameSubnet: true, Exclude: prefixes("10.1.2.128/25")}, []string{
-			"masq4 10.1.2.3 a", "nomasq4 10.1.2.3 not to 10.1.2.128/25 a", "masq6 fd00::3 a",
-		}},
+		{"same subnet", nft.Masq{SameSubnet: true},
+			[]string{"masq4 10.1.2.3 a", "masq6 fd00::3 a"}},
+		{"same subnet with a network of its own range",
+			nft.Masq{SameSubnet: true, Exclude: prefixes("10.1.2.128/25")}, []string{
+				"masq4 10.1.2.3 a", "nomasq4 10.1.2.3 not to 10.1.2.128/25 a", "masq6 fd00::3 a",
+			}},
 		{"a source", nft.Masq{SameSubnet: true, ToSource: []netip.Addr{netip.MustParseAddr("192.0.2.9")}}, []string{
 			"masq4 10.1.2.3 a", "snat4 10.1.2.3 as 192.0.2.9 a", "masq6 fd00::3 a",
 		}},
-		{"no invalid packets", nft.Masq{DropInvalid: true, Exclude: prefixes("fd00::/16")}, []string{
-			"masq4 10.1.2.3 a", "nomasq4 10.1.2.3 not to 10.1.2.0/24 a", "masq6 fd00::3 a", "nomasq6 fd00::3 not to fd00::/16 a",
-			"valid4 10.1.2.3 a", "anystate4 10.1.2.3 not to 10.1.2.0/24 a", "valid6 fd00::3 a", "anystate6 fd00::3 not to fd00::/16 a",
-		}},
+		{"no invalid packets", nft.Masq{DropInvalid: true, Exclude: prefixes("fd00::/16")},
+			[]string{
+				"masq4 10.1.2.3 a", "nomasq4 10.1.2.3 not to 10.1.2.0/24 a", "masq6 fd00::3 a",
+				"nomasq6 fd00::3 not to fd00::/16 a",
+				"valid4 10.1.2.3 a", "anystate4 10.1.2.3 not to 10.1.2.0/24 a", "valid6 fd00::3 a",
+				"anystate6 fd00::3 not to fd00::/16 a",
+			}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			ns, c := setup(t)
-			_, err := c.Apply(t.Context(), request(t, "other", nft.Masq{ToSource: []netip.Addr{netip.MustParseAddr("192.0.2.7")}}, "10.9.2.3/24"))
+			_, err := c.Apply(t.Context(),
+				request(t, "other",
+					nft.Masq{ToSource: []netip.Addr{netip.MustParseAddr("192.0.2.7")}}, "10.9.2.3/24"))
 			must(t, err)
 			others := held(t, c, nft.Masquerading)
 			mine := request(t, "a", row.how, "10.1.2.3/24", "fd00::3/64")
@@ -86,8 +102,9 @@ func TestMasqueradeDetails(t *testing.T) {
 			if err != nil || len(missing) > 0 {
 				t.Errorf("missing: %v, %v", missing, err)
 			}
-			if has := strings.Contains(ns.Command("nft", "list", "ruleset"), "ct state invalid"); has != row.how.DropInvalid {
-				t.Errorf("packets are looked at: %t", has)
+			if has := strings.Contains(ns.Command("nft", "list", "ruleset"),
+				"ct state invalid"); has != row.how.DropInvalid {
+				t.Errorf("rules for invalid packets: %t", has)
 			}
 			must(t, undo(t.Context()))
 			if diff := cmp.Diff(others, held(t, c, nft.Masquerading, nft.Dropping)); diff != "" {
@@ -97,7 +114,9 @@ func TestMasqueradeDetails(t *testing.T) {
 	}
 }
 
-func sorted(list []string) string { return strings.Join(sortedLines(strings.Join(list, "\n")), "\n") }
+func sorted(list []string) string {
+	return strings.Join(sortedLines(strings.Join(list, "\n")), "\n")
+}
 
 func TestDroppingReadsAsIntended(t *testing.T) {
 	t.Parallel()
@@ -117,11 +136,13 @@ func TestDroppingReadsAsIntended(t *testing.T) {
 	}
 }
 
-// TestMasqueradeTakesOverDetails: who gets an address gets nothing of what its former owner wanted for it.
+// TestMasqueradeTakesOverDetails checks that the new owner of an address inherits none of the
+// former owner's options.
 func TestMasqueradeTakesOverDetails(t *testing.T) {
 	t.Parallel()
 	_, c := setup(t)
-	old := nft.Masq{Exclude: prefixes("192.168.0.0/16"), ToSource: []netip.Addr{netip.MustParseAddr("192.0.2.9")}}
+	old := nft.Masq{Exclude: prefixes("192.168.0.0/16"),
+		ToSource: []netip.Addr{netip.MustParseAddr("192.0.2.9")}}
 	_, err := c.Apply(t.Context(), request(t, "old", old, "10.1.2.3/24", "10.1.2.4/24"))
 	must(t, err)
 	before := held(t, c, nft.Masquerading)
@@ -140,8 +161,8 @@ func TestMasqueradeTakesOverDetails(t *testing.T) {
 	}
 }
 
-// TestMasqueradeOneIsReplaced: the skeleton of the release before becomes the present one, with its elements, when the next
-// address is masqueraded.
+// TestMasqueradeOneIsReplaced checks that masquerading an address replaces the skeleton of the
+// previous release and keeps its elements.
 func TestMasqueradeOneIsReplaced(t *testing.T) {
 	t.Parallel()
 	ns, c := setup(t)
@@ -170,12 +191,13 @@ func TestMasqueradeOneIsReplaced(t *testing.T) {
 	fresh, other := setup(t)
 	masquerade(t, other, "old", "10.1.2.3/24", "fd00::3/64")
 	masquerade(t, other, "new", "10.1.2.4/24")
-	if diff := cmp.Diff(sortedLines(fresh.Command("nft", "list", "ruleset")), sortedLines(got)); diff != "" {
+	if diff := cmp.Diff(sortedLines(fresh.Command("nft", "list", "ruleset")),
+		sortedLines(got)); diff != "" {
 		t.Errorf("(-fresh +replaced):\n%s", diff)
 	}
 }
 
-// TestManyAddresses: as many as a host can have are met in one transaction.
+// TestManyAddresses checks that one transaction can hold as many addresses as a host can have.
 func TestManyAddresses(t *testing.T) {
 	t.Parallel()
 	ns, c := setup(t)
@@ -197,7 +219,7 @@ func TestManyAddresses(t *testing.T) {
 	must(t, err)
 	for i, m := range missing {
 		if len(m) > 0 {
-			t.Errorf("of claim %d there is missing %v", i, m)
+			t.Errorf("request %d lacks %v", i, m)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func prefixes(list ...string) []netip.Prefix {
 	return out
 }
 
-// masquerade does so and returns the undo, which fails the test if it fails.
+// masquerade masquerades addresses and returns the undo, which fails the test if it fails.
 func masquerade(t testing.TB, c *nft.Conn, tag string, addrs ...string) (undo func()) {
 	t.Helper()
 	back, err := put(t, c, tag, addrs...)
@@ -62,14 +62,16 @@ func masquerade(t testing.TB, c *nft.Conn, tag string, addrs ...string) (undo fu
 }
 
 // put masquerades addresses.
-func put(t testing.TB, c *nft.Conn, tag string, addrs ...string) (undo func(context.Context) error, err error) {
+func put(
+	t testing.TB, c *nft.Conn, tag string, addrs ...string,
+) (undo func(context.Context) error, err error) {
 	t.Helper()
 	entries, err := nft.Masq{}.Elements(prefixes(addrs...)...)
 	must(t, err)
 	return c.Apply(t.Context(), nft.Request{Owner: tag, Elements: entries})
 }
 
-// take removes what has a tag that matches, and returns how many elements.
+// take removes the elements with a matching tag and returns their number.
 func take(t testing.TB, c *nft.Conn, match func(string) bool) int {
 	t.Helper()
 	removed, err := c.Remove(t.Context(), nft.Masquerading, match, nil)
@@ -77,7 +79,7 @@ func take(t testing.TB, c *nft.Conn, match func(string) bool) int {
 	return len(removed)
 }
 
-// expect compares what is masqueraded with "address network comment" strings.
+// expect compares the masqueraded addresses with "address network comment" strings.
 func expect(t testing.TB, c *nft.Conn, want ...string) {
 	t.Helper()
 	list, err := c.List(t.Context(), nft.Masquerading)
@@ -86,7 +88,8 @@ func expect(t testing.TB, c *nft.Conn, want ...string) {
 	for _, h := range list {
 		if addr, net, ok := strings.Cut(h.Text, " not to "); ok {
 			got = append(got, fmt.Sprintf("%s %s %s", addr, net, h.Comment))
-			if alone := (nft.Held{Text: addr, Comment: h.Comment}); !slices.ContainsFunc(list, func(h nft.Held) bool { return h.Text == alone.Text && h.Comment == alone.Comment }) {
+			masqueraded := func(x nft.Held) bool { return x.Text == addr && x.Comment == h.Comment }
+			if !slices.ContainsFunc(list, masqueraded) {
 				t.Errorf("%s has a network but is not masqueraded", addr)
 			}
 		}
@@ -171,7 +174,8 @@ func TestRulesetReadsAsIntended(t *testing.T) {
 func TestMasqueradePrefixLengths(t *testing.T) {
 	t.Parallel()
 	_, c := setup(t)
-	masquerade(t, c, "v4", "10.1.2.3/24", "10.0.0.1/0", "10.9.0.1/31", "10.9.0.9/32", "10.128.0.5/9")
+	masquerade(t, c, "v4", "10.1.2.3/24", "10.0.0.1/0", "10.9.0.1/31", "10.9.0.9/32",
+		"10.128.0.5/9")
 	masquerade(t, c, "v6", "fd00::3/64", "fd01::3/128", "fd02::3/0", "fd03::3/61")
 	masquerade(t, c, "mapped", "::ffff:10.8.8.8/24")
 	expect(t, c,
@@ -275,7 +279,7 @@ func TestMasqueradeComment(t *testing.T) {
 	}
 	for name, tag := range map[string]string{"empty": "", "too long": long + "x", "NUL": "a\x00b"} {
 		if _, err := put(t, c, tag, "10.1.2.3/24"); err == nil {
-			t.Errorf("%s comment is accepted", name)
+			t.Errorf("%s comment accepted", name)
 		}
 	}
 }
@@ -283,7 +287,7 @@ func TestMasqueradeComment(t *testing.T) {
 func TestMasqueradeRefusesInvalidPrefixes(t *testing.T) {
 	t.Parallel()
 	if _, err := (nft.Masq{}).Elements(netip.Prefix{}); err == nil {
-		t.Error("invalid prefix is accepted")
+		t.Error("invalid prefix accepted")
 	}
 }
 
@@ -291,19 +295,22 @@ func TestUnmasquerade(t *testing.T) {
 	t.Parallel()
 	ns, c := setup(t)
 	for i := range 200 {
-		masquerade(t, c, fmt.Sprintf("net%d/%d", i%2, i), fmt.Sprintf("10.1.%d.3/24", i), fmt.Sprintf("fd00:%d::3/64", i))
+		masquerade(t, c, fmt.Sprintf("net%d/%d", i%2, i), fmt.Sprintf("10.1.%d.3/24", i),
+			fmt.Sprintf("fd00:%d::3/64", i))
 	}
 	before := generation(t, ns)
 	n := take(t, c, func(string) bool { return false })
 	if after := generation(t, ns); n != 0 || after != before {
-		t.Errorf("nothing matches: %d removed, generation %d, was %d", n, after, before)
+		t.Errorf("no tag matches: %d removed, generation %d, was %d", n, after, before)
 	}
 	n = take(t, c, func(comment string) bool { return strings.HasPrefix(comment, "net0/") })
 	if after := generation(t, ns); n != 400 || after != before+1 {
 		t.Errorf("%d removed in %d transactions; want 400 in 1", n, after-before)
 	}
 	list, err := c.List(t.Context(), nft.Masquerading)
-	if err != nil || len(list) != 400 || slices.ContainsFunc(list, func(h nft.Held) bool { return !strings.HasPrefix(h.Comment, "net1/") }) {
+	if err != nil || len(list) != 400 ||
+		slices.ContainsFunc(list,
+			func(h nft.Held) bool { return !strings.HasPrefix(h.Comment, "net1/") }) {
 		t.Errorf("%d left, %v; want the 400 of net1", len(list), err)
 	}
 }
@@ -330,12 +337,14 @@ func TestSkeletonIsMadeOnce(t *testing.T) {
 	if after := generation(t, ns); after != before+1 {
 		t.Errorf("%d transactions for one element", after-before)
 	}
-	if out := ns.Command("nft", "-a", "list", "chain", "inet", "tenon", "postrouting"); strings.Count(out, "# handle") != 9 {
+	if out := ns.Command("nft", "-a", "list", "chain", "inet", "tenon",
+		"postrouting"); strings.Count(out, "# handle") != 9 {
 		t.Errorf("chain:\n%s", out)
 	}
 }
 
-// Of a skeleton in another version, or that somebody has damaged, everything is replaced but the elements.
+// TestSkeletonIsReplaced checks that a damaged skeleton, or one of another version, is replaced and
+// keeps its elements.
 func TestSkeletonIsReplaced(t *testing.T) {
 	t.Parallel()
 	ns, c := setup(t)
@@ -349,21 +358,22 @@ func TestSkeletonIsReplaced(t *testing.T) {
 			delete set inet tenon masq4
 			add set inet tenon masq4 { type ipv4_addr; comment "masquerade 0"; elements = { 10.1.2.3 comment "a" }; }
 			add rule inet tenon postrouting ip saddr @masq4 accept`},
-		{"first set gone", `flush chain inet tenon postrouting
+		{"first set deleted", `flush chain inet tenon postrouting
 			delete set inet tenon masq4`},
 	} {
 		ns.Command("nft", row.damage)
 		if !strings.Contains(ns.Command("nft", "list", "table", "inet", "tenon"), " saddr ") {
-			expect(t, c) // what nobody looks at is not masqueraded
+			expect(t, c) // without rules no address is masqueraded
 		}
 		masquerade(t, c, "a", "10.1.2.3/24", "fd00::3/64")
-		if diff := cmp.Diff(sortedLines(fresh), sortedLines(ns.Command("nft", "list", "ruleset"))); diff != "" {
+		if diff := cmp.Diff(sortedLines(fresh),
+			sortedLines(ns.Command("nft", "list", "ruleset"))); diff != "" {
 			t.Errorf("%s: (-fresh +replaced):\n%s", row.name, diff)
 		}
 	}
 }
 
-// sortedLines makes rulesets comparable whose objects were made in another order.
+// sortedLines makes rulesets comparable that have their objects in different orders.
 func sortedLines(s string) []string {
 	lines := strings.Split(s, "\n")
 	slices.Sort(lines)
@@ -393,8 +403,9 @@ func TestMasqueradeRace(t *testing.T) {
 		one := open(t, ns)
 		wg.Go(func() {
 			<-start
-			// All want one address, and each has one of its own.
-			undo, err := put(t, one, fmt.Sprintf("owner %d", i), "10.1.2.3/24", fmt.Sprintf("10.1.3.%d/24", i))
+			// All owners want one address, and each has another of its own.
+			undo, err := put(t, one, fmt.Sprintf("owner %d", i), "10.1.2.3/24",
+				fmt.Sprintf("10.1.3.%d/24", i))
 			if err == nil && i%2 == 0 {
 				err = undo(t.Context())
 			}
@@ -407,9 +418,11 @@ func TestMasqueradeRace(t *testing.T) {
 	wg.Wait()
 	list, err := c.List(t.Context(), nft.Masquerading)
 	must(t, err)
-	own := slices.DeleteFunc(list, func(h nft.Held) bool { return strings.HasPrefix(h.Text, "10.1.2.3") })
+	own := slices.DeleteFunc(list, func(h nft.Held) bool {
+		return strings.HasPrefix(h.Text, "10.1.2.3")
+	})
 	if len(own) != 30 {
-		t.Errorf("%d of 30 are there: %v", len(own), own)
+		t.Errorf("%d of 30 exist: %v", len(own), own)
 	}
 }
 
@@ -429,13 +442,13 @@ func TestMasqueradeWaitsForTheLock(t *testing.T) {
 
 func BenchmarkMasquerade(b *testing.B) {
 	_, c := setup(b)
-	masquerade(b, c, "first", "10.1.2.2/24") // makes the skeleton
+	masquerade(b, c, "first", "10.1.2.2/24") // creates the skeleton
 	for i := 0; b.Loop(); i++ {
 		masquerade(b, c, "a", fmt.Sprintf("10.%d.%d.3/24", i/250%250, i%250))
 	}
 }
 
-// BenchmarkUnmasquerade removes one address from among 1000.
+// BenchmarkUnmasquerade removes one address of 1000.
 func BenchmarkUnmasquerade(b *testing.B) {
 	_, c := setup(b)
 	for i := range 1000 {

@@ -58,9 +58,10 @@ func (c *Conn) locked(ctx context.Context, fn func() error) error {
 
 // Errors of a kernel that lacks nftables, or a part of it.
 var (
-	// Without nfnetlink there is no such socket type. A seccomp filter can forbid it; the kernel
-	// does not.
-	lackingSocket = []syscall.Errno{unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT, unix.EPERM, unix.EACCES}
+	// Without nfnetlink the kernel does not know the type of the socket. EPERM and EACCES come from
+	// a seccomp filter; the kernel itself allows the socket.
+	lackingSocket = []syscall.Errno{unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT, unix.EPERM,
+		unix.EACCES}
 	// Without nf_tables nfnetlink does not know the message.
 	lackingQuestion = []syscall.Errno{unix.EPROTONOSUPPORT, unix.EINVAL}
 	// Without the inet family, the type of a chain or an expression a skeleton cannot be built.

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernels at hand have nftables; these are the answers of those that do not.
+// TestExplain passes errors of kernels that lack nftables; the test kernels have it.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -24,7 +24,7 @@ func TestExplain(t *testing.T) {
 		{"no inet family", unix.EAFNOSUPPORT, lackingBuild, true},
 		{"no NAT", unix.ENOENT, lackingBuild, true},
 		{"not allowed to build", unix.EPERM, lackingBuild, false},
-		{"our mistake", unix.EINVAL, lackingBuild, false},
+		{"malformed message", unix.EINVAL, lackingBuild, false},
 	} {
 		err := explain(fmt.Errorf("receive: %w", row.errno), row.answers)
 		if errors.Is(err, ErrNoNFT) != row.want || !errors.Is(err, row.errno) {

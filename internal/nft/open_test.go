@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestManyFiles: it does not matter how many files a process has open. Not parallel, as it takes the low descriptors away.
+// TestManyFiles checks that Open works in a process with many open files. It is not parallel,
+// because it occupies the low descriptors.
 func TestManyFiles(t *testing.T) {
 	for range 2000 {
 		f, err := os.Open("/dev/null")

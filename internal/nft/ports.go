@@ -14,7 +14,7 @@ import (
 )
 
 // Publishing forwards ports of the host to containers. If a packet could match several mappings,
-// only one owner can have one; the others get a [ConflictError].
+// only one owner can have one of them; the requests of other owners fail with a [ConflictError].
 var Publishing = &RuleSet{name: "host ports", skeleton: publishSkeleton, resolve: resolvePorts}
 
 // Mapping forwards ports of the host to a container.
@@ -30,15 +30,14 @@ type Publication struct {
 	// Mappings forward First to the port of To, the port after it to the next, and so on.
 	Mappings []Mapping
 
-	// Hairpins are connections that get an address of the host as their source, because the
-	// container could not answer otherwise: the client is in the same network or has a loopback
-	// address.
+	// Hairpins are connections that get an address of the host as their source, because otherwise
+	// the container could not answer: the client is in the same network or has a loopback address.
 	Hairpins []Hairpin
 
 	// Shares reports whether another owner's mapping of the same ports suffices, because it leads
 	// to the same container through another network. The first owner holds the ports; when its
-	// elements are removed, they pass to the second. A third gets them only when it is applied
-	// again. Mappings with conditions are never shared. A nil Shares shares with no owner.
+	// elements are removed, they pass to the second. A third owner gets them only when it is
+	// applied again. Mappings with conditions are never shared. A nil Shares shares with no owner.
 	Shares func(tag string) bool
 
 	// When4 and When6 are the conditions of the mappings. The zero value is always met.
@@ -63,12 +62,14 @@ func (m Mapping) String() string {
 	if m.Last != m.First {
 		last = fmt.Sprintf("-%d", m.Last)
 	}
-	return fmt.Sprintf("%s %s:%d%s to %s%s", protocolName(m.Protocol), host, m.First, last, m.To, last)
+	protocol := protocolName(m.Protocol)
+	return fmt.Sprintf("%s %s:%d%s to %s%s", protocol, host, m.First, last, m.To, last)
 }
 
 // Overlaps reports whether a packet can match both mappings.
 func (m Mapping) Overlaps(o Mapping) bool {
-	return m.Protocol == o.Protocol && m.First <= o.Last && o.First <= m.Last && m.To.Addr().Is4() == o.To.Addr().Is4() &&
+	return m.Protocol == o.Protocol && m.First <= o.Last && o.First <= m.Last &&
+		m.To.Addr().Is4() == o.To.Addr().Is4() &&
 		(m.Host == o.Host || !m.Host.IsValid() || !o.Host.IsValid())
 }
 
@@ -80,7 +81,8 @@ func (m Mapping) samePorts(o Mapping) bool {
 }
 
 func protocolName(p byte) string {
-	names := map[byte]string{unix.IPPROTO_TCP: "tcp", unix.IPPROTO_UDP: "udp", unix.IPPROTO_SCTP: "sctp"}
+	names := map[byte]string{unix.IPPROTO_TCP: "tcp", unix.IPPROTO_UDP: "udp",
+		unix.IPPROTO_SCTP: "sctp"}
 	if name, known := names[p]; known {
 		return name
 	}
@@ -89,7 +91,8 @@ func protocolName(p byte) string {
 
 // valid reports whether the ports are in range and the addresses are of one family.
 func (m Mapping) valid() bool {
-	return m.First != 0 && m.Last >= m.First && m.To.Port() != 0 && int(m.To.Port())+int(m.Last-m.First) <= 0xffff &&
+	return m.First != 0 && m.Last >= m.First && m.To.Port() != 0 &&
+		int(m.To.Port())+int(m.Last-m.First) <= 0xffff &&
 		m.To.IsValid() && (!m.Host.IsValid() || m.Host.Is4() == m.To.Addr().Is4())
 }
 
@@ -101,7 +104,8 @@ func Publish(tag string, p Publication) ([]Element, error) {
 	}
 	for _, m := range p.Mappings {
 		if !m.valid() {
-			return nil, fmt.Errorf("mapping %s: not of ports of one family", m)
+			return nil, fmt.Errorf("mapping %s: ports out of range, or addresses of two families",
+				m)
 		}
 	}
 	var list []Element
@@ -137,7 +141,7 @@ func Distinct(list []Mapping) ([]Mapping, error) {
 			continue
 		}
 		if o, ok := seen.overlapping(m); ok {
-			return nil, fmt.Errorf("%s and %s exclude each other", o, m)
+			return nil, fmt.Errorf("%s and %s conflict", o, m)
 		}
 		seen.add(m)
 		out = append(out, m)
@@ -174,7 +178,7 @@ func merged(list []Mapping) (out []Mapping) {
 	return out
 }
 
-// spans joins mappings of consecutive ports of the host, whatever the ports of the container are.
+// spans joins mappings of consecutive ports of the host, regardless of the container's ports.
 func spans(list []Mapping) (out []Mapping) {
 	for _, m := range list {
 		out = appendSpan(out, m, func(Mapping) bool { return true })
@@ -182,13 +186,14 @@ func spans(list []Mapping) (out []Mapping) {
 	return out
 }
 
-// appendSpan appends a mapping to a list. It extends the last mapping instead if the ports follow,
-// both lead to the same address, and joins allows it.
+// appendSpan appends a mapping to a list. It extends the last mapping instead if the ports are
+// consecutive, both lead to the same address, and joins allows it.
 func appendSpan(list []Mapping, m Mapping, joins func(before Mapping) bool) []Mapping {
 	if n := len(list); n > 0 {
 		before := &list[n-1]
 		follows := before.Last < m.First && before.Last+1 == m.First
-		if follows && before.Protocol == m.Protocol && before.Host == m.Host && before.To.Addr() == m.To.Addr() && joins(*before) {
+		if follows && before.Protocol == m.Protocol && before.Host == m.Host &&
+			before.To.Addr() == m.To.Addr() && joins(*before) {
 			before.Last = m.Last
 			return list
 		}
@@ -211,7 +216,7 @@ const (
 )
 
 // ports holds the sets of publishing for one version of IP. Elements for single ports are in hash
-// tables, so that a lookup takes the same time however many there are.
+// tables, so a lookup takes the same time however many there are.
 type ports struct {
 	protocol
 	// maps lead from ports of the host to containers, in the order of their lookup: single ports,
@@ -235,7 +240,8 @@ func portsFor(p protocol) ports {
 	at := append([]nftmsg.Type{p.addr}, port...)
 	one, several := []nftmsg.Type{p.addr, nftmsg.TypeInetService}, []nftmsg.Type{p.addr}
 	of := func(name string, size uint32, key, data []nftmsg.Type) *set {
-		s := &set{Set: nftmsg.Set{Table: table, Name: name + p.suffix, Key: key, Data: data, Interval: size == 0, Size: size}}
+		s := &set{Set: nftmsg.Set{Table: table, Name: name + p.suffix, Key: key, Data: data,
+			Interval: size == 0, Size: size}}
 		s.text = func(x nftmsg.Element) string { return mappingOf(s, x).String() }
 		return s
 	}
@@ -249,7 +255,9 @@ func portsFor(p protocol) ports {
 			of(prefix+"dnat", maxSingle, port, one), of(prefix+"dnatat", maxSingle, at, one),
 			of(prefix+"ranges", 0, port, several), of(prefix+"rangesat", 0, at, several))
 	}
-	ports.gates.text = func(x nftmsg.Element) string { return fmt.Sprintf("conditions in chain %s", chainOf(x)) }
+	ports.gates.text = func(x nftmsg.Element) string {
+		return fmt.Sprintf("conditions in chain %s", chainOf(x))
+	}
 	ports.hairpins.text = func(x nftmsg.Element) string { return related(x, "from") }
 	return ports
 }
@@ -270,12 +278,13 @@ func (p ports) inSecond(e Element) Element {
 	return e
 }
 
-// publishers has an element for each owner, so that one lookup finds out that an owner has
-// published nothing. The key is a digest of the owner, for which nftables has no type; this one is
-// as long.
+// publishers returns the set with an element for each owner, so that a single lookup shows that an
+// owner has published nothing. The key is a digest of the owner, for which nftables has no type; an
+// IPv6 address has the same length.
 func publishers() *set {
 	return &set{
-		Set:  nftmsg.Set{Table: table, Name: "publishers", Key: []nftmsg.Type{nftmsg.TypeIPv6Addr}, Size: maxSingle},
+		Set: nftmsg.Set{Table: table, Name: "publishers", Key: []nftmsg.Type{nftmsg.TypeIPv6Addr},
+			Size: maxSingle},
 		text: func(x nftmsg.Element) string { return "owner " + hex.EncodeToString(x.Key) },
 	}
 }
@@ -307,7 +316,8 @@ func (p ports) gate(m Mapping, gate *chain) Element {
 		hosts = netip.PrefixFrom(m.Host, m.Host.BitLen())
 	}
 	x := nftmsg.Element{
-		Key: keyOf(hosts.Masked().Addr(), m.Protocol, m.First), KeyEnd: keyOf(last(hosts.Masked()), m.Protocol, m.Last),
+		Key:     keyOf(hosts.Masked().Addr(), m.Protocol, m.First),
+		KeyEnd:  keyOf(last(hosts.Masked()), m.Protocol, m.Last),
 		Verdict: new(goTo(gate.Name)),
 	}
 	e := newElement(Publishing, p.gates, x, len(x.Key))
@@ -338,7 +348,8 @@ func mappingOf(s *set, x nftmsg.Element) Mapping {
 	m.Last = binary.BigEndian.Uint16(lastKey(x)[n+wordLen:])
 	to, port := x.Value, m.First
 	if !s.Interval {
-		to, port = x.Value[:len(x.Value)-wordLen], binary.BigEndian.Uint16(x.Value[len(x.Value)-wordLen:])
+		end := len(x.Value) - wordLen
+		to, port = x.Value[:end], binary.BigEndian.Uint16(x.Value[end:])
 	}
 	m.To = netip.AddrPortFrom(address(to), port)
 	return m

@@ -21,7 +21,7 @@ const (
 	tcp, udp, sctp = 6, 17, 132
 )
 
-// mapping returns one to an address and port.
+// mapping returns a mapping to an address and port.
 func mapping(protocol byte, host string, first, last uint16, to string) nft.Mapping {
 	m := nft.Mapping{Protocol: protocol, First: first, Last: last, To: netip.MustParseAddrPort(to)}
 	if host != "" {
@@ -47,7 +47,7 @@ func TestPortsReadAsIntended(t *testing.T) {
 	}
 }
 
-// portsRead is the publication of portsAsRead.
+// portsRead returns the publication of portsAsRead.
 func portsRead(t *testing.T) nft.Publication {
 	t.Helper()
 	when, err := nft.ParseCondition(nft.IPv4, []string{"ip", "saddr", "!=", "10.0.0.0/8"})
@@ -249,8 +249,9 @@ const portsAsRead = `table inet tenon {
 }
 `
 
-// TestHostPortsTwoIsReplaced: mappings in the table of the release before are in force, which CHECK sees,
-// and stay so when the next Put replaces the table. DEL removes them from either.
+// TestHostPortsTwoIsReplaced checks that mappings in the table of the previous release are in force
+// for CHECK and stay in force when the next Apply replaces the table. DEL removes them from either
+// version.
 func TestHostPortsTwoIsReplaced(t *testing.T) {
 	t.Parallel()
 	before := strings.NewReplacer(
@@ -271,14 +272,16 @@ func TestHostPortsTwoIsReplaced(t *testing.T) {
 	ns.Command("nft", before)
 	complete(c, true)
 	_, err = publish(t, c, "owner b", mapping(tcp, "", 8080, 8080, "10.1.2.4:80"))
-	if conflict := new(nft.ConflictError); !errors.As(err, &conflict) || conflict.Holder != "owner a" {
+	if conflict := new(nft.ConflictError); !errors.As(err, &conflict) ||
+		conflict.Holder != "owner a" {
 		t.Errorf("%v, want that owner a has the port", err)
 	}
 	undo, err := publish(t, c, "owner b", mapping(tcp, "", 8888, 8888, "10.1.2.4:80"))
 	must(t, err)
 	complete(c, true)
 	must(t, undo(t.Context()))
-	if diff := cmp.Diff(sortedLines(portsAsRead), sortedLines(ns.Command("nft", "list", "ruleset"))); diff != "" {
+	if diff := cmp.Diff(sortedLines(portsAsRead),
+		sortedLines(ns.Command("nft", "list", "ruleset"))); diff != "" {
 		t.Errorf("replaced (-want +got):\n%s", diff)
 	}
 
@@ -288,7 +291,8 @@ func TestHostPortsTwoIsReplaced(t *testing.T) {
 	complete(c, false)
 	_, err = c.Apply(t.Context(), request) // as repair does
 	must(t, err)
-	if diff := cmp.Diff(sortedLines(portsAsRead), sortedLines(ns.Command("nft", "list", "ruleset"))); diff != "" {
+	if diff := cmp.Diff(sortedLines(portsAsRead),
+		sortedLines(ns.Command("nft", "list", "ruleset"))); diff != "" {
 		t.Errorf("repaired (-want +got):\n%s", diff)
 	}
 
@@ -301,17 +305,18 @@ func TestHostPortsTwoIsReplaced(t *testing.T) {
 	}
 }
 
-// publish does so for an owner and returns the undo.
-func publish(t testing.TB, c *nft.Conn, tag string, maps ...nft.Mapping) (undo func(context.Context) error, err error) {
+// publish publishes mappings for an owner and returns the undo.
+func publish(t testing.TB, c *nft.Conn, tag string,
+	maps ...nft.Mapping) (undo func(context.Context) error, err error) {
 	t.Helper()
 	entries, err := nft.Publish(tag, nft.Publication{Mappings: maps})
 	must(t, err)
 	return c.Apply(t.Context(), nft.Request{Owner: tag, Elements: entries})
 }
 
-// TestPortConflict is the matrix of conflicts (R-89, field-notes.md row 20): wildcard, address and
-// range against each other, both ways, for both families. The second request fails with an error
-// that names the first owner, and changes nothing.
+// TestPortConflict tries the matrix of conflicts: wildcard, address and range against each other,
+// in both orders and for both families. The second request fails with an error that names the first
+// owner, and changes nothing.
 func TestPortConflict(t *testing.T) {
 	t.Parallel()
 	any4 := mapping(tcp, "", 8080, 8080, "10.1.2.3:80")
@@ -323,7 +328,8 @@ func TestPortConflict(t *testing.T) {
 	range6 := mapping(tcp, "", 8000, 8100, "[fd00::3]:8000")
 	rangeAt6 := mapping(tcp, "2001:db8::1", 8000, 8100, "[fd00::3]:8000")
 	var rows []conflictRow
-	for _, group := range [][]nft.Mapping{{any4, at4, range4, rangeAt4}, {any6, at6, range6, rangeAt6}} {
+	for _, group := range [][]nft.Mapping{{any4, at4, range4, rangeAt4},
+		{any6, at6, range6, rangeAt6}} {
 		for _, a := range group {
 			for _, b := range group {
 				rows = append(rows, conflictRow{a, b, true})
@@ -332,13 +338,16 @@ func TestPortConflict(t *testing.T) {
 	}
 	for _, free := range []conflictRow{
 		{any4, any6, false}, {range4, range6, false}, // families
-		{any4, mapping(udp, "", 8080, 8080, "10.1.2.4:80"), false}, {range4, mapping(udp, "", 8000, 8100, "10.1.2.4:8000"), false},
+		{any4, mapping(udp, "", 8080, 8080, "10.1.2.4:80"), false},
+		{range4, mapping(udp, "", 8000, 8100, "10.1.2.4:8000"), false},
 		{at4, mapping(tcp, "192.0.2.2", 8080, 8080, "10.1.2.4:80"), false},
 		{rangeAt4, mapping(tcp, "192.0.2.2", 8000, 8100, "10.1.2.4:8000"), false},
 		{rangeAt4, mapping(tcp, "192.0.2.2", 8080, 8080, "10.1.2.4:80"), false},
 		{any4, mapping(tcp, "", 8081, 8081, "10.1.2.4:80"), false},
-		{range4, mapping(tcp, "", 8101, 8200, "10.1.2.4:8101"), false}, {range4, mapping(tcp, "", 8101, 8101, "10.1.2.4:80"), false},
-		{range4, mapping(tcp, "", 8100, 8200, "10.1.2.4:8100"), true}, {range4, mapping(tcp, "", 7000, 9000, "10.1.2.4:7000"), true},
+		{range4, mapping(tcp, "", 8101, 8200, "10.1.2.4:8101"), false},
+		{range4, mapping(tcp, "", 8101, 8101, "10.1.2.4:80"), false},
+		{range4, mapping(tcp, "", 8100, 8200, "10.1.2.4:8100"), true},
+		{range4, mapping(tcp, "", 7000, 9000, "10.1.2.4:7000"), true},
 	} {
 		rows = append(rows, free, conflictRow{free.second, free.first, free.conflict})
 	}
@@ -354,23 +363,25 @@ func TestPortConflict(t *testing.T) {
 			if got := errors.As(err, &conflict); got != row.conflict || !got && err != nil {
 				t.Errorf("%v, want a conflict: %t", err, row.conflict)
 			}
-			if row.conflict && (conflict.Holder != "first" || !strings.Contains(conflict.What, row.second.String())) {
+			if row.conflict &&
+				(conflict.Holder != "first" ||
+					!strings.Contains(conflict.What, row.second.String())) {
 				t.Errorf("%+v", conflict)
 			}
 			after := ns.Command("nft", "list", "ruleset")
 			if row.conflict != (before == after) {
 				t.Errorf("changed: %t\n%s", before != after, cmp.Diff(before, after))
 			}
-			_, err = publish(t, c, "first", row.first) // one's own are no conflict
+			_, err = publish(t, c, "first", row.first) // an owner's own mappings never conflict
 			must(t, err)
 		})
 	}
 }
 
-// TestSharedPorts: owners that share ports keep the order in which they applied them, and applying
-// again changes nothing. The first owner has the ports; when it is removed they pass to the second.
-// A third owner has to apply its ports again. Ports that differ, or that have a condition,
-// conflict.
+// TestSharedPorts checks that owners that share ports keep the order in which they were applied,
+// and that applying them again changes nothing. The first owner has the ports; when it is removed,
+// they pass to the second. A third owner must apply its ports again. Ports that differ, or that
+// have a condition, conflict.
 func TestSharedPorts(t *testing.T) {
 	t.Parallel()
 	shares := func(tag string) bool { return tag == "a" || tag == "b" || tag == "z" }
@@ -384,13 +395,17 @@ func TestSharedPorts(t *testing.T) {
 	}
 	to := func(address string) nft.Publication {
 		return nft.Publication{Mappings: []nft.Mapping{
-			mapping(tcp, "", 8080, 8080, address+":80"), mapping(tcp, "192.0.2.1", 8081, 8081, address+":80"), mapping(udp, "", 9000, 9100, address+":9000"),
+			mapping(tcp, "", 8080, 8080, address+":80"),
+			mapping(tcp, "192.0.2.1", 8081, 8081, address+":80"),
+			mapping(udp, "", 9000, 9100, address+":9000"),
 		}}
 	}
-	a, b, z := request("a", to("10.0.0.1")), request("b", to("10.0.0.2")), request("z", to("10.0.0.9"))
+	a, b := request("a", to("10.0.0.1")), request("b", to("10.0.0.2"))
+	z := request("z", to("10.0.0.9"))
 	holds := func(ns *testnet.Namespace, tag string, want int) {
 		t.Helper()
-		if got := strings.Count(ns.Command("nft", "list", "ruleset"), fmt.Sprintf("comment %q : ", tag)); got != want {
+		if got := strings.Count(ns.Command("nft", "list", "ruleset"),
+			fmt.Sprintf("comment %q : ", tag)); got != want {
 			t.Errorf("%s has %d mappings, want %d", tag, got, want)
 		}
 	}
@@ -415,18 +430,24 @@ func TestSharedPorts(t *testing.T) {
 	must(t, err)
 	var conflict *nft.ConflictError
 	for name, other := range map[string]nft.Request{
-		"somebody else":     request("c", to("10.0.0.3")),
-		"another port":      request("b", nft.Publication{Mappings: []nft.Mapping{mapping(tcp, "", 8080, 8080, "10.0.0.2:81")}}),
-		"more ports":        request("b", nft.Publication{Mappings: []nft.Mapping{mapping(udp, "", 9000, 9101, "10.0.0.2:9000")}}),
-		"under a condition": request("b", nft.Publication{Mappings: to("10.0.0.2").Mappings, When4: when}),
+		"another container": request("c", to("10.0.0.3")),
+		"another port": request("b",
+			nft.Publication{Mappings: []nft.Mapping{mapping(tcp, "", 8080, 8080, "10.0.0.2:81")}}),
+		"more ports": request("b",
+			nft.Publication{Mappings: []nft.Mapping{mapping(udp, "", 9000, 9101,
+				"10.0.0.2:9000")}}),
+		"under a condition": request("b",
+			nft.Publication{Mappings: to("10.0.0.2").Mappings, When4: when}),
 	} {
-		if _, err := c.Apply(t.Context(), other); !errors.As(err, &conflict) || conflict.Holder != "a" {
+		if _, err := c.Apply(t.Context(), other); !errors.As(err, &conflict) ||
+			conflict.Holder != "a" {
 			t.Errorf("%s: %v, want that a has it", name, err)
 		}
 	}
 	gone := func(tag string) {
 		t.Helper()
-		_, err := c.Remove(t.Context(), nft.Publishing, func(other string) bool { return other == tag }, nil)
+		_, err := c.Remove(t.Context(), nft.Publishing,
+			func(other string) bool { return other == tag }, nil)
 		must(t, err)
 	}
 	gone("a")
@@ -438,7 +459,8 @@ func TestSharedPorts(t *testing.T) {
 	holds(ns, "z", 3)
 	gone("b")
 	lacks(z, 0)
-	if _, err := c.Apply(t.Context(), request("c", to("10.0.0.3"))); !errors.As(err, &conflict) || conflict.Holder != "z" {
+	if _, err := c.Apply(t.Context(), request("c", to("10.0.0.3"))); !errors.As(err, &conflict) ||
+		conflict.Holder != "z" {
 		t.Errorf("%v, want that z has it", err)
 	}
 	gone("z")
@@ -457,14 +479,16 @@ type conflictRow struct {
 	conflict      bool
 }
 
-// TestPortConflictBetweenRequests: the first of several requests in one transaction gets the port.
+// TestPortConflictBetweenRequests checks that the first of several requests in one transaction gets
+// the port.
 func TestPortConflictBetweenRequests(t *testing.T) {
 	t.Parallel()
 	_, c := setup(t)
 	var requests []nft.Request
 	for i, tag := range []string{"a", "b", "c"} {
 		port := []uint16{8080, 8080, 8081}[i]
-		entries, err := nft.Publish(tag, nft.Publication{Mappings: []nft.Mapping{mapping(tcp, "", port, port, "10.0.0.1:80")}})
+		entries, err := nft.Publish(tag,
+			nft.Publication{Mappings: []nft.Mapping{mapping(tcp, "", port, port, "10.0.0.1:80")}})
 		must(t, err)
 		requests = append(requests, nft.Request{Owner: tag, Elements: entries})
 	}
@@ -484,7 +508,7 @@ func TestPortConflictBetweenRequests(t *testing.T) {
 	}
 }
 
-// TestPortConflictRace: one of many concurrent requests gets the port.
+// TestPortConflictRace checks that exactly one of many concurrent requests gets the port.
 func TestPortConflictRace(t *testing.T) {
 	t.Parallel()
 	ns, c := setup(t)
@@ -517,11 +541,13 @@ func TestPortConflictRace(t *testing.T) {
 	}
 }
 
-// TestPublishAgain: what an owner had before goes, also if nothing of it is wanted any more, and comes back with undo.
+// TestPublishAgain checks that a new publication removes the owner's previous elements, even if
+// none of them is wanted any longer, and that undo restores them.
 func TestPublishAgain(t *testing.T) {
 	t.Parallel()
 	ns, c := setup(t)
-	when, err := nft.ParseCondition(nft.IPv4, []string{"ip saddr 10.0.0.0/8 meta mark 5-77"}) // a range, as each expression has to come back
+	// A range, because undo must restore every kind of expression.
+	when, err := nft.ParseCondition(nft.IPv4, []string{"ip saddr 10.0.0.0/8 meta mark 5-77"})
 	must(t, err)
 	entries, err := nft.Publish("a", nft.Publication{When4: when, Mappings: []nft.Mapping{
 		mapping(tcp, "", 1, 1, "10.0.0.1:1"), mapping(tcp, "", 100, 200, "10.0.0.1:100"),
@@ -532,21 +558,24 @@ func TestPublishAgain(t *testing.T) {
 	before := ns.Command("nft", "list", "ruleset")
 	undo, err := publish(t, c, "a", mapping(udp, "192.0.2.1", 7, 7, "10.0.0.2:7"))
 	must(t, err)
-	if now := ns.Command("nft", "list", "ruleset"); strings.Contains(now, "10.0.0.1") || strings.Contains(now, "saddr 10.") || !strings.Contains(now, "10.0.0.2 . 7") {
+	if now := ns.Command("nft", "list", "ruleset"); strings.Contains(now, "10.0.0.1") ||
+		strings.Contains(now, "saddr 10.") || !strings.Contains(now, "10.0.0.2 . 7") {
 		t.Errorf("after the second:\n%s", now)
 	}
 	must(t, undo(t.Context()))
-	if diff := cmp.Diff(sortedLines(before), sortedLines(ns.Command("nft", "list", "ruleset"))); diff != "" {
+	if diff := cmp.Diff(sortedLines(before),
+		sortedLines(ns.Command("nft", "list", "ruleset"))); diff != "" {
 		t.Errorf("after undo (-before +after):\n%s", diff)
 	}
 	removed, err := c.Remove(t.Context(), nft.Publishing, is("a"), nil)
 	must(t, err)
-	if out := ns.Command("nft", "list", "ruleset"); len(removed) == 0 || strings.Contains(out, `"a"`) || strings.Contains(out, "10.0.0.0") {
+	if out := ns.Command("nft", "list", "ruleset"); len(removed) == 0 ||
+		strings.Contains(out, `"a"`) || strings.Contains(out, "10.0.0.0") {
 		t.Errorf("after removal:\n%s", out)
 	}
 }
 
-// TestDistinct: what a configuration says twice it may say; what excludes each other it may not.
+// TestDistinct checks that a configuration may repeat a mapping, but not contain two that conflict.
 func TestDistinct(t *testing.T) {
 	t.Parallel()
 	one := mapping(tcp, "", 80, 80, "10.0.0.1:80")
@@ -557,7 +586,8 @@ func TestDistinct(t *testing.T) {
 	}{
 		{"the same twice", []nft.Mapping{one, one}, 1},
 		{"another target", []nft.Mapping{one, mapping(tcp, "", 80, 80, "10.0.0.1:81")}, 0},
-		{"wildcard and address", []nft.Mapping{one, mapping(tcp, "192.0.2.1", 80, 80, "10.0.0.1:80")}, 0},
+		{"wildcard and address",
+			[]nft.Mapping{one, mapping(tcp, "192.0.2.1", 80, 80, "10.0.0.1:80")}, 0},
 		{"in a range", []nft.Mapping{one, mapping(tcp, "", 70, 90, "10.0.0.1:70")}, 0},
 		{"families", []nft.Mapping{one, mapping(tcp, "", 80, 80, "[fd00::1]:80")}, 2},
 		{"protocols", []nft.Mapping{one, mapping(udp, "", 80, 80, "10.0.0.1:80")}, 2},
@@ -569,8 +599,8 @@ func TestDistinct(t *testing.T) {
 	}
 }
 
-// TestRangesAreOneElement: consecutive mappings that keep their port are one element, others one each (field-notes.md row
-// 69).
+// TestRangesAreOneElement checks that consecutive mappings that keep their port share one element,
+// and that every other mapping has its own.
 func TestRangesAreOneElement(t *testing.T) {
 	t.Parallel()
 	_, c := setup(t)
@@ -578,7 +608,9 @@ func TestRangesAreOneElement(t *testing.T) {
 	for p := uint16(10000); p < 20000; p++ {
 		maps = append(maps, mapping(udp, "", p, p, fmt.Sprintf("10.0.0.1:%d", p)))
 	}
-	maps = append(maps, mapping(udp, "", 20000, 20009, "10.0.0.1:20000"), mapping(udp, "192.0.2.1", 20010, 20010, "10.0.0.1:20010"), mapping(tcp, "", 100, 109, "10.0.0.1:200"))
+	maps = append(maps, mapping(udp, "", 20000, 20009, "10.0.0.1:20000"),
+		mapping(udp, "192.0.2.1", 20010, 20010, "10.0.0.1:20010"), mapping(tcp, "", 100, 109,
+			"10.0.0.1:200"))
 	_, err := publish(t, c, "a", maps...)
 	must(t, err)
 	list, err := c.List(t.Context(), nft.Publishing)
@@ -589,7 +621,8 @@ func TestRangesAreOneElement(t *testing.T) {
 			got = append(got, m.String())
 		}
 	}
-	want := []string{"udp *:10000-20009 to 10.0.0.1:10000-20009", "udp 192.0.2.1:20010 to 10.0.0.1:20010"}
+	want := []string{"udp *:10000-20009 to 10.0.0.1:10000-20009",
+		"udp 192.0.2.1:20010 to 10.0.0.1:20010"}
 	for i := range 10 {
 		want = append(want, fmt.Sprintf("tcp *:%d to 10.0.0.1:%d", 100+i, 200+i))
 	}
@@ -600,7 +633,7 @@ func TestRangesAreOneElement(t *testing.T) {
 	}
 }
 
-// thousands are ports that cannot be one range.
+// thousands returns mappings that cannot form one range.
 func thousands() (maps []nft.Mapping) {
 	for p := uint16(10000); p < 20000; p++ {
 		maps = append(maps, mapping(udp, "", p, p, fmt.Sprintf("10.0.0.1:%d", p+1)))
@@ -608,7 +641,7 @@ func thousands() (maps []nft.Mapping) {
 	return maps
 }
 
-// TestThousandsOfPorts: they are made and removed in one transaction each.
+// TestThousandsOfPorts checks that one transaction adds, or removes, thousands of ports.
 func TestThousandsOfPorts(t *testing.T) {
 	t.Parallel()
 	ns, c := setup(t)

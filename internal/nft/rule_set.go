@@ -60,7 +60,7 @@ type set struct {
 	// same type: an owner that takes over a scope takes it over in all of them.
 	subject nftmsg.Type
 
-	text func(nftmsg.Element) string // describes an element to people
+	text func(nftmsg.Element) string // describes an element for users
 }
 
 type chain struct {

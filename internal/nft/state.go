@@ -10,9 +10,9 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
-// state is the state of a network namespace as far as a diff needs to know it. A fact is read from
-// the kernel once, when the diff first asks for it, since reading large sets takes milliseconds.
-// The first failure ends all reading and stays in err.
+// state caches the state of a network namespace for a diff. Each fact is read from the kernel once,
+// when the diff first asks for it, because reading large sets takes milliseconds. After the first
+// failure nothing more is read; err keeps it.
 type state struct {
 	conn *Conn // nil if all facts are given
 
@@ -95,10 +95,12 @@ func (h *state) lookup(s *set, key []byte) *nftmsg.Element {
 		return nil
 	}
 	id := fmt.Sprintf("%d %s %x", s.Table.Family, s.Name, key)
-	return fact(h, h.lookups, id, func(c *Conn) (*nftmsg.Element, error) { return c.lookup(s, key) })
+	return fact(h, h.lookups, id, func(c *Conn) (*nftmsg.Element, error) {
+		return c.lookup(s, key)
+	})
 }
 
-// lookupAll returns the elements that exist with the keys of others.
+// lookupAll returns the existing elements with the keys of keys.
 func (h *state) lookupAll(s *set, others []nftmsg.Element) (list []nftmsg.Element) {
 	for _, o := range others {
 		if x := h.lookup(s, o.Key); x != nil {
@@ -116,8 +118,8 @@ func (h *state) rules(ch chain) [][]nftmsg.Expr {
 // filled reports whether a chain exists with all its rules.
 func (h *state) filled(ch chain) bool { return len(h.rules(ch)) == len(ch.rules) }
 
-// found interprets the answer to a question about an object, such as "nft set ": it reports whether
-// the object exists.
+// found interprets the kernel's answer to a request for an object, such as "nft set ": it reports
+// whether the object exists.
 func found(answer error, kind, name string) (bool, error) {
 	if errors.Is(answer, unix.ENOENT) {
 		return false, nil
@@ -166,7 +168,8 @@ func (c *Conn) hasAllRules(s skeleton, ch chain) (bool, error) {
 	if want := len(ch.rules) + s.jumpsTo(ch.Name); state.Use <= want {
 		return state.Use == want, nil
 	}
-	rules, err := c.exprs(ch) // chains outside the skeleton lead to it too
+	// Chains outside the skeleton lead to it too.
+	rules, err := c.exprs(ch)
 	return len(rules) == len(ch.rules), err
 }
 

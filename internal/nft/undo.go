@@ -11,7 +11,9 @@ import (
 func inverse(done []change, have *state) (c changes) {
 	for len(done) > 0 {
 		s := done[0].skeleton
-		n := slices.IndexFunc(done, func(ch change) bool { return ch.skeleton.sets[0] != s.sets[0] })
+		n := slices.IndexFunc(done, func(ch change) bool {
+			return ch.skeleton.sets[0] != s.sets[0]
+		})
 		if n < 0 {
 			n = len(done)
 		}
@@ -32,7 +34,9 @@ func inverseOf(s skeleton, done []change, have *state) (list []change) {
 				targets = append(targets, ch.drop...)
 			}
 		}
-		targets = slices.DeleteFunc(targets, func(t chain) bool { return !leadsTo(back.add, t.Name) })
+		targets = slices.DeleteFunc(targets, func(t chain) bool {
+			return !leadsTo(back.add, t.Name)
+		})
 		back.updateChains(targets, have)
 		list = append(list, back)
 	}
@@ -40,11 +44,11 @@ func inverseOf(s skeleton, done []change, have *state) (list []change) {
 	return list
 }
 
-// revert adds the inverse of done to ch. An element that done added belongs to another owner, or is
-// gone, if it does not exist as it was added: then revert does not restore its predecessor either.
+// revert adds the inverse of done to ch. If an element that done added no longer exists unchanged,
+// another owner has replaced or removed it; revert then does not restore its predecessor either.
 func (ch *change) revert(done change, have *state) {
 	added := done.add
-	if done.set.references != "" { // countReferences removes the rest if nothing references it
+	if done.set.references != "" { // countReferences removes the rest if no element references it
 		added = done.switched
 	}
 	still := slices.DeleteFunc(have.lookupAll(done.set, added), func(x nftmsg.Element) bool {

@@ -1,4 +1,4 @@
 package testnet
 
-// MainWithin is [Main] for tests of leaks, which need not wait for long.
+// MainWithin is [Main] for tests of leaks, with a shorter wait.
 var MainWithin = mainWithin

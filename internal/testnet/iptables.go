@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// IPTables is what both families of iptables save of a table, without the comments of the tool. kind is "-nft" or "-legacy",
-// "" for the one that is installed.
+// IPTables returns a table as saved by the tools of both families, without their comments. kind is
+// "-nft", "-legacy", or "" for the installed default.
 func IPTables(n *Namespace, kind, table string) string {
 	var out strings.Builder
 	for _, tool := range []string{"iptables", "ip6tables"} {
@@ -22,16 +22,19 @@ func IPTables(n *Namespace, kind, table string) string {
 	return out.String()
 }
 
-// LegacyIPTables makes iptables that of the legacy kind for a test, which cannot be parallel.
+// LegacyIPTables makes the legacy variant of iptables the default for a test, which cannot be
+// parallel.
 func LegacyIPTables(t *testing.T) {
 	t.Helper()
 	Require(t, Tool("iptables-legacy-restore"))
 	dir := t.TempDir()
-	for _, tool := range []string{"iptables", "iptables-restore", "iptables-save", "ip6tables", "ip6tables-restore", "ip6tables-save"} {
+	for _, tool := range []string{"iptables", "iptables-restore", "iptables-save", "ip6tables",
+		"ip6tables-restore", "ip6tables-save"} {
 		legacy, err := exec.LookPath(strings.Replace(tool, "tables", "tables-legacy", 1))
 		if err == nil {
-			// The program looks at the name it is called by.
-			err = os.WriteFile(filepath.Join(dir, tool), []byte("#!/bin/sh\nexec "+legacy+" \"$@\"\n"), 0o700)
+			// The program determines its function from its name.
+			err = os.WriteFile(filepath.Join(dir, tool),
+				[]byte("#!/bin/sh\nexec "+legacy+" \"$@\"\n"), 0o700)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -14,18 +14,18 @@ import (
 	"time"
 )
 
-// Main runs the tests of a package and fails the run if one of them has left something: a file descriptor, a thread in
-// another network namespace, a goroutine. Call it from TestMain.
+// Main runs the tests of a package and fails the run if they leak a file descriptor, a thread in
+// another network namespace, or a goroutine. Call it from TestMain.
 func Main(m *testing.M) { mainWithin(m, Patience) }
 
-// mainWithin is Main with a limit: resources still in use after patience count as leaked.
+// mainWithin is like Main with a time limit: resources still in use after patience count as leaked.
 func mainWithin(m *testing.M, patience time.Duration) {
 	before := resources()
 	code := m.Run()
 	if code != 0 {
 		patience = 0 // the run fails anyway
 	}
-	err := tryWithin(patience, func() error { // some things end in the background
+	err := tryWithin(patience, func() error { // some resources are released in the background
 		if leaked := leaks(before); len(leaked) > 0 {
 			return errors.New(strings.Join(leaked, "\n"))
 		}
@@ -38,8 +38,8 @@ func mainWithin(m *testing.M, patience time.Duration) {
 	os.Exit(code)
 }
 
-// AtOnce has n tests run at the same time unless -parallel says otherwise, in a package whose tests wait most of their time. Its
-// TestMain calls it.
+// AtOnce runs n tests at the same time unless -parallel says otherwise. A TestMain calls it in a
+// package with tests that mostly wait.
 func AtOnce(n int) {
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
@@ -49,7 +49,7 @@ func AtOnce(n int) {
 	}
 }
 
-// leaks returns what there is beyond before, one description each.
+// leaks describes the resources that exist now but not in before.
 func leaks(before []string) []string {
 	after := resources()
 	for _, r := range before {
@@ -65,7 +65,7 @@ func resources() []string {
 	fds, _ := filepath.Glob("/proc/self/fd/*")
 	for _, fd := range fds {
 		target, err := os.Readlink(fd)
-		if err != nil || strings.HasPrefix(target, "anon_inode:[event") { // the runtime's own
+		if err != nil || strings.HasPrefix(target, "anon_inode:[event") { // owned by the Go runtime
 			continue
 		}
 		all = append(all, "descriptor of "+target)
@@ -79,9 +79,9 @@ func resources() []string {
 	}
 	buf := make([]byte, 1<<20)
 	stacks := strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n")
-	for _, stack := range stacks[1:] { // without this one
+	for _, stack := range stacks[1:] { // without the calling goroutine
 		_, frames, _ := strings.Cut(stack, "\n")     // the first line has its number and state
-		if strings.HasPrefix(frames, "os/signal.") { // of the fuzzing engine
+		if strings.HasPrefix(frames, "os/signal.") { // started by the fuzzing engine
 			continue
 		}
 		all = append(all, "goroutine\n"+strings.TrimSpace(frames))

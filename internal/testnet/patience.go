@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// Patience is how long tests wait for an event that has to come. It is no measure of speed: a machine
-// that has too much to do must not fail a test, so nothing waits for less.
+// Patience is the time limit of tests that wait for an event that must occur. It does not measure
+// speed: tests must not fail on an overloaded host, so none uses a shorter limit.
 const Patience = 2 * time.Minute
 
-// Eventually calls try until it returns nil, and fails the test with its last error after [Patience].
+// Eventually calls try until it returns nil, and fails the test with its last error after
+// [Patience].
 func Eventually(t testing.TB, try func() error) {
 	t.Helper()
 	if err := Try(try); err != nil {

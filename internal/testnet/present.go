@@ -10,42 +10,47 @@ import (
 	"github.com/tenon-cni/tenon/internal/netns"
 )
 
-// present are kinds of objects that a namespace need not have. Asking for them takes a hundredth of
+// present lists the kinds of objects that a namespace may lack. Querying them takes a hundredth of
 // the time of the tools that list them.
 type present struct{ tables, shaping, rules6 bool }
 
-// presentIn asks the kernel which kinds of objects a namespace has.
+// presentIn queries which kinds of objects a namespace has.
 func presentIn(n *Namespace) (p present, err error) {
-	err = dump(n, unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETTABLE, netlink.Body(netlink.Netfilter{}), func([]byte) error {
-		p.tables = true
-		return nil
-	})
-	if err != nil { // a kernel without says so to nft, too
+	err = dump(n, unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETTABLE,
+		netlink.Body(netlink.Netfilter{}), func([]byte) error {
+			p.tables = true
+			return nil
+		})
+	if err != nil { // nft reports a kernel without nftables, too
 		p.tables = true
 	}
-	if err := dump(n, unix.NETLINK_ROUTE, unix.RTM_GETQDISC, netlink.Body(qdisc{}), func(payload []byte) error {
-		var q qdisc
-		_, err := netlink.ReadBody(payload, &q)
-		p.shaping = p.shaping || q.Handle != 0 // those of the kernel have none
-		return err
-	}); err != nil {
+	if err := dump(n, unix.NETLINK_ROUTE, unix.RTM_GETQDISC, netlink.Body(qdisc{}),
+		func(payload []byte) error {
+			var q qdisc
+			_, err := netlink.ReadBody(payload, &q)
+			p.shaping = p.shaping || q.Handle != 0 // the kernel's own qdiscs have no handle
+			return err
+		}); err != nil {
 		return p, fmt.Errorf("in %s: qdiscs: %w", n.Name, err)
 	}
 	usual := 0
-	err = dump(n, unix.NETLINK_ROUTE, unix.RTM_GETRULE, netlink.Body(rule{Family: unix.AF_INET6}), func(payload []byte) error {
-		var r rule
-		attributes, err := netlink.ReadBody(payload, &r)
-		plain := r == rule{Family: unix.AF_INET6, Table: r.Table, Action: unix.FR_ACT_TO_TBL}
-		for kind := range netlink.Attributes(attributes) {
-			plain = plain && (kind == unix.FRA_TABLE || kind == unix.FRA_PRIORITY || kind == unix.FRA_SUPPRESS_PREFIXLEN || kind == unix.FRA_PROTOCOL)
-		}
-		if plain && (r.Table == unix.RT_TABLE_LOCAL || r.Table == unix.RT_TABLE_MAIN) {
-			usual++
-		} else {
-			p.rules6 = true
-		}
-		return err
-	})
+	err = dump(n, unix.NETLINK_ROUTE, unix.RTM_GETRULE, netlink.Body(rule{Family: unix.AF_INET6}),
+		func(payload []byte) error {
+			var r rule
+			attributes, err := netlink.ReadBody(payload, &r)
+			plain := r == rule{Family: unix.AF_INET6, Table: r.Table, Action: unix.FR_ACT_TO_TBL}
+			for kind := range netlink.Attributes(attributes) {
+				plain = plain &&
+					(kind == unix.FRA_TABLE || kind == unix.FRA_PRIORITY ||
+						kind == unix.FRA_SUPPRESS_PREFIXLEN || kind == unix.FRA_PROTOCOL)
+			}
+			if plain && (r.Table == unix.RT_TABLE_LOCAL || r.Table == unix.RT_TABLE_MAIN) {
+				usual++
+			} else {
+				p.rules6 = true
+			}
+			return err
+		})
 	switch {
 	case errors.Is(err, unix.EOPNOTSUPP): // no IPv6
 	case err != nil:
@@ -71,12 +76,14 @@ type rule struct {
 	Flags                       uint32
 }
 
-// dump calls each for every object that the kernel lists.
-func dump(n *Namespace, protocol int, kind uint16, body []byte, each func(payload []byte) error) error {
+// dump calls each for every object of a list.
+func dump(n *Namespace, protocol int, kind uint16, body []byte,
+	each func(payload []byte) error) error {
 	return ask(n, protocol, kind, unix.NLM_F_DUMP, body, each)
 }
 
-func ask(n *Namespace, protocol int, kind uint16, flags int, body []byte, each func(payload []byte) error) error {
+func ask(n *Namespace, protocol int, kind uint16, flags int, body []byte,
+	each func(payload []byte) error) error {
 	ns, err := netns.Open(n.Path())
 	if err != nil {
 		return err

@@ -12,13 +12,15 @@ import (
 	"github.com/tenon-cni/tenon/internal/netns"
 )
 
-// Need is something a test needs of the machine. It returns an error that says why it is not there.
+// Need is a requirement of a test on the host. It returns an error with the reason if it is not
+// met.
 type Need func() error
 
-// Require skips the test if one of the needs is not met. Where the stage must meet them all, which the environment
-// variables CI and TENON_STRICT say by not being empty, the test fails instead. The exception is what the kernel lacks
-// where TENON_VM is "later": a later stage, scripts/vm-tests, finds the test in the log and runs it under another kernel.
-// A need that is [Optional] skips the test in every stage. Nothing else in the tree skips.
+// Require skips the test if one of the needs is not met. In a stage that must meet all of them, in
+// which the environment variable CI or TENON_STRICT is not empty, the test fails instead. There is
+// one exception: if TENON_VM is "later", a test that the kernel does not support is skipped, and a
+// later stage, scripts/vm-tests, finds it in the log and runs it under another kernel. A need that
+// is [Optional] skips the test in every stage. No other function skips tests.
 func Require(t testing.TB, needs ...Need) {
 	t.Helper()
 	for _, need := range needs {
@@ -37,8 +39,8 @@ func Require(t testing.TB, needs ...Need) {
 	}
 }
 
-// Optional is a need that no stage demands, such as the history of the repository, which a shallow
-// clone lacks. The log of the test names the reason.
+// Optional returns a need that no stage requires, such as the history of the repository, which a
+// shallow clone lacks. The test logs the reason.
 func Optional(need Need) Need {
 	return func() error {
 		if err := need(); err != nil {
@@ -52,7 +54,7 @@ type optionalError struct{ error }
 
 func (e optionalError) Unwrap() error { return e.error }
 
-// Root is the need to run as the superuser.
+// Root requires root privileges.
 func Root() error {
 	if uid := os.Geteuid(); uid != 0 {
 		return fmt.Errorf("needs root, runs as user %d", uid)
@@ -60,7 +62,7 @@ func Root() error {
 	return nil
 }
 
-// Namespaces is the need to make network namespaces.
+// Namespaces requires permission to create network namespaces.
 func Namespaces() error {
 	ns, err := netns.New()
 	if err != nil {
@@ -69,7 +71,7 @@ func Namespaces() error {
 	return ns.Close()
 }
 
-// Tool is the need for an executable.
+// Tool requires a program in PATH.
 func Tool(name string) Need {
 	return func() error {
 		_, err := exec.LookPath(name)
@@ -77,7 +79,7 @@ func Tool(name string) Need {
 	}
 }
 
-// Kernel is the need for features of the kernel.
+// Kernel requires features of the kernel.
 func Kernel(features ...kernel.Feature) Need {
 	return func() error {
 		missing, err := kernel.Missing(features...)
@@ -92,24 +94,25 @@ func Kernel(features ...kernel.Feature) Need {
 	}
 }
 
-// WithoutIPv6 is the need for a kernel that was started without IPv6.
+// WithoutIPv6 requires a kernel that was started without IPv6.
 func WithoutIPv6() error {
 	if _, err := os.Stat("/proc/sys/net/ipv6"); err == nil {
-		return kernelError("boot with ipv6.disable=1") // as scripts/vm-tests reads it
+		return kernelError("boot with ipv6.disable=1") // scripts/vm-tests parses this text
 	}
 	return nil
 }
 
-// SELinux is the need for a kernel that was started with it. It needs no policy: without one, nothing is forbidden, and the
-// contexts are the names of initial SIDs.
+// SELinux requires a kernel that was started with SELinux. It needs no policy: without one, SELinux
+// forbids nothing, and contexts are the names of initial SIDs.
 func SELinux() error {
 	if missing, err := kernel.Missing(kernel.FeatureSELinux); err != nil || len(missing) > 0 {
-		return kernelError("boot with security=selinux") // as scripts/vm-tests reads it
+		return kernelError("boot with security=selinux") // scripts/vm-tests parses this text
 	}
 	return nil
 }
 
-// OptimisticDAD is the need for a kernel that lets IPv6 addresses be used while duplicates of them are looked for.
+// OptimisticDAD requires a kernel with optimistic duplicate address detection, which makes IPv6
+// addresses usable during the detection.
 func OptimisticDAD() error {
 	if _, err := os.Stat("/proc/sys/net/ipv6/conf/all/optimistic_dad"); err != nil {
 		return kernelError("the kernel is built without CONFIG_IPV6_OPTIMISTIC_DAD")
@@ -117,7 +120,7 @@ func OptimisticDAD() error {
 	return nil
 }
 
-// kernelError says what the kernel lacks. Another one may have it.
+// kernelError names the missing feature of the kernel. Another kernel may have it.
 type kernelError string
 
 func (e kernelError) Error() string { return string(e) }

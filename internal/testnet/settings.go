@@ -13,33 +13,36 @@ import (
 	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
-// settings adds those below /proc/sys/net. Each link has about a hundred, and their look-up is most of the work of a snapshot.
+// settings adds the settings below /proc/sys/net. Each link has about a hundred, and reading them
+// is most of the work of a snapshot.
 func (s *snapshot) settings(n *Namespace) error {
 	r := &settingsReader{snapshot: s, found: map[string][]string{}}
 	var err error
 	if r.confs, err = confsOf(n); err != nil {
 		return err
 	}
-	if err := n.Run(func() error { return r.directory("/proc/sys/net", "") }); err != nil || len(r.found) == 0 {
+	if err := n.Run(func() error { return r.directory("/proc/sys/net", "") }); err != nil ||
+		len(r.found) == 0 {
 		return err
 	}
 	now, err := confsOf(n)
 	for directory, lines := range r.found {
-		if now[directory] == r.confs[directory] { // so the lines are of these values
+		if now[directory] == r.confs[directory] { // the lines belong to these values
 			known.Store(r.key(directory), lines)
 		}
 	}
 	return err
 }
 
-// known are the settings that belong to the values of a link: all names are looked up for the first of those that have the same.
+// known caches settings by the values of a link: only the first link with these values is read
+// completely.
 var known sync.Map
 
 type settingsReader struct {
 	*snapshot
 	confs map[string]string   // see confsOf
-	found map[string][]string // by directory of a link: the settings, unless they were known
-	buf   [4096]byte          // more than any setting has
+	found map[string][]string // by directory of a link: settings that were not known
+	buf   [4096]byte          // larger than any setting
 }
 
 // key returns the key of a directory's settings among the known ones.
@@ -48,16 +51,18 @@ func (r *settingsReader) key(directory string) string {
 	return family + r.confs[directory]
 }
 
-// apart are the settings of a link that the kernel does not say with its values.
-var apart = []string{"ra_honor_pio_life", "ra_honor_pio_pflag", "regen_min_advance", "stable_secret"}
+// apart are the settings of a link that its values do not include.
+var apart = []string{"ra_honor_pio_life", "ra_honor_pio_pflag", "regen_min_advance",
+	"stable_secret"}
 
 // confsOf returns the values of each directory, such as ipv4/conf/eth0, as the kernel sends them:
 // the settings of a link for an address family.
 func confsOf(n *Namespace) (map[string]string, error) {
 	confs := map[string]string{}
-	err := dump(n, unix.NETLINK_ROUTE, unix.RTM_GETLINK, netlink.Body(unix.IfInfomsg{}), func(payload []byte) error {
-		return addConfs(confs, payload)
-	})
+	err := dump(n, unix.NETLINK_ROUTE, unix.RTM_GETLINK, netlink.Body(unix.IfInfomsg{}),
+		func(payload []byte) error {
+			return addConfs(confs, payload)
+		})
 	if err != nil {
 		return nil, fmt.Errorf("in %s: links: %w", n.Name, err)
 	}
@@ -77,7 +82,8 @@ func addConfs(confs map[string]string, payload []byte) error {
 					switch {
 					case family == unix.AF_INET && kind == unix.IFLA_INET_CONF:
 						values["ipv4"] += string(value)
-					case family == unix.AF_INET6 && (kind == unix.IFLA_INET6_CONF || kind == unix.IFLA_INET6_ADDR_GEN_MODE):
+					case family == unix.AF_INET6 &&
+						(kind == unix.IFLA_INET6_CONF || kind == unix.IFLA_INET6_ADDR_GEN_MODE):
 						values["ipv6"] += string(value)
 					}
 				}
@@ -146,7 +152,8 @@ func (r *settingsReader) addAll(prefix string, lines []string) {
 	}
 }
 
-// read makes a third of the system calls of os.ReadFile, and looks the name up in a folder that is open.
+// read needs a third of the system calls of os.ReadFile, and looks up the name in an open
+// directory.
 func (r *settingsReader) read(at int, name string) (string, error) {
 	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Shaping lists the qdiscs of a namespace that somebody has made, and their filters: a line each.
+// Shaping lists the qdiscs of a namespace except the kernel's defaults, and their filters, one per
+// line.
 func Shaping(n *Namespace) (lines []string, err error) {
 	out, err := n.Output("", "tc", "qdisc", "show")
 	if err != nil {
@@ -18,7 +19,8 @@ func Shaping(n *Namespace) (lines []string, err error) {
 			continue
 		}
 		lines = append(lines, strings.Join(fields, " "))
-		hooks := map[string][]string{"ingress": {"ingress"}, "clsact": {"ingress", "egress"}}[fields[1]]
+		hooks := map[string][]string{"ingress": {"ingress"},
+			"clsact": {"ingress", "egress"}}[fields[1]]
 		for _, hook := range hooks {
 			filters, err := filters(n, fields[4], hook)
 			if err != nil {
@@ -31,18 +33,20 @@ func Shaping(n *Namespace) (lines []string, err error) {
 	return lines, nil
 }
 
-// filters lists those of a hook, each with its match and actions.
+// filters lists the filters of a hook, each with its match and actions.
 func filters(n *Namespace, dev, hook string) (lines []string, err error) {
 	out, err := n.Output("", "tc", "filter", "show", "dev", dev, hook)
 	for filter := range strings.SplitSeq(out, "filter ") {
-		if strings.Contains(filter, "order ") { // of all: the others are tables
-			lines = append(lines, fmt.Sprintf("filter dev %s %s %s", dev, hook, strings.Join(unnumbered(strings.Fields(filter)), " ")))
+		if strings.Contains(filter, "order ") { // the remaining lines describe hash tables
+			lines = append(lines,
+				fmt.Sprintf("filter dev %s %s %s", dev, hook,
+					strings.Join(unnumbered(strings.Fields(filter)), " ")))
 		}
 	}
 	return lines, err
 }
 
-// unnumbered leaves out the words that say under which number the kernel keeps a filter, and the numbers.
+// unnumbered omits the kernel's numbers of a filter, and the words before them.
 func unnumbered(words []string) (out []string) {
 	for i := 0; i < len(words); i++ {
 		if slices.Contains([]string{"fh", "ht", "key", "index", "ref", "bind"}, words[i]) {

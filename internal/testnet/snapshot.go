@@ -12,27 +12,29 @@ import (
 	"testing"
 )
 
-// Snapshot returns the state of namespaces and folders as text, one fact a line: links with their configuration
-// and VLANs, traffic control, addresses, routes of all tables, policy rules, the nftables ruleset, the settings below /proc/sys/net, without
-// those of the neighbours of single links; of the folders each path with mode and content. What changes by itself is left out: counters and timers, what follows from
-// the carrier, link-local addresses and the routes the kernel derives from IPv6 addresses. Two snapshots are equal if
-// nothing else has changed.
+// Snapshot returns the state of namespaces and directories as text, one fact per line. It includes
+// links with their configuration and VLANs, traffic control, addresses, routes of all tables,
+// policy rules, the nftables ruleset, and the settings below /proc/sys/net, without the neighbour
+// settings of single links; of directories, each path with mode and content. It omits state that
+// changes by itself: counters and timers, consequences of the carrier, link-local addresses and the
+// routes that the kernel derives from IPv6 addresses. Two snapshots are equal if nothing else has
+// changed.
 func Snapshot(t testing.TB, spaces []*Namespace, dirs ...string) string {
 	t.Helper()
 	return (&snapshot{withSettings: true}).take(t, spaces, dirs)
 }
 
-// Objects is [Snapshot] without the settings below /proc/sys/net, whose look-up is most of its work.
+// Objects is like [Snapshot] without the settings below /proc/sys/net, which are most of its work.
 func Objects(t testing.TB, spaces []*Namespace, dirs ...string) string {
 	t.Helper()
 	return new(snapshot).take(t, spaces, dirs)
 }
 
-// WithoutSettings makes of what Snapshot returns what Objects would have returned.
+// WithoutSettings converts the text of Snapshot to the text of Objects.
 func WithoutSettings(snapshot string) string {
 	lines := strings.Split(snapshot, "\n")
 	return strings.Join(slices.DeleteFunc(lines, func(line string) bool {
-		_, fact, _ := strings.Cut(line, " ") // behind the namespace
+		_, fact, _ := strings.Cut(line, " ") // after the namespace
 		return strings.HasPrefix(fact, "sysctl ")
 	}), "\n")
 }
@@ -55,8 +57,8 @@ func (s *snapshot) take(t testing.TB, spaces []*Namespace, dirs []string) string
 	return strings.Join(s.lines, "\n")
 }
 
-// Diff returns the lines that are in one of two snapshots only: "-" those of before, "+" those of after. It is empty when
-// the snapshots are equal.
+// Diff returns the lines that are in only one of two snapshots: "-" marks lines of before, "+"
+// lines of after. It is empty if the snapshots are equal.
 func Diff(before, after string) string {
 	a, b := strings.Split(before, "\n"), strings.Split(after, "\n")
 	var out strings.Builder
@@ -128,7 +130,7 @@ func (s *snapshot) namespace(n *Namespace) error {
 
 type object = map[string]any
 
-// read decodes the JSON that a tool prints, one value after the other.
+// read decodes the JSON output of a tool, one value after the other.
 func read(n *Namespace, values []any, stdin, name string, args ...string) error {
 	out, err := n.Output(stdin, name, args...)
 	if err != nil {
@@ -143,20 +145,24 @@ func read(n *Namespace, values []any, stdin, name string, args ...string) error 
 	return nil
 }
 
-// byItself is what changes without anybody's doing, or follows from the carrier or from ports, by its key in the
-// output of ip.
+// byItself lists the keys in the output of ip for values that change without any action, or follow
+// from the carrier or from ports.
 var byItself = []string{
-	"operstate", "tso_max_size", "tso_max_segs", "valid_life_time", "preferred_life_time", "tentative", "optimistic", "expires", "pref",
-	"bridge_id", "root_id", "root_port", "root_path_cost", "topology_change", "topology_change_detected", "hello_timer",
-	"tcn_timer", "topology_change_timer", "gc_timer", "hold_timer", "message_age_timer", "forward_delay_timer",
+	"operstate", "tso_max_size", "tso_max_segs", "valid_life_time", "preferred_life_time",
+	"tentative", "optimistic", "expires", "pref",
+	"bridge_id", "root_id", "root_port", "root_path_cost", "topology_change",
+	"topology_change_detected", "hello_timer",
+	"tcn_timer", "topology_change_timer", "gc_timer", "hold_timer", "message_age_timer",
+	"forward_delay_timer",
 	"state", "designated_port", "designated_cost", "topology_change_ack", "config_pending",
 }
 
-// objects adds what ip lists, of IPv6 without rules, and the VLANs of bridges.
+// objects adds the output of ip, without the IPv6 rules, and the VLANs of bridges.
 func (s *snapshot) objects(n *Namespace) error {
 	var links, routes, rules []object
-	const all = "address show\nroute show table all\nrule show\n" // by one process
-	if err := read(n, []any{&links, &routes, &rules}, all, "ip", "-j", "-d", "-batch", "-"); err != nil {
+	const all = "address show\nroute show table all\nrule show\n" // for one process
+	lists := []any{&links, &routes, &rules}
+	if err := read(n, lists, all, "ip", "-j", "-d", "-batch", "-"); err != nil {
 		return err
 	}
 	s.routes(routes)
@@ -176,7 +182,8 @@ func (s *snapshot) links(links []object) (bridge bool) {
 		l["flags"] = slices.DeleteFunc(strs(l["flags"]), func(f string) bool {
 			return slices.Contains([]string{"LOWER_UP", "NO-CARRIER", "M-DOWN", "DORMANT"}, f)
 		})
-		if q := l["qdisc"]; q == "noop" || q == "noqueue" { // which of them tells whether the link has ever been up
+		// The value depends on whether the link has ever been up.
+		if q := l["qdisc"]; q == "noop" || q == "noqueue" {
 			delete(l, "qdisc")
 		}
 		addrs, _ := l["addr_info"].([]any)
@@ -191,7 +198,7 @@ func (s *snapshot) links(links []object) (bridge bool) {
 	return bridge
 }
 
-// vlans adds which VLANs the ports of bridges are in.
+// vlans adds the VLANs of the ports of bridges.
 func (s *snapshot) vlans(n *Namespace) error {
 	var ports []struct {
 		IfName string
@@ -208,7 +215,8 @@ func (s *snapshot) vlans(n *Namespace) error {
 	return nil
 }
 
-// flatten adds a line for each leaf of an object, so that a difference shows what is different.
+// flatten adds a line for each leaf of an object, so that a difference shows exactly the changed
+// values.
 func (s *snapshot) flatten(path string, v any) {
 	o, ok := v.(object)
 	if !ok {
@@ -225,7 +233,7 @@ func (s *snapshot) flatten(path string, v any) {
 func (s *snapshot) routes(routes []object) {
 	for _, r := range routes {
 		family := "-4"
-		if _, ok := r["pref"]; ok { // each of IPv6 has a preference
+		if _, ok := r["pref"]; ok { // every IPv6 route has a preference
 			family = "-6"
 		}
 		if !derived(r) {
@@ -240,7 +248,7 @@ func (s *snapshot) rules(family string, rules []object) {
 	}
 }
 
-// usualRules6 are those of each namespace, as ip shows them.
+// usualRules6 are the rules of every namespace, as ip shows them.
 func usualRules6() []object {
 	return []object{
 		{"priority": 0, "protocol": "kernel", "src": "all", "table": "local"},
@@ -248,8 +256,8 @@ func usualRules6() []object {
 	}
 }
 
-// derived reports whether the kernel made a route from the state of a link or an IPv6 address, which it does when it
-// gets to it. From the others it takes the flags, which follow from the carrier.
+// derived reports whether the kernel created a route from the state of a link or an IPv6 address,
+// which it may do later. It removes the flags of route, which follow from the carrier.
 func derived(route object) bool {
 	delete(route, "flags")
 	dst, _ := route["dst"].(string)
@@ -263,7 +271,8 @@ func derived(route object) bool {
 
 func (s *snapshot) ruleset(n *Namespace) error {
 	var ruleset struct{ Nftables []object }
-	if err := read(n, []any{&ruleset}, "", "nft", "--json", "--stateless", "list", "ruleset"); err != nil {
+	if err := read(n, []any{&ruleset}, "", "nft", "--json", "--stateless", "list",
+		"ruleset"); err != nil {
 		return err
 	}
 	position := make(map[string]int) // of a rule in its chain
@@ -320,7 +329,7 @@ func (s *snapshot) dir(root string) error {
 	})
 }
 
-// text is canonical JSON without what changes by itself.
+// text returns canonical JSON without the values that change by themselves.
 func text(v any) string {
 	if o, ok := v.(object); ok {
 		for _, key := range byItself {
@@ -329,7 +338,7 @@ func text(v any) string {
 	}
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // it was decoded from JSON
+		panic(err) // v was decoded from JSON
 	}
 	return string(b)
 }

@@ -1,7 +1,7 @@
-// Package testnet gives tests a real kernel: throw-away network namespaces, traffic between them, a
+// Package testnet gives tests a real kernel: temporary network namespaces, traffic between them, a
 // text of their complete state, the decision to skip, and a check for leaks. It is for tests only.
-// Outside of package iptables, only this package and nstest start tools: tools of other projects
-// are an independent witness.
+// Except for package iptables, only this package and nstest start tools: tools of other projects
+// serve as independent witnesses.
 package testnet
 
 import (
@@ -17,15 +17,15 @@ type Net = nstest.Net
 // Namespace is the network namespace of a host or a container.
 type Namespace = nstest.Namespace
 
-// New makes a host, with its loopback up, and the containers named. The test is skipped or fails where that is not
-// possible, see [Require].
+// New creates a host, with its loopback interface up, and the named containers. If that is not
+// possible, it skips or fails the test, see [Require].
 func New(t testing.TB, containers ...string) *Net {
 	t.Helper()
 	Require(t, Namespaces, Tool("ip"))
 	return nstest.New(t, containers...)
 }
 
-// NS returns a handle on a namespace that ends with the test.
+// NS returns a handle on a namespace that is closed at the end of the test.
 func NS(t testing.TB, n *Namespace) *netns.NS {
 	t.Helper()
 	ns, err := netns.Open(n.Path())

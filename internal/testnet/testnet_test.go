@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	testnet.Main(m)
 }
 
-// leaks is what TestLeak, run in a process of its own, is to leave.
+// leaks are the resources that TestLeak, in a process of its own, leaves behind.
 var leaks = map[string]bool{}
 
 func TestContainer(t *testing.T) {
@@ -42,12 +42,14 @@ func TestContainer(t *testing.T) {
 	}
 	a := n.Container("a")
 	handle := testnet.NS(t, a)
-	if a != n.Container("a") || handle.Same(testnet.NS(t, n.Container("b"))) || handle.Same(testnet.NS(t, n.Host)) {
-		t.Error("containers are not told apart")
+	if a != n.Container("a") || handle.Same(testnet.NS(t, n.Container("b"))) ||
+		handle.Same(testnet.NS(t, n.Host)) {
+		t.Error("both containers have the same namespace")
 	}
 	out, err := exec.Command("stat", "-L", "-c", "%i", a.Path()).Output()
-	if got, want := strings.TrimSpace(string(out)), fmt.Sprint(handle.ID().Inode); err != nil || got != want {
-		t.Errorf("a child process finds %s, %v at the path; want %s", got, err, want)
+	if got, want := strings.TrimSpace(string(out)), fmt.Sprint(handle.ID().Inode); err != nil ||
+		got != want {
+		t.Errorf("the path of a child process leads to %s, %v; want %s", got, err, want)
 	}
 	path := a.Path()
 	n.Remove("a")
@@ -71,7 +73,7 @@ func TestDo(t *testing.T) {
 	})
 }
 
-// The changes are made one after the other in one namespace.
+// TestSnapshotSees makes the changes one after the other in one namespace.
 func TestSnapshotSees(t *testing.T) {
 	t.Parallel()
 	n := prepared(t)
@@ -80,14 +82,19 @@ func TestSnapshotSees(t *testing.T) {
 		{"link", "ip link add br1 type bridge", "+ host link br1"},
 		{"up", "ip link set veth0 up", "link veth0 flags"},
 		{"MTU", "ip link set veth0 mtu 1400", "+ host link veth0 mtu 1400"},
-		{"MAC", "ip link set veth0 address 02:00:00:00:00:01", `+ host link veth0 address "02:00:00:00:00:01"`},
+		{"MAC", "ip link set veth0 address 02:00:00:00:00:01",
+			`+ host link veth0 address "02:00:00:00:00:01"`},
 		{"alias", "ip link set veth0 alias text", `+ host link veth0 ifalias "text"`},
-		{"alternative name", "ip link property add dev veth0 altname other", `+ host link veth0 altnames ["other"]`},
+		{"alternative name", "ip link property add dev veth0 altname other",
+			`+ host link veth0 altnames ["other"]`},
 		{"promiscuous", "ip link set veth0 promisc on", "+ host link veth0 promiscuity 1"},
 		{"master", "ip link set veth0 master br0", `+ host link veth0 master "br0"`},
-		{"port", "bridge link set dev port0 isolated on", "+ host link port0 linkinfo info_slave_data isolated true"},
-		{"bridge", "ip link set br0 type bridge ageing_time 100", "+ host link br0 linkinfo info_data ageing_time 100"},
-		{"queueing discipline", "tc qdisc add dev veth0 root tbf rate 1mbit burst 10k latency 10ms", `+ host link veth0 qdisc "tbf"`},
+		{"port", "bridge link set dev port0 isolated on",
+			"+ host link port0 linkinfo info_slave_data isolated true"},
+		{"bridge", "ip link set br0 type bridge ageing_time 100",
+			"+ host link br0 linkinfo info_data ageing_time 100"},
+		{"queueing discipline", "tc qdisc add dev veth0 root tbf rate 1mbit burst 10k latency 10ms",
+			`+ host link veth0 qdisc "tbf"`},
 		{"address", "ip addr add 10.1.2.3/24 dev br0", "+ host addr dev br0"},
 		{"IPv6 address", "ip addr add fd00::1/64 dev br0", "+ host addr dev br0"},
 		{"label", "ip addr add 10.8.0.2/24 label br0:x dev br0", "br0:x"},
@@ -96,15 +103,19 @@ func TestSnapshotSees(t *testing.T) {
 		{"route in another table", "ip route add 10.9.0.0/16 dev br0 table 100", `"table":"100"`},
 		{"rule", "ip rule add from 10.0.0.1 table 100", "+ host rule -4"},
 		{"IPv6 rule", "ip -6 rule add from fd00::1 table 100", "+ host rule -6"},
-		{"sysctl", "sysctl -w net.ipv4.conf.veth0.arp_notify=1", "+ host sysctl ipv4/conf/veth0/arp_notify = 1"},
+		{"sysctl", "sysctl -w net.ipv4.conf.veth0.arp_notify=1",
+			"+ host sysctl ipv4/conf/veth0/arp_notify = 1"},
 		{"forwarding", "sysctl -w net.ipv4.ip_forward=1", "+ host sysctl ipv4/ip_forward = 1"},
-		{"IPv6 sysctl", "sysctl -w net.ipv6.conf.veth0.accept_ra=0", "+ host sysctl ipv6/conf/veth0/accept_ra = 0"},
+		{"IPv6 sysctl", "sysctl -w net.ipv6.conf.veth0.accept_ra=0",
+			"+ host sysctl ipv6/conf/veth0/accept_ra = 0"},
 		{"nft table", "nft add table inet more", "+ host nft table inet"},
-		{"nft element", "nft add element inet test s { 10.0.0.9 }", `+ host nft set inet test s element "10.0.0.9"`},
-		{"nft element's comment", `nft delete element inet test s { 10.0.0.1 }; add element inet test s { 10.0.0.1 comment "b" }`, `"comment":"b"`},
+		{"nft element", "nft add element inet test s { 10.0.0.9 }",
+			`+ host nft set inet test s element "10.0.0.9"`},
+		{"nft element's comment",
+			`nft delete element inet test s { 10.0.0.1 }; add element inet test s { 10.0.0.1 comment "b" }`, `"comment":"b"`},
 		{"nft rule", "nft add rule inet test c accept", "+ host nft rule inet test c 2"},
 		{"nft chain", "nft add chain inet test d", "+ host nft chain inet test d"},
-		{"link gone", "ip link del veth0", "- host link veth0"},
+		{"link deleted", "ip link del veth0", "- host link veth0"},
 	} {
 		n.Host.Command("sh", "-c", shell(row.change))
 		after := testnet.Snapshot(t, n.Spaces())
@@ -115,8 +126,8 @@ func TestSnapshotSees(t *testing.T) {
 	}
 }
 
-// TestSnapshotSeesRules: those of IPv6, which are listed only where there are unusual ones, differ by what is done to them and
-// nothing else.
+// TestSnapshotSeesRules checks IPv6 rules, which are listed only if there are unusual ones: the
+// difference must consist of the change.
 func TestSnapshotSeesRules(t *testing.T) {
 	t.Parallel()
 	n := prepared(t)
@@ -131,12 +142,13 @@ func TestSnapshotSeesRules(t *testing.T) {
 		n.Host.Command("ip", strings.Fields("-6 rule "+row.change)...)
 		diff := testnet.Diff(before, testnet.Snapshot(t, n.Spaces()))
 		if !strings.HasPrefix(diff, row.want) || strings.Count(diff, "\n") != 1 {
-			t.Errorf("%s: difference is %q, want one line that begins with %q", row.change, diff, row.want)
+			t.Errorf("%s: difference is %q, want one line that begins with %q", row.change, diff,
+				row.want)
 		}
 	}
 }
 
-// shell quotes what follows nft, whose language has characters of the shell's.
+// shell quotes the arguments of nft, which contain characters that are special in the shell.
 func shell(command string) string {
 	if rest, ok := strings.CutPrefix(command, "nft "); ok {
 		return "nft '" + rest + "'"
@@ -150,13 +162,14 @@ func TestSnapshotSeesVLANs(t *testing.T) {
 	n := prepared(t)
 	before := testnet.Snapshot(t, n.Spaces())
 	n.Host.Command("bridge", "vlan", "add", "dev", "port0", "vid", "100", "untagged")
-	if diff, want := testnet.Diff(before, testnet.Snapshot(t, n.Spaces())), `+ host vlan dev port0 {"flags":["Egress Untagged"],"vlan":100}`; strings.TrimSpace(diff) != want {
+	if diff, want := testnet.Diff(before,
+		testnet.Snapshot(t, n.Spaces())), `+ host vlan dev port0 {"flags":["Egress Untagged"],"vlan":100}`; strings.TrimSpace(diff) != want {
 		t.Errorf("difference is %q, want %q", diff, want)
 	}
 }
 
-// prepared is a host with something of each kind.
-// TestSnapshotSeesSettings: each setting of a link that can be changed, although those of links are not all looked up each time.
+// TestSnapshotSeesSettings checks that a snapshot shows a change of any setting of a link, although
+// Snapshot does not read all settings of links each time.
 func TestSnapshotSeesSettings(t *testing.T) {
 	t.Parallel()
 	host := prepared(t).Host
@@ -175,7 +188,7 @@ func TestSnapshotSeesSettings(t *testing.T) {
 				}
 				snapshot := testnet.Snapshot(t, []*testnet.Namespace{host})
 				for _, value := range []string{"0", "1", "2", "1400"} {
-					_ = os.WriteFile(path, []byte(value), 0) // some values are none
+					_ = os.WriteFile(path, []byte(value), 0) // some settings refuse the value
 					if now, err := os.ReadFile(path); err == nil && string(now) != string(before) {
 						break
 					}
@@ -185,8 +198,11 @@ func TestSnapshotSeesSettings(t *testing.T) {
 					continue
 				}
 				seen++
-				line := "sysctl " + directory + "/" + e.Name() + " = " + strings.TrimSpace(string(now))
-				if diff := testnet.Diff(snapshot, testnet.Snapshot(t, []*testnet.Namespace{host})); !strings.Contains(diff, line) {
+				line := "sysctl " + directory + "/" + e.Name() + " = " +
+					strings.TrimSpace(string(now))
+				if diff := testnet.Diff(snapshot,
+					testnet.Snapshot(t,
+						[]*testnet.Namespace{host})); !strings.Contains(diff, line) {
 					t.Errorf("%s: no %q in\n%s", path, line, diff)
 				}
 			}
@@ -199,7 +215,8 @@ func TestSnapshotSeesSettings(t *testing.T) {
 
 func prepared(t *testing.T) *testnet.Net {
 	t.Helper()
-	testnet.Require(t, testnet.Tool("nft"), testnet.Tool("bridge"), testnet.Tool("tc"), testnet.Tool("sysctl"))
+	testnet.Require(t, testnet.Tool("nft"), testnet.Tool("bridge"), testnet.Tool("tc"),
+		testnet.Tool("sysctl"))
 	n := testnet.New(t)
 	n.Host.Command("sh", "-ec", `
 		sysctl -qw net.ipv6.conf.default.accept_dad=0
@@ -223,7 +240,7 @@ func prepared(t *testing.T) *testnet.Net {
 	return n
 }
 
-// Counters, timers, the carrier and what follows from it must not show.
+// TestSnapshotIsStable checks that counters, timers, the carrier and its consequences do not show.
 func TestSnapshotIsStable(t *testing.T) {
 	t.Parallel()
 	n := prepared(t)
@@ -239,7 +256,8 @@ func TestSnapshotIsStable(t *testing.T) {
 		}
 	})
 	n.Host.Command("ip", "link", "set", "port1", "down")
-	time.Sleep(1200 * time.Millisecond) // timers of the bridge; the carrier is reported once a second
+	// Timers of the bridge; the carrier is reported once a second.
+	time.Sleep(1200 * time.Millisecond)
 	n.Host.Command("ip", "link", "set", "port1", "up")
 	testnet.Eventually(t, func() error {
 		if diff := testnet.Diff(before, testnet.Snapshot(t, n.Spaces())); diff != "" {
@@ -252,12 +270,18 @@ func TestSnapshotIsStable(t *testing.T) {
 func TestSnapshotOfDirectories(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(dir string) error{
-		"content": func(dir string) error { return os.WriteFile(filepath.Join(dir, "file"), []byte("b"), 0o600) },
-		"mode":    func(dir string) error { return os.Chmod(filepath.Join(dir, "file"), 0o640) },
-		"new":     func(dir string) error { return os.WriteFile(filepath.Join(dir, "new"), nil, 0o600) },
-		"folder":  func(dir string) error { return os.Mkdir(filepath.Join(dir, "sub"), 0o700) },
-		"gone":    func(dir string) error { return os.Remove(filepath.Join(dir, "file")) },
-		"link":    func(dir string) error { return os.Symlink("file", filepath.Join(dir, "link")) },
+		"content": func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "file"), []byte("b"), 0o600)
+		},
+		"mode": func(dir string) error { return os.Chmod(filepath.Join(dir, "file"), 0o640) },
+		"new": func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "new"), nil, 0o600)
+		},
+		"directory": func(dir string) error { return os.Mkdir(filepath.Join(dir, "sub"), 0o700) },
+		"deleted":   func(dir string) error { return os.Remove(filepath.Join(dir, "file")) },
+		"link": func(dir string) error {
+			return os.Symlink("file", filepath.Join(dir, "link"))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -267,13 +291,13 @@ func TestSnapshotOfDirectories(t *testing.T) {
 			}
 			before := testnet.Snapshot(t, nil, dir)
 			if diff := testnet.Diff(before, testnet.Snapshot(t, nil, dir)); diff != "" {
-				t.Errorf("unchanged folder:\n%s", diff)
+				t.Errorf("unchanged directory:\n%s", diff)
 			}
 			if err := change(dir); err != nil {
 				t.Fatal(err)
 			}
 			if testnet.Diff(before, testnet.Snapshot(t, nil, dir)) == "" {
-				t.Error("change is not seen")
+				t.Error("change not detected")
 			}
 		})
 	}
@@ -286,7 +310,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// TestLeak leaves what TestMainFindsLeaks asks for; else it leaves nothing.
+// TestLeak leaks the resource that TestMainFindsLeaks requests, by default none.
 func TestLeak(t *testing.T) {
 	if leaks["descriptor"] {
 		kept, _ = os.Open(os.DevNull)
@@ -341,9 +365,12 @@ func TestRequire(t *testing.T) {
 		{name: "not met in strict mode", strict: "1", need: missing, fails: true},
 		{name: "no such tool", need: testnet.Tool("no-such-tool"), skips: true},
 		{name: "no such feature", need: testnet.Kernel("nosuchkind"), skips: true},
-		{name: "no such feature in strict mode", strict: "1", need: testnet.Kernel("nosuchkind"), fails: true},
-		{name: "no such feature, but another kernel to come", ci: "true", strict: "1", vm: "later", need: testnet.Kernel("nosuchkind"), skips: true},
-		{name: "no such tool, which another kernel does not bring", strict: "1", vm: "later", need: testnet.Tool("no-such-tool"), fails: true},
+		{name: "no such feature in strict mode", strict: "1", need: testnet.Kernel("nosuchkind"),
+			fails: true},
+		{name: "no such feature, but another kernel follows", ci: "true", strict: "1", vm: "later",
+			need: testnet.Kernel("nosuchkind"), skips: true},
+		{name: "no such tool, which another kernel does not provide", strict: "1", vm: "later",
+			need: testnet.Tool("no-such-tool"), fails: true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Setenv("CI", row.ci)
@@ -357,13 +384,14 @@ func TestRequire(t *testing.T) {
 			}()
 			<-done
 			if r.skipped != row.skips || r.failed != row.fails {
-				t.Errorf("skipped %t, failed %t; want %t, %t", r.skipped, r.failed, row.skips, row.fails)
+				t.Errorf("skipped %t, failed %t; want %t, %t", r.skipped, r.failed, row.skips,
+					row.fails)
 			}
 		})
 	}
 }
 
-// recorder is a test that notes how it ends.
+// recorder is a test that records its outcome.
 type recorder struct {
 	testing.TB
 	skipped, failed bool

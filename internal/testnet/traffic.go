@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	askAgain = 1500 * time.Millisecond // packets can be lost while neighbours and duplicates are looked for
-	noAnswer = 300 * time.Millisecond  // after which there will be none
+	// Packets can be lost during neighbour and duplicate address detection.
+	askAgain = 1500 * time.Millisecond
+	noAnswer = 300 * time.Millisecond // no reply comes after this time
 )
 
 // ping sends one echo request and waits for the reply.
@@ -35,7 +36,8 @@ func ping(from *Namespace, to netip.Addr, timeout time.Duration) error {
 			return err
 		}
 		defer c.Close()
-		message, err := (&icmp.Message{Type: kind, Body: &icmp.Echo{ID: os.Getpid() & 0xffff, Seq: 1}}).Marshal(nil)
+		message, err := (&icmp.Message{Type: kind,
+			Body: &icmp.Echo{ID: os.Getpid() & 0xffff, Seq: 1}}).Marshal(nil)
 		if err != nil {
 			return err
 		}
@@ -59,7 +61,7 @@ func ping(from *Namespace, to netip.Addr, timeout time.Duration) error {
 	})
 }
 
-// Reaches checks whether pings are answered.
+// Reaches checks whether pings get replies, as want requires.
 func Reaches(t testing.TB, from *Namespace, to netip.Addr, want bool) {
 	t.Helper()
 	var err error
@@ -76,9 +78,9 @@ func Reaches(t testing.TB, from *Namespace, to netip.Addr, want bool) {
 	}
 }
 
-// CheckSources checks the source addresses under which packets of a container's eth0 arrive. A node
-// behind the uplink sees the address of the host if the host masquerades, and a sibling container
-// sees the address of the container.
+// CheckSources checks the source addresses of packets from a container's eth0. A node beyond the
+// uplink sees the address of the host if the host masquerades; a sibling container sees the address
+// of the container.
 func CheckSources(t testing.TB, n *Net, container, sibling string, masqueraded bool) {
 	t.Helper()
 	outside, from, to := n.Uplink(), n.Container(container), n.Container(sibling)
@@ -104,21 +106,24 @@ func CheckSources(t testing.TB, n *Net, container, sibling string, masqueraded b
 	}
 }
 
-// addresses are those of a container, IPv4 first.
+// addresses returns the addresses of a container, IPv4 first.
 func addresses(ns *Namespace) []netip.Addr {
 	var all []netip.Addr
-	for line := range strings.Lines(ns.Command("ip", "-o", "address", "show", "dev", "eth0", "scope", "global")) {
+	for line := range strings.Lines(ns.Command("ip", "-o", "address", "show", "dev", "eth0",
+		"scope", "global")) {
 		all = append(all, netip.MustParsePrefix(strings.Fields(line)[3]).Addr())
 	}
 	return all
 }
 
-// SourceSeen sends a datagram and returns the address that the receiver sees as its source.
+// SourceSeen sends a datagram and returns the source address that the receiver sees.
 func SourceSeen(t testing.TB, from, to *Namespace, address netip.Addr) netip.Addr {
 	t.Helper()
 	var server *net.UDPConn
 	var err error
-	to.Do(func() { server, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(address, 0))) })
+	to.Do(func() {
+		server, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(address, 0)))
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +148,7 @@ func SourceSeen(t testing.TB, from, to *Namespace, address netip.Addr) netip.Add
 	return source.Addr().Unmap()
 }
 
-// LearnsMAC checks that a namespace learns this MAC address for an address.
+// LearnsMAC checks that a namespace learns the MAC address mac for an address.
 func LearnsMAC(t testing.TB, n *Namespace, address netip.Addr, mac string) {
 	t.Helper()
 	Eventually(t, func() error {
@@ -155,7 +160,8 @@ func LearnsMAC(t testing.TB, n *Namespace, address netip.Addr, mac string) {
 	})
 }
 
-// Advertise sends a router advertisement with prefix 2001:db8:bad::/64 (RFC 4861 sections 4.2 and 4.6.2) to all nodes, through eth0.
+// Advertise sends a router advertisement with prefix 2001:db8:bad::/64 (RFC 4861 sections 4.2 and
+// 4.6.2) to all nodes, through eth0.
 func Advertise(t testing.TB, from *Namespace) {
 	t.Helper()
 	body := []byte{64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
@@ -172,7 +178,8 @@ func Advertise(t testing.TB, from *Namespace) {
 			return err
 		}
 		message, err := (&icmp.Message{
-			Type: ipv6.ICMPTypeRouterAdvertisement, Body: &icmp.RawBody{Data: append(body, prefix...)},
+			Type: ipv6.ICMPTypeRouterAdvertisement,
+			Body: &icmp.RawBody{Data: append(body, prefix...)},
 		}).Marshal(nil)
 		if err != nil {
 			return err
@@ -181,8 +188,10 @@ func Advertise(t testing.TB, from *Namespace) {
 		if err != nil {
 			return err
 		}
-		// By its number: package net remembers names for a while, and takes them for those of another namespace.
-		_, err = c.WriteTo(message, &net.IPAddr{IP: net.IPv6linklocalallnodes, Zone: strconv.Itoa(link.Index)})
+		// Pass the index of the link, because package net caches names and would use
+		// names of another namespace.
+		_, err = c.WriteTo(message,
+			&net.IPAddr{IP: net.IPv6linklocalallnodes, Zone: strconv.Itoa(link.Index)})
 		return err
 	})
 	if err != nil {

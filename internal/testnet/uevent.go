@@ -9,13 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Uevents listens to what the kernel tells udev of links in the namespace (NETLINK_KOBJECT_UEVENT). The function returns
-// what there was so far, such as "add eth0", "move eth1".
+// Uevents records the kernel's messages to udev about links in the namespace
+// (NETLINK_KOBJECT_UEVENT). The returned function lists the events so far, such as "add eth0",
+// "move eth1".
 func Uevents(t testing.TB, n *Namespace) (seen func() []string) {
 	t.Helper()
 	fd := -1
 	err := n.Run(func() (err error) {
-		fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
+		fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK,
+			unix.NETLINK_KOBJECT_UEVENT)
 		if err != nil {
 			return err
 		}
@@ -43,7 +45,7 @@ func Uevents(t testing.TB, n *Namespace) (seen func() []string) {
 	}
 }
 
-// linkEvent reads an event: lines KEY=VALUE that end with a zero byte, after one that says the same in short.
+// linkEvent parses an event: a summary line, followed by lines KEY=VALUE that end with a zero byte.
 func linkEvent(message []byte) string {
 	value := map[string]string{}
 	for line := range bytes.SplitSeq(message, []byte{0}) {

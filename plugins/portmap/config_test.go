@@ -45,7 +45,7 @@ func TestRefused(t *testing.T) {
 		{"negative range", nothing,
 			`[{"hostPort":1,"containerPort":80,"protocol":"tcp","range":-1}]`, 7, "range"},
 		{"overlap", nothing,
-			`[{"hostPort":80,"containerPort":80,"protocol":"tcp","range":9},{"hostPort":85,"containerPort":1,"protocol":"tcp","hostIP":"192.0.2.1"}]`, 7, "exclude each other"},
+			`[{"hostPort":80,"containerPort":80,"protocol":"tcp","range":9},{"hostPort":85,"containerPort":1,"protocol":"tcp","hostIP":"192.0.2.1"}]`, 7, "conflict"},
 		{"backend", `,"backend":"ipvs"`, somePort, 7, "unrecognized backend"},
 		{"mark bit", `,"markMasqBit":32`, somePort, 7, "MasqMarkBit must be between 0 and 31"},
 		{"mark bit and chain", `,"markMasqBit":3,"externalSetMarkChain":"KUBE-MARK-MASQ"`, somePort,

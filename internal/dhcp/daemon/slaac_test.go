@@ -65,7 +65,7 @@ func TestNoRouter(t *testing.T) {
 	d.start()
 	d.dhcp6("slaac")
 	_, err := d.call(dhcp.Allocate, "a")
-	if err == nil || cni.CodeOf(err) != cni.CodeTryAgainLater || !strings.Contains(err.Error(), `link "eth0" by router advertisements: no router has advertised`) {
+	if err == nil || cni.CodeOf(err) != cni.CodeTryAgainLater || !strings.Contains(err.Error(), `router advertisements on link "eth0": no router has advertised`) {
 		t.Errorf("%v", err)
 	}
 	if l, ok := d.lease("a"); ok {

@@ -2,7 +2,8 @@ package hostnat
 
 import "github.com/tenon-cni/tenon/internal/iptables"
 
-// The tests of these are in package hostnat_test, because package testnet imports this one.
+// The tests of these functions are in package hostnat_test, because package testnet imports
+// hostnat.
 var (
 	OpenLegacy = openLegacy
 	FromNFT    = fromNFT

@@ -23,20 +23,20 @@ type Query struct {
 	Base string // PREROUTING, OUTPUT or POSTROUTING
 	Traffic
 
-	// Until is a chain of CNI plugins: rules behind a jump to it come too late to decide.
+	// Until is a chain of CNI plugins: rules after a jump to it come too late to decide.
 	Until string
-	// Inserted says that the jump to Until is put before all other rules when it is made. So
-	// where there is none, no rule counts.
+	// Inserted means that the plugins insert the jump to Until before all other rules. If the jump
+	// does not exist, no rule counts.
 	Inserted bool
 }
 
-// Traffic is the packets that a query is about, all of one family. Empty lists are all packets.
+// Traffic describes the packets of a query, all of one family. An empty list matches all packets.
 type Traffic struct {
 	From  []netip.Prefix // sources
 	To    []netip.Prefix // destinations
-	NotTo []netip.Prefix // destinations that the query is not about
+	NotTo []netip.Prefix // destinations that the query excludes
 	Ports []Port         // destinations
-	// FromHost says that addresses of the host are among the sources.
+	// FromHost means that the sources include addresses of the host.
 	FromHost bool
 	// IsLocal reports whether an address is one of the host. Required with Ports.
 	IsLocal func(netip.Addr) bool
@@ -49,7 +49,7 @@ type Port struct {
 	PortRange
 }
 
-// Found is a rule that decides, and where it is.
+// Found is a rule that decides, with its place.
 type Found struct {
 	Rule
 	Family iptables.Family
@@ -59,18 +59,18 @@ type Found struct {
 	Number int    // in the chain, from 1
 }
 
-// String names the place of the rule and what it says.
+// String describes the rule and its place.
 func (f *Found) String() string {
 	return fmt.Sprintf("rule %d of chain %s in %s: %s", f.Number, f.In, f.Table, f.Rule)
 }
 
-// errDeep says that chains lead to each other without end. The kernel refuses such.
-var errDeep = errors.New("chains lead to each other")
+// errDeep reports that chains lead to each other in a cycle, which the kernel refuses.
+var errDeep = errors.New("chains form a cycle")
 
 const maxDepth = 16
 
-// Find returns the first rule that decides about the traffic, or nil. chain returns the rules of
-// a chain; it is called for the base chain and for the chains of operators it leads to.
+// Find returns the first rule that decides about the traffic, or nil. chain returns the rules of a
+// chain; Find calls it for the base chain and for chains of operators that its rules lead to.
 func (q Query) Find(chain func(name string) ([]Rule, error)) (*Found, error) {
 	rules, err := chain(q.Base)
 	if err != nil {
@@ -92,14 +92,14 @@ type walker struct {
 	chain func(string) ([]Rule, error)
 }
 
-// place is a chain that is being looked through.
+// place is a chain during the search.
 type place struct {
 	chain string
 	last  bool // its end is the end of the base chain
 	depth int  // of jumps
 }
 
-// walk looks through rules of a chain. ends says that none of the traffic gets to their end.
+// walk searches the rules of a chain. ends means that none of the traffic reaches their end.
 func (w walker) walk(at place, rules []Rule) (found *Found, ends bool, err error) {
 	for i, r := range rules {
 		m := w.meets(r)
@@ -111,11 +111,12 @@ func (w walker) walk(at place, rules []Rule) (found *Found, ends bool, err error
 			found, ends, err = w.follow(at, r)
 			ends = m == always && (ends || r.Goto)
 			if r.Goto && at.last && found == nil && err == nil {
-				return &Found{Rule: r, In: at.chain, Number: i + 1}, true, nil // its end is the end of all
+				// The end of this chain ends the table.
+				return &Found{Rule: r, In: at.chain, Number: i + 1}, true, nil
 			}
 		case r.Target == "RETURN" && !at.last:
 			if m == always {
-				return nil, false, nil // the caller goes on behind the jump
+				return nil, false, nil // the caller continues after the jump
 			}
 		case r.Target == "RETURN" || terminal(r.Target):
 			return &Found{Rule: r, In: at.chain, Number: i + 1}, true, nil
@@ -127,7 +128,7 @@ func (w walker) walk(at place, rules []Rule) (found *Found, ends bool, err error
 	return nil, false, nil
 }
 
-// follow looks through the chain that a rule leads to.
+// follow searches the chain that a rule leads to.
 func (w walker) follow(at place, r Rule) (found *Found, ends bool, err error) {
 	if at.depth >= maxDepth {
 		return nil, false, errDeep
@@ -139,12 +140,14 @@ func (w walker) follow(at place, r Rule) (found *Found, ends bool, err error) {
 	return w.walk(place{r.Chain, at.last && r.Goto, at.depth + 1}, rules)
 }
 
-// terminal reports whether a target decides, so that no later rule of the table is asked.
+// terminal reports whether a target decides, so that the kernel evaluates no later rule of the
+// table.
 func terminal(target string) bool {
-	return slices.Contains([]string{"ACCEPT", "DNAT", "SNAT", "MASQUERADE", "REDIRECT", "NETMAP"}, target)
+	return slices.Contains([]string{"ACCEPT", "DNAT", "SNAT", "MASQUERADE", "REDIRECT", "NETMAP"},
+		target)
 }
 
-// certainty says whether a rule holds for some of the traffic, or for all.
+// certainty reports whether a condition is met by none, some or all of the traffic.
 type certainty int
 
 const (
@@ -154,7 +157,7 @@ const (
 )
 
 // meets compares the conditions of a rule with the traffic. A condition that cannot be evaluated
-// holds sometimes.
+// counts as met by some.
 func (t Traffic) meets(r Rule) certainty {
 	if !t.FromHost && len(t.From) > 0 && !r.SourceType.remote() {
 		return never
@@ -162,7 +165,9 @@ func (t Traffic) meets(r Rule) certainty {
 	if len(t.Ports) > 0 && !r.DestType.local() {
 		return never
 	}
-	if r.Dest.IsValid() && !r.Dest.Not && slices.ContainsFunc(t.NotTo, func(n netip.Prefix) bool { return contains(n, r.Dest.Prefix) }) {
+	if r.Dest.IsValid() && !r.Dest.Not &&
+		slices.ContainsFunc(t.NotTo,
+			func(n netip.Prefix) bool { return contains(n, r.Dest.Prefix) }) {
 		return never
 	}
 	m := min(r.Source.holds(t.From), r.Dest.holds(t.To), t.ports(r))
@@ -216,7 +221,7 @@ func contains(outer, inner netip.Prefix) bool {
 	return outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr())
 }
 
-// ports compares what a rule says of the destination with the ports of the traffic.
+// ports compares the conditions of a rule on the destination with the ports of the traffic.
 func (t Traffic) ports(r Rule) certainty {
 	some := r.Protocol.Text != "" || len(r.Ports.Ranges) > 0
 	if len(t.Ports) == 0 {
@@ -234,10 +239,11 @@ func (t Traffic) ports(r Rule) certainty {
 	return never
 }
 
-// Covers reports whether a packet to a port of the host can meet what a rule says of protocol,
-// destination port and destination address.
+// Covers reports whether a packet to a port of the host can meet the conditions of a rule on
+// protocol, destination port and destination address.
 func (r Rule) Covers(p Port, isLocal func(netip.Addr) bool) bool {
-	if r.Protocol.Text != "" && (r.Protocol.Text == strconv.Itoa(int(p.Protocol))) == r.Protocol.Not {
+	if r.Protocol.Text != "" &&
+		(r.Protocol.Text == strconv.Itoa(int(p.Protocol))) == r.Protocol.Not {
 		return false
 	}
 	return r.Ports.meet(p.PortRange) && r.Dest.covers(p.Host, isLocal)
@@ -248,9 +254,13 @@ func (c Ports) meet(p PortRange) bool {
 		return true
 	}
 	if c.Not {
-		return !slices.ContainsFunc(c.Ranges, func(r PortRange) bool { return r.First <= p.First && p.Last <= r.Last })
+		return !slices.ContainsFunc(c.Ranges, func(r PortRange) bool {
+			return r.First <= p.First && p.Last <= r.Last
+		})
 	}
-	return slices.ContainsFunc(c.Ranges, func(r PortRange) bool { return r.First <= p.Last && p.First <= r.Last })
+	return slices.ContainsFunc(c.Ranges, func(r PortRange) bool {
+		return r.First <= p.Last && p.First <= r.Last
+	})
 }
 
 // covers reports whether a packet to an address of the host can meet the condition.
@@ -265,5 +275,5 @@ func (n Network) covers(host netip.Addr, isLocal func(netip.Addr) bool) bool {
 	case n.IsSingleIP():
 		return isLocal(n.Addr())
 	}
-	return true // a network can have an address of the host
+	return true // a network can contain an address of the host
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/tenon-cni/tenon/internal/netns"
 )
 
-// The kernel returns a legacy table as one blob of consecutive rules. If iptables made the table, the
-// base chains come first. Each other chain begins with a rule that has target ERROR and the name of
-// the chain. A jump is the offset of the first rule of a chain.
+// The kernel returns a legacy table as one blob of consecutive rules. If iptables created the
+// table, the base chains come first. Every other chain begins with a rule that has target ERROR and
+// the name of the chain. A jump contains the offset of the first rule of a chain.
 // (include/uapi/linux/netfilter_ipv4/ip_tables.h, netfilter_ipv6/ip6_tables.h)
 
 const (
@@ -34,18 +34,18 @@ const (
 	hooks      = 5
 )
 
-// errBlob says that a blob is none, or only the beginning of one.
-var errBlob = errors.New("rules of a legacy table end early")
+// errBlob reports that a blob is invalid or incomplete.
+var errBlob = errors.New("legacy iptables table is incomplete")
 
 // tableInfo is struct ipt_getinfo.
 type tableInfo struct {
 	Name             [nameSize]byte
 	Hooks            uint32        // as bits
-	Entry, Underflow [hooks]uint32 // offsets of the first rule of each hook, and of its policy
+	Entry, Underflow [hooks]uint32 // offsets of each hook's first rule and policy
 	Entries, Size    uint32        // number of all rules, and bytes
 }
 
-// legacy is a table of the legacy variant, read as far as it was needed.
+// legacy is a table of the legacy variant, read only as far as needed.
 type legacy struct {
 	family iptables.Family
 	fd     int
@@ -54,7 +54,7 @@ type legacy struct {
 	names  map[string]uint32 // of the chains that rules lead to: offset of the first rule
 }
 
-// openLegacy opens a nat table. It is nil if there is none.
+// openLegacy opens a nat table. It returns nil if there is none.
 func openLegacy(ns *netns.NS, f iptables.Family) (*legacy, error) {
 	if ok, err := (iptables.Table{Family: f, Name: "nat"}).HasLegacy(ns); !ok {
 		return nil, err
@@ -77,7 +77,7 @@ func openLegacy(ns *netns.NS, f iptables.Family) (*legacy, error) {
 
 func (l *legacy) close() { unix.Close(l.fd) }
 
-// getsockopt asks for an option. size is the length that the kernel gets for b, and may be larger.
+// getsockopt reads an option. The kernel gets size as the length of b; it may be larger.
 func (l *legacy) getsockopt(option int, b []byte, size uint32) error {
 	level := unix.IPPROTO_IP
 	if l.family == iptables.IPv6 {
@@ -101,7 +101,7 @@ func (l *legacy) ask() error {
 	return err
 }
 
-// need reads at least so many bytes of the table. The error is EAGAIN if the table has changed.
+// need reads at least want bytes of the table. The error is EAGAIN if the table has changed.
 func (l *legacy) need(want uint32) error {
 	want = min(want, l.info.Size)
 	if uint32(len(l.blob)) >= want {
@@ -115,12 +115,13 @@ func (l *legacy) need(want uint32) error {
 }
 
 // read reads the beginning of the table. The kernel accepts only the length of the whole table, but
-// copies rule by rule and stops with EFAULT at a page that is not mapped. So thousands of rules take
-// no longer than the base chains.
+// copies rule by rule and stops with EFAULT at a page that is not mapped. Thousands of rules
+// therefore take no longer than the base chains.
 func (l *legacy) read(want uint32) ([]byte, error) {
 	page := uint32(unix.Getpagesize())
 	room := (blobHeader + want + page - 1) / page * page
-	b, err := unix.Mmap(-1, 0, int(room+page), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	b, err := unix.Mmap(-1, 0, int(room+page), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		return nil, err
 	}
@@ -138,8 +139,8 @@ func (l *legacy) read(want uint32) ([]byte, error) {
 	return bytes.Clone(b[blobHeader:min(size, room)]), nil
 }
 
-// chain returns the rules of a chain, nil if there is no such chain: if no rule that was read leads
-// to it, and none of a base chain or a chain of CNI plugins.
+// chain returns the rules of a chain, or nil if no rule that was read, of a base chain or of a
+// chain of CNI plugins, leads to it.
 func (l *legacy) chain(name string) ([]Rule, error) {
 	bases := []string{prerouting, "INPUT", "FORWARD", output, postrouting}
 	if i := slices.Index(bases, name); i >= 0 {
@@ -163,7 +164,7 @@ func (l *legacy) chain(name string) ([]Rule, error) {
 	}
 	rules, err := l.rules(at, l.info.Size)
 	if len(rules) > 0 {
-		rules = rules[:len(rules)-1] // the end of a chain is a rule, too
+		rules = rules[:len(rules)-1] // the chain's end is also a rule
 	}
 	return rules, err
 }
@@ -206,8 +207,8 @@ func (l *legacy) rules(at, end uint32) ([]Rule, error) {
 	return rules, nil
 }
 
-// nameAt returns the name of the chain that begins at an offset. The rule before it has target ERROR
-// and holds the name.
+// nameAt returns the name of the chain that begins at an offset. The rule before it has target
+// ERROR and holds the name.
 func (l *legacy) nameAt(at uint32) (string, error) {
 	if err := l.need(at); err != nil {
 		return "", err
@@ -223,7 +224,7 @@ func (l *legacy) nameAt(at uint32) (string, error) {
 	return e.chain, err
 }
 
-// entry returns the entry at an offset. Of a table that was read in part more is read, if needed.
+// entry returns the entry at an offset, and reads more of the table if needed.
 func (l *legacy) entry(at uint32) (e entry, err error) {
 	for {
 		e, err = entryAt(l.family, l.blob, at)
@@ -241,7 +242,7 @@ func (l *legacy) entry(at uint32) (e entry, err error) {
 // entry is a rule of the blob.
 type entry struct {
 	Rule
-	chain string // that begins here
+	chain string // the chain that begins here
 	jump  uint32 // offset of the chain it jumps to
 	next  uint32 // offset of the next entry
 }
@@ -257,7 +258,7 @@ func headerSize(f iptables.Family) uint32 {
 	switch {
 	case f == iptables.IPv4:
 		return 112
-	case runtime.GOARCH == "386": // where numbers of 8 bytes begin at each 4
+	case runtime.GOARCH == "386": // where 8-byte numbers are aligned to 4
 		return 164
 	}
 	return 168
@@ -301,7 +302,7 @@ func (e *entry) matches(b []byte) error {
 	return nil
 }
 
-// The verdicts of struct xt_standard_target; others that are not negative are offsets.
+// Verdicts of struct xt_standard_target; values that are not negative are offsets.
 const verdictAccept, verdictDrop, verdictReturn = -2, -1, -5
 
 func (e *entry) target(b []byte) error {
@@ -346,7 +347,7 @@ const (
 	flagGoto6           = 0x04
 )
 
-// conditions reads struct ipt_ip and ip6t_ip6.
+// conditions decodes struct ipt_ip and ip6t_ip6.
 func (e *entry) conditions(f iptables.Family, b []byte) {
 	n := 4
 	if f == iptables.IPv6 {
@@ -377,7 +378,7 @@ func (e *entry) conditions(f iptables.Family, b []byte) {
 	}
 }
 
-// network reads an address with its mask.
+// network decodes an address with its mask.
 func (e *entry) network(addr, mask []byte, not bool) Network {
 	bits, ok := prefixLength(mask)
 	if !ok {
@@ -390,7 +391,7 @@ func (e *entry) network(addr, mask []byte, not bool) Network {
 	return Network{netip.PrefixFrom(a, bits).Masked(), not}
 }
 
-// interfaceName reads a name and, behind the other one, its mask.
+// interfaceName decodes a name and its mask, which follows the other interface's name.
 func interfaceName(b []byte, not bool) Word {
 	name := netlink.Text(b[:unix.IFNAMSIZ])
 	if name == "" {

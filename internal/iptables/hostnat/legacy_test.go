@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// blobOf returns the blob of a legacy table with some rules.
+// blobOf returns the blob of a legacy table with the given rules.
 func blobOf(t testing.TB, f iptables.Family, rules ...string) *hostnat.Legacy {
 	t.Helper()
 	tool := [...]string{"iptables-legacy", "ip6tables-legacy"}[f]
@@ -30,16 +30,18 @@ func blobOf(t testing.TB, f iptables.Family, rules ...string) *hostnat.Legacy {
 	return l
 }
 
-// TestPartly: a table is read no further than it is asked for, and the beginning is the same as in
-// the whole.
+// TestPartly checks that a table is read only as far as needed, and that its beginning is the same
+// as in a complete read.
 func TestPartly(t *testing.T) {
 	t.Parallel()
 	var rules []string
 	for range 200 {
 		rules = append(rules, "-A MINE -s 10.0.0.0/8 -m comment --comment filler -j ACCEPT")
 	}
-	l := blobOf(t, iptables.IPv4, append(rules, "-A POSTROUTING -j MASQUERADE", "-A OUTPUT -m comment --comment 'kubernetes service portals' -j MINE",
-		"-A PREROUTING -j MINE")...)
+	l := blobOf(t, iptables.IPv4,
+		append(rules, "-A POSTROUTING -j MASQUERADE",
+			"-A OUTPUT -m comment --comment 'kubernetes service portals' -j MINE",
+			"-A PREROUTING -j MINE")...)
 	for _, base := range []string{"OUTPUT", "POSTROUTING"} {
 		rules, err := l.Chain(base)
 		if err != nil || len(rules) != 1 {
@@ -55,17 +57,18 @@ func TestPartly(t *testing.T) {
 		t.Fatalf("%d rules, %v", len(mine), err)
 	}
 	if !bytes.Equal(beginning, l.Blob()[:len(beginning)]) {
-		t.Error("the beginning is another one in the whole")
+		t.Error("the complete read has another beginning")
 	}
 	if absent, err := l.Chain("ABSENT"); absent != nil || err != nil {
 		t.Errorf("%v, %v", absent, err)
 	}
 }
 
-// FuzzEntries: whatever a blob holds, reading it ends, and ends inside.
+// FuzzEntries checks that reading any blob ends, and stays within it.
 func FuzzEntries(f *testing.F) {
 	for _, family := range []iptables.Family{iptables.IPv4, iptables.IPv6} {
-		l := blobOf(f, family, "-A MINE -p udp --dport 53 -j RETURN", "-A POSTROUTING ! -o eth+ -j MINE",
+		l := blobOf(f, family, "-A MINE -p udp --dport 53 -j RETURN",
+			"-A POSTROUTING ! -o eth+ -j MINE",
 			"-A PREROUTING -p tcp -m multiport --dports 80,90:99 -m addrtype --dst-type LOCAL -j REDIRECT")
 		if err := l.ReadAll(); err != nil {
 			f.Fatal(err)
@@ -87,10 +90,11 @@ func FuzzEntries(f *testing.F) {
 	})
 }
 
-// FuzzMatch: whatever a match holds, it is understood or one of the other conditions.
+// FuzzMatch checks that any match is either decoded or counted as one other condition.
 func FuzzMatch(f *testing.F) {
 	ports := binary.NativeEndian.AppendUint16(nil, 80)
-	for _, name := range []string{"comment", "tcp", "udp", "sctp", "multiport", "addrtype", "mark"} {
+	for _, name := range []string{"comment", "tcp", "udp", "sctp", "multiport", "addrtype",
+		"mark"} {
 		f.Add(name, byte(1), bytes.Repeat(ports, 200))
 		f.Add(name, byte(0), []byte{1, 1, 80, 0})
 	}
@@ -98,7 +102,7 @@ func FuzzMatch(f *testing.F) {
 		var r hostnat.Rule
 		r.Match(name, revision, info)
 		if len(r.Others) > 1 {
-			t.Errorf("%s is %d conditions", name, len(r.Others))
+			t.Errorf("%s counts as %d conditions", name, len(r.Others))
 		}
 		_ = r.String()
 	})

@@ -6,8 +6,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
-// match reads a match of iptables (struct xt_…, include/uapi/linux/netfilter). What is not
-// understood is one of the other conditions.
+// match decodes a match of iptables (struct xt_…, include/uapi/linux/netfilter). It counts matches
+// that it cannot decode as other conditions.
 func (r *Rule) match(name string, revision byte, info []byte) {
 	understood := false
 	switch name {
@@ -29,13 +29,13 @@ func (r *Rule) match(name string, revision byte, info []byte) {
 	}
 }
 
-// number reads a number in the byte order of the machine.
+// number decodes a number in native byte order.
 func number(b []byte) uint16 { return binary.NativeEndian.Uint16(b) }
 
 const invertSource, invertDest = 1, 2
 
-// destination notes the ports of a match that knows a range of source ports and one of
-// destination ports. ok is false if it has a condition on the source.
+// destination stores the ports of a match with a range of source ports and a range of destination
+// ports. ok is false if the match has a condition on the source.
 func (r *Rule) destination(source, dest PortRange, inverted byte) (ok bool) {
 	everything := PortRange{0, 0xffff}
 	not := inverted&invertDest != 0
@@ -45,7 +45,7 @@ func (r *Rule) destination(source, dest PortRange, inverted byte) (ok bool) {
 	return source == everything && inverted&invertSource == 0
 }
 
-// setPorts notes a condition on the ports, unless the rule has one already.
+// setPorts stores a condition on the ports, unless the rule has one already.
 func (r *Rule) setPorts(ports PortRange, not bool) (ok bool) {
 	if len(r.Ports.Ranges) > 0 {
 		return false
@@ -54,27 +54,29 @@ func (r *Rule) setPorts(ports PortRange, not bool) (ok bool) {
 	return true
 }
 
-// tcp reads struct xt_tcp.
+// tcp decodes struct xt_tcp.
 func (r *Rule) tcp(b []byte) bool {
 	const size = 12
 	if len(b) < size {
 		return false
 	}
 	option, flagMask, inverted := b[8], b[9], b[11]
-	ok := r.destination(PortRange{number(b), number(b[2:])}, PortRange{number(b[4:]), number(b[6:])}, inverted)
+	ok := r.destination(PortRange{number(b), number(b[2:])},
+		PortRange{number(b[4:]), number(b[6:])}, inverted)
 	return ok && option == 0 && flagMask == 0 && inverted&^(invertSource|invertDest) == 0
 }
 
-// udp reads struct xt_udp.
+// udp decodes struct xt_udp.
 func (r *Rule) udp(b []byte) bool {
 	const size = 9
-	return len(b) >= size && r.destination(PortRange{number(b), number(b[2:])}, PortRange{number(b[4:]), number(b[6:])}, b[8])
+	return len(b) >= size && r.destination(
+		PortRange{number(b), number(b[2:])}, PortRange{number(b[4:]), number(b[6:])}, b[8])
 }
 
-// sctp reads the ports of struct xt_sctp_info, unless it has other conditions.
+// sctp decodes the ports of struct xt_sctp_info, unless it has other conditions.
 func (r *Rule) sctp(b []byte) bool {
 	const (
-		flags    = 284 // behind ports, chunk map, type of match, flag info and its count
+		flags    = 284 // after ports, chunk map, type of match, flag info and its count
 		destOnly = 2   // XT_SCTP_DEST_PORTS
 	)
 	if len(b) < flags+8 || binary.NativeEndian.Uint32(b[flags:]) != destOnly {
@@ -84,7 +86,7 @@ func (r *Rule) sctp(b []byte) bool {
 	return r.destination(PortRange{0, 0xffff}, PortRange{number(b), number(b[2:])}, byte(inverted))
 }
 
-// multiport reads struct xt_multiport and xt_multiport_v1, of destination ports.
+// multiport decodes struct xt_multiport and xt_multiport_v1 with destination ports.
 func (r *Rule) multiport(revision byte, b []byte) bool {
 	const (
 		most      = 15
@@ -101,7 +103,7 @@ func (r *Rule) multiport(revision byte, b []byte) bool {
 	var p Ports
 	for i := 0; i < count; i++ {
 		one := PortRange{port(i), port(i)}
-		if revision == 1 && b[size+i] != 0 && i+1 < count { // the next one is its end
+		if revision == 1 && b[size+i] != 0 && i+1 < count { // the next port is the end of the range
 			i++
 			one.Last = port(i)
 		}
@@ -112,7 +114,7 @@ func (r *Rule) multiport(revision byte, b []byte) bool {
 	return count > 0
 }
 
-// addrType reads struct xt_addrtype_info and xt_addrtype_info_v1.
+// addrType decodes struct xt_addrtype_info and xt_addrtype_info_v1.
 func (r *Rule) addrType(revision byte, b []byte) bool {
 	const size0, size1 = 12, 8
 	if revision > 1 || revision == 0 && len(b) < size0 || revision == 1 && len(b) < size1 {
@@ -127,7 +129,7 @@ func (r *Rule) addrType(revision byte, b []byte) bool {
 		source.Not, dest.Not = flags&invertSource != 0, flags&invertDest != 0
 	}
 	if r.SourceType.Types != 0 || r.DestType.Types != 0 {
-		return false // two of them
+		return false // a second addrtype match
 	}
 	r.SourceType, r.DestType = source, dest
 	return flags&^(invertSource|invertDest) == 0

@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
-// nftChain reads the rules of a chain of the nftables variant. A chain that does not exist has none.
+// nftChain returns the rules of a chain of the nftables variant, none if the chain does not exist.
 func nftChain(c *nft.Conn, t nftmsg.Table, name string) ([]Rule, error) {
 	list, err := c.RawRules(t, name)
 	if err != nil {
@@ -28,7 +28,8 @@ func nftChain(c *nft.Conn, t nftmsg.Table, name string) ([]Rule, error) {
 	return rules, nil
 }
 
-// nftReader reads one rule. A condition takes the form: load something, perhaps mask it, compare it.
+// nftReader decodes one rule. A condition takes the form: load a value, perhaps mask it, compare
+// it.
 type nftReader struct {
 	Rule
 	family nftmsg.Family
@@ -36,7 +37,7 @@ type nftReader struct {
 	mask   []byte
 }
 
-// fromNFT reads a rule of a table of the families IPv4 and IPv6.
+// fromNFT decodes a rule of a table of the families IPv4 and IPv6.
 func fromNFT(f nftmsg.Family, r nftmsg.Rule) Rule {
 	n := nftReader{family: f}
 	n.Comment = r.Comment
@@ -93,7 +94,7 @@ func (n *nftReader) raw(e nftmsg.Raw) {
 	}
 }
 
-// other notes a condition that cannot be evaluated.
+// other counts a condition that cannot be evaluated.
 func (n *nftReader) other() {
 	name := "condition"
 	switch l := n.load.(type) {
@@ -123,7 +124,7 @@ func (n *nftReader) verdict(v nftmsg.Verdict) {
 	}
 }
 
-// compare notes what a rule compares with data, unless it cannot be evaluated.
+// compare stores the condition that compares with data, unless it cannot be evaluated.
 func (n *nftReader) compare(op uint32, data []byte) bool {
 	not := op == unix.NFT_CMP_NEQ
 	switch load := n.load.(type) {
@@ -147,7 +148,7 @@ func (n *nftReader) compare(op uint32, data []byte) bool {
 func (n *nftReader) meta(key uint32, w Word, data []byte) bool {
 	name := netlink.Text(data)
 	if bytes.IndexByte(data, 0) < 0 {
-		name += "+" // all names that begin so
+		name += "+" // any name with this prefix
 	}
 	switch {
 	case key == unix.NFT_META_IIFNAME:
@@ -165,7 +166,7 @@ func (n *nftReader) meta(key uint32, w Word, data []byte) bool {
 	return true
 }
 
-// port notes a comparison of the destination port. Two of them are a range.
+// port stores a comparison of the destination port. Two comparisons form a range.
 func (n *nftReader) port(op uint32, data []byte) bool {
 	if len(data) != 2 {
 		return false
@@ -198,8 +199,8 @@ func (n *nftReader) portRange(e nftmsg.Range) bool {
 	return n.setPorts(ports, e.Op == unix.NFT_RANGE_NEQ)
 }
 
-// address notes a comparison of addresses, or of the protocol in the header of IPv4. If the
-// prefix length is a multiple of 8, iptables loads only the network part. It can load source and
+// address stores a comparison of addresses, or of the protocol in the IPv4 header. If the prefix
+// length is a multiple of 8, iptables loads only the network part. It can load source and
 // destination together.
 func (n *nftReader) address(load nftmsg.Payload, data []byte, not bool) bool {
 	full, source := 4, uint32(12)
@@ -213,7 +214,8 @@ func (n *nftReader) address(load nftmsg.Payload, data []byte, not bool) bool {
 	both := load.Offset == source && len(data) == 2*full && n.mask == nil && !not
 	switch {
 	case both && !n.Source.IsValid() && !n.Dest.IsValid():
-		n.Source, n.Dest = network(full, data[:full], nil, false), network(full, data[full:], nil, false)
+		n.Source = network(full, data[:full], nil, false)
+		n.Dest = network(full, data[full:], nil, false)
 		return true
 	case len(data) > full || n.mask != nil && len(n.mask) != len(data):
 		return false
@@ -232,8 +234,8 @@ func (n *nftReader) address(load nftmsg.Payload, data []byte, not bool) bool {
 	return true
 }
 
-// network returns a condition from the first bytes of a network and a mask, which may be nil. It is
-// not valid where the mask has holes.
+// network returns a condition from the first bytes of a network and a mask, which may be nil. The
+// condition is invalid if the mask has holes.
 func network(full int, data, mask []byte, not bool) Network {
 	bits := 8 * len(data)
 	if mask != nil {

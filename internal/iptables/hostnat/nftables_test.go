@@ -11,18 +11,20 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// written encodes the expressions of a rule: each is its name, the length of its attributes in two
+// written encodes the expressions of a rule: for each its name, the length of its attributes in two
 // bytes, and the attributes.
 func written(exprs []nftmsg.Raw) (b []byte) {
 	for _, e := range exprs {
-		b = append(b, byte(slices.Index(exprNames, e.Name)), byte(len(e.Data)>>8), byte(len(e.Data)))
+		b = append(b, byte(slices.Index(exprNames, e.Name)), byte(len(e.Data)>>8),
+			byte(len(e.Data)))
 		b = append(b, e.Data...)
 	}
 	return b
 }
 
 // exprNames are the expressions that iptables writes.
-var exprNames = []string{"payload", "cmp", "bitwise", "meta", "range", "match", "target", "immediate", "counter", "lookup"}
+var exprNames = []string{"payload", "cmp", "bitwise", "meta", "range", "match", "target",
+	"immediate", "counter", "lookup"}
 
 func read(b []byte) (exprs []nftmsg.Raw) {
 	for len(b) >= 3 {
@@ -33,14 +35,16 @@ func read(b []byte) (exprs []nftmsg.Raw) {
 	return exprs
 }
 
-// FuzzNFTRule: whatever expressions a rule has, it is read, and one that is not understood is never
-// taken for a rule that matches all packets.
+// FuzzNFTRule checks that any rule can be decoded, and that a rule with unknown expressions never
+// counts as one that matches all packets.
 func FuzzNFTRule(f *testing.F) {
 	testnet.Require(f, testnet.Tool("iptables-nft"), testnet.Tool("ip6tables-nft"))
 	host := testnet.New(f).Host
 	rules := []string{
-		"-j ACCEPT", "! -i eth+ -o lo -j RETURN", "-p tcp -m multiport --dports 80,90:99 -m addrtype --dst-type LOCAL -j REDIRECT",
-		"-p udp --dport 53:60 -m comment --comment mine -j ACCEPT", "-p tcp -m mark --mark 1/3 -j MINE", "-g MINE",
+		"-j ACCEPT", "! -i eth+ -o lo -j RETURN",
+		"-p tcp -m multiport --dports 80,90:99 -m addrtype --dst-type LOCAL -j REDIRECT",
+		"-p udp --dport 53:60 -m comment --comment mine -j ACCEPT",
+		"-p tcp -m mark --mark 1/3 -j MINE", "-g MINE",
 	}
 	c, err := nft.Open(testnet.NS(f, host))
 	if err != nil {
@@ -55,10 +59,13 @@ func FuzzNFTRule(f *testing.F) {
 		host.Command(tool, "-t", "nat", "-N", "MINE")
 		for _, rule := range append(rules, addresses) {
 			if strings.Contains(rule, "-o lo") {
-				host.Command(tool, append([]string{"-t", "nat", "-A", "MINE"}, strings.Fields(strings.Replace(rule, "! -i eth+", "", 1))...)...)
+				host.Command(tool,
+					append([]string{"-t", "nat", "-A", "MINE"},
+						strings.Fields(strings.Replace(rule, "! -i eth+", "", 1))...)...)
 				continue
 			}
-			host.Command(tool, append([]string{"-t", "nat", "-A", "PREROUTING"}, strings.Fields(rule)...)...)
+			host.Command(tool,
+				append([]string{"-t", "nat", "-A", "PREROUTING"}, strings.Fields(rule)...)...)
 		}
 		for _, chain := range []string{"PREROUTING", "MINE"} {
 			list, err := c.RawRules(nftmsg.Table{Family: family, Name: "nat"}, chain)
@@ -78,14 +85,15 @@ func FuzzNFTRule(f *testing.F) {
 		exprs := read(b)
 		r := hostnat.FromNFT(family, nftmsg.Rule{Comment: comment, Exprs: exprs})
 		_ = r.String()
-		unconditional := hostnat.Rule{Target: r.Target, Chain: r.Chain, Goto: r.Goto, Comment: r.Comment}
+		unconditional := hostnat.Rule{Target: r.Target, Chain: r.Chain, Goto: r.Goto,
+			Comment: r.Comment}
 		conditions := func(e nftmsg.Raw) bool { return e.Name == "lookup" }
 		if r.String() == unconditional.String() && slices.ContainsFunc(exprs, conditions) {
 			t.Errorf("%q: the condition of lookup is lost", r)
 		}
 		for _, n := range []hostnat.Network{r.Source, r.Dest} {
 			if n.Prefix != n.Masked() || n.IsValid() && n.Addr().Is4() == six {
-				t.Errorf("%v is no network of the family", n)
+				t.Errorf("%v is not a network of the family", n)
 			}
 		}
 	})

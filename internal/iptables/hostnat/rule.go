@@ -12,7 +12,7 @@ import (
 
 // Rule is a rule of a nat table: its conditions and its target.
 type Rule struct {
-	Target string // what happens to the packet, as iptables names it; "" for a jump
+	Target string // the verdict or target, as iptables names it; "" for a jump
 	Chain  string // the chain that the rule jumps to; "" if it does not jump
 	Goto   bool   // the end of Chain is the end of this chain
 
@@ -31,7 +31,7 @@ type Network struct {
 	Not bool
 }
 
-// AddrType is a condition on the kind of an address (addrtype of iptables).
+// AddrType is a condition on the type of an address (addrtype of iptables).
 type AddrType struct {
 	Types uint16 // bit 1<<RTN_LOCAL and others; 0: no condition
 	Not   bool
@@ -42,7 +42,7 @@ const localType = 1 << unix.RTN_LOCAL
 // local reports whether the condition holds for addresses of this host.
 func (t AddrType) local() bool { return t.Types == 0 || (t.Types&localType != 0) != t.Not }
 
-// remote reports whether the condition can hold for an address that is not of this host.
+// remote reports whether the condition can hold for an address that does not belong to this host.
 func (t AddrType) remote() bool {
 	return t.Types == 0 || t.Not || t.Types&^uint16(localType) != 0
 }
@@ -62,7 +62,7 @@ type Ports struct {
 // PortRange is a range of ports, both ends included.
 type PortRange struct{ First, Last uint16 }
 
-// String returns the rule without its chain, in the words of iptables.
+// String returns the rule without its chain, in the syntax of iptables.
 func (r Rule) String() string {
 	var words []string
 	option := func(name, value string, not bool) {
@@ -104,7 +104,7 @@ func (n Network) String() string {
 	return n.Prefix.String()
 }
 
-// String returns the kind of the address, or "" without a condition.
+// String returns the type of the address, or "" without a condition.
 func (t AddrType) String() string {
 	switch t.Types {
 	case 0:

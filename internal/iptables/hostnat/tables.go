@@ -13,8 +13,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
-// Tables are the nat tables of a family in a namespace, in both variants. They are read when they
-// are asked for the first time. It is for one goroutine.
+// Tables are the nat tables of a family in a namespace, in both variants. They are opened at the
+// first query. Tables must be used by one goroutine at a time.
 type Tables struct {
 	family iptables.Family
 	ns     *netns.NS
@@ -26,8 +26,8 @@ type Tables struct {
 	listed bool      // list is known
 }
 
-// Open returns the tables of a family. nft is nil where the kernel has no nftables. ns must stay
-// open until the tables are closed.
+// Open returns the tables of a family. nft is nil if the kernel has no nftables. ns must stay open
+// until the tables are closed.
 func Open(ns *netns.NS, f iptables.Family, nft *nft.Conn) *Tables {
 	return &Tables{family: f, ns: ns, nft: nft}
 }
@@ -50,32 +50,36 @@ func (t *Tables) variants() (list []variant, err error) {
 	if t.listed {
 		return t.list, nil
 	}
-	table := nftmsg.Table{Family: [...]nftmsg.Family{nftmsg.IPv4, nftmsg.IPv6}[t.family], Name: "nat"}
+	table := nftmsg.Table{Family: [...]nftmsg.Family{nftmsg.IPv4, nftmsg.IPv6}[t.family],
+		Name: "nat"}
 	if t.nft != nil {
 		there, err := t.nft.HasTable(table)
 		if err != nil {
 			return nil, err
 		}
 		if there {
-			list = append(list, variant{fmt.Sprintf("table %s nat (nft)", table.Family), false, func(name string) ([]Rule, error) {
-				return nftChain(t.nft, table, name)
-			}})
+			list = append(list,
+				variant{fmt.Sprintf("table %s nat (nft)", table.Family), false,
+					func(name string) ([]Rule, error) {
+						return nftChain(t.nft, table, name)
+					}})
 		}
 	}
 	if err := t.openLegacy(); err != nil {
 		return nil, err
 	}
 	if t.legacy != nil {
-		list = append(list, variant{fmt.Sprintf("table %s nat (legacy)", table.Family), true, t.legacy.chain})
+		name := fmt.Sprintf("table %s nat (legacy)", table.Family)
+		list = append(list, variant{name, true, t.legacy.chain})
 	}
 	t.list, t.listed = list, true
 	return list, nil
 }
 
-// attempts is how often a table is read that changes meanwhile.
+// attempts limits how often a table is read that changes during the read.
 const attempts = 5
 
-// steady calls read until no legacy table changes meanwhile.
+// steady repeats read until no legacy table changes during it.
 func (t *Tables) steady(read func() error) (err error) {
 	for range attempts {
 		if err = read(); !errors.Is(err, unix.EAGAIN) || t.legacy == nil {
@@ -96,8 +100,8 @@ func (t *Tables) openLegacy() (err error) {
 	return err
 }
 
-// LegacyRules returns the rules of a chain of the legacy variant. there is false if there is no
-// such chain.
+// LegacyRules returns the rules of a chain of the legacy variant. there is false if the chain does
+// not exist.
 func (t *Tables) LegacyRules(chain string) (rules []Rule, there bool, err error) {
 	if err := t.openLegacy(); t.legacy == nil {
 		return nil, false, err
@@ -109,7 +113,8 @@ func (t *Tables) LegacyRules(chain string) (rules []Rule, there bool, err error)
 	return rules, rules != nil, err
 }
 
-// each calls read for each variant until it is done, and again if a legacy table changes meanwhile.
+// each calls read for each variant until it is done, and again if a legacy table changes during the
+// read.
 func (t *Tables) each(read func(v variant) (done bool, err error)) error {
 	return t.steady(func() error {
 		list, err := t.variants()
@@ -141,7 +146,7 @@ func (t *Tables) Find(q Query) (found *Found, err error) {
 	return found, err
 }
 
-// Rules returns the rules of a chain in both variants. A chain that does not exist has none.
+// Rules returns the rules of a chain in both variants, none if the chain does not exist.
 func (t *Tables) Rules(chain string) ([]Rule, error) {
 	legacy := map[bool][]Rule{}
 	err := t.each(func(v variant) (done bool, err error) {

@@ -27,7 +27,7 @@ func open(t testing.TB, ns *testnet.Namespace, f iptables.Family) *hostnat.Table
 	return tables
 }
 
-// kubeProxy are rules as kube-proxy writes them, for so many services.
+// kubeProxy returns the rules of kube-proxy for a number of services.
 func kubeProxy(services int) string {
 	var b strings.Builder
 	fmt.Fprintln(&b, "*nat\n:KUBE-SERVICES -\n:KUBE-POSTROUTING -\n:KUBE-MARK-MASQ -")
@@ -46,15 +46,17 @@ func kubeProxy(services int) string {
 		fmt.Fprintf(&b, "-A KUBE-SERVICES -d 10.96.%s/32 -p tcp -m comment --comment \"ns/svc%d cluster IP\" -m tcp --dport 80 -j KUBE-SVC-%016[2]d\n", addr, i)
 		fmt.Fprintf(&b, "-A KUBE-SVC-%016d ! -s 10.244.0.0/16 -d 10.96.%s/32 -p tcp -m tcp --dport 80 -j KUBE-MARK-MASQ\n", i, addr)
 		fmt.Fprintf(&b, "-A KUBE-SVC-%016d -m comment --comment \"ns/svc%[1]d\" -j KUBE-SEP-%016[1]d\n", i)
-		fmt.Fprintf(&b, "-A KUBE-SEP-%016d -p tcp -m tcp -j DNAT --to-destination 10.244.%s:8080\n", i, addr)
+		fmt.Fprintf(&b, "-A KUBE-SEP-%016d -p tcp -m tcp -j DNAT --to-destination 10.244.%s:8080\n",
+			i, addr)
 	}
 	fmt.Fprintln(&b, "COMMIT")
 	return b.String()
 }
 
-// ask asks what a bridge and a portmap ask.
+// ask makes the queries of a bridge plugin and of portmap.
 func ask(t testing.TB, tables *hostnat.Tables) {
-	for _, q := range []hostnat.Query{masqueraded(iptables.IPv4), published("PREROUTING"), published("OUTPUT")} {
+	for _, q := range []hostnat.Query{masqueraded(iptables.IPv4), published("PREROUTING"),
+		published("OUTPUT")} {
 		if found, err := tables.Find(q); found != nil || err != nil {
 			t.Fatal(found, err)
 		}

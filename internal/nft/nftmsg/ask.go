@@ -20,7 +20,8 @@ func (c *Conn) ask(message uint16, flags int, body []byte, each func(attributes 
 
 // HasTable reports whether a table exists.
 func (c *Conn) HasTable(t Table) (bool, error) {
-	err := c.ask(unix.NFT_MSG_GETTABLE, 0, t.body(netlink.String(unix.NFTA_TABLE_NAME, t.Name)), func([]byte) {})
+	err := c.ask(unix.NFT_MSG_GETTABLE, 0, t.body(netlink.String(unix.NFTA_TABLE_NAME, t.Name)),
+		func([]byte) {})
 	if errors.Is(err, unix.ENOENT) {
 		return false, nil
 	}
@@ -35,7 +36,8 @@ type ChainState struct {
 
 // Chain returns the state of a chain. The error wraps [unix.ENOENT] if it does not exist.
 func (c *Conn) Chain(t Table, name string) (s ChainState, err error) {
-	body := t.body(netlink.String(unix.NFTA_CHAIN_TABLE, t.Name), netlink.String(unix.NFTA_CHAIN_NAME, name))
+	body := t.body(netlink.String(unix.NFTA_CHAIN_TABLE, t.Name),
+		netlink.String(unix.NFTA_CHAIN_NAME, name))
 	err = c.ask(unix.NFT_MSG_GETCHAIN, 0, body, func(attributes []byte) {
 		policy := netlink.Find(attributes, unix.NFTA_CHAIN_POLICY)
 		s.Use = int(readNumber(netlink.Find(attributes, unix.NFTA_CHAIN_USE)))
@@ -44,16 +46,17 @@ func (c *Conn) Chain(t Table, name string) (s ChainState, err error) {
 	return s, err
 }
 
-// Rules lists the rules of a chain, none if it does not exist. It reads a list that changes
-// meanwhile again, and returns an error that wraps [netlink.ErrInterrupted] if it changes each
-// time.
+// Rules lists the rules of a chain, none if it does not exist. It reads the list again if the list
+// changes during the dump, and returns an error that wraps [netlink.ErrInterrupted] if that happens
+// each time.
 func (c *Conn) Rules(t Table, chain string) ([]Rule, error) {
-	body := t.body(netlink.String(unix.NFTA_RULE_TABLE, t.Name), netlink.String(unix.NFTA_RULE_CHAIN, chain))
+	body := t.body(netlink.String(unix.NFTA_RULE_TABLE, t.Name),
+		netlink.String(unix.NFTA_RULE_CHAIN, chain))
 	return list(c, unix.NFT_MSG_GETRULE, body, decodeRule)
 }
 
-// Sets lists the names of the sets and maps of a table. It reads a list that changes meanwhile
-// again, as [Conn.Rules] does. The error wraps [unix.ENOENT] if the table does not exist.
+// Sets lists the names of the sets and maps of a table. Like [Conn.Rules] it repeats an interrupted
+// dump. The error wraps [unix.ENOENT] if the table does not exist.
 func (c *Conn) Sets(t Table) ([]string, error) {
 	body := t.body(netlink.String(unix.NFTA_SET_TABLE, t.Name))
 	return list(c, unix.NFT_MSG_GETSET, body, func(attributes []byte) string {
@@ -62,7 +65,9 @@ func (c *Conn) Sets(t Table) ([]string, error) {
 }
 
 // list returns the objects of a list; message is NFT_MSG_GET….
-func list[T any](c *Conn, message uint16, body []byte, decode func(attributes []byte) T) ([]T, error) {
+func list[T any](
+	c *Conn, message uint16, body []byte, decode func(attributes []byte) T,
+) ([]T, error) {
 	read := func(list []T, payload []byte) ([]T, error) {
 		attributes, err := netlink.ReadBody(payload, new(netlink.Netfilter))
 		return append(list, decode(attributes)), err
@@ -80,11 +85,12 @@ func (c *Conn) SetComment(s Set) (comment string, err error) {
 }
 
 // Elements lists the elements of a set with these keys, alone or in their range, or all elements.
-// The error wraps [unix.ENOENT] if the set does not exist, or an element with one of the keys. A
-// change of the ruleset while Elements reads all is no error: the kernel does not report whether it
-// was this set.
+// The error wraps [unix.ENOENT] if the set, or an element with one of the keys, does not exist. A
+// change of the ruleset while Elements reads all elements is no error: the kernel does not report
+// whether it concerned this set.
 func (c *Conn) Elements(s Set, keys ...[]byte) (list []Element, err error) {
-	about, flags := s.names(unix.NFTA_SET_ELEM_LIST_TABLE, unix.NFTA_SET_ELEM_LIST_SET), unix.NLM_F_DUMP
+	about, flags := s.names(unix.NFTA_SET_ELEM_LIST_TABLE,
+		unix.NFTA_SET_ELEM_LIST_SET), unix.NLM_F_DUMP
 	if keys != nil {
 		var wanted []netlink.Attribute
 		for _, key := range keys {

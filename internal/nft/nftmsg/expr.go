@@ -14,7 +14,8 @@ type Expr interface {
 }
 
 func encoded(name string, data ...netlink.Attribute) netlink.Attribute {
-	return nest(unix.NFTA_LIST_ELEM, netlink.String(unix.NFTA_EXPR_NAME, name), nest(unix.NFTA_EXPR_DATA, data...))
+	return nest(unix.NFTA_LIST_ELEM, netlink.String(unix.NFTA_EXPR_NAME, name),
+		nest(unix.NFTA_EXPR_DATA, data...))
 }
 
 // Meta loads metadata of a packet. Key is NFT_META_….
@@ -22,7 +23,8 @@ type Meta struct{ Key, Register uint32 }
 
 // Encode implements [Expr].
 func (e Meta) Encode() netlink.Attribute {
-	return encoded("meta", number(unix.NFTA_META_KEY, e.Key), number(unix.NFTA_META_DREG, e.Register))
+	return encoded("meta", number(unix.NFTA_META_KEY, e.Key),
+		number(unix.NFTA_META_DREG, e.Register))
 }
 
 // SetMeta sets metadata of a packet from a register. Key is NFT_META_….
@@ -30,7 +32,8 @@ type SetMeta struct{ Key, Register uint32 }
 
 // Encode implements [Expr].
 func (e SetMeta) Encode() netlink.Attribute {
-	return encoded("meta", number(unix.NFTA_META_KEY, e.Key), number(unix.NFTA_META_SREG, e.Register))
+	return encoded("meta", number(unix.NFTA_META_KEY, e.Key),
+		number(unix.NFTA_META_SREG, e.Register))
 }
 
 // Ct loads a property of the packet's connection. Key is NFT_CT_….
@@ -42,7 +45,7 @@ func (e Ct) Encode() netlink.Attribute {
 }
 
 // SetCt sets a property of the packet's connection from a register. Key is NFT_CT_…. The kernel
-// adds labels to the connection, which keeps its others.
+// adds labels and never removes any.
 type SetCt struct{ Key, Register uint32 }
 
 // Encode implements [Expr].
@@ -56,7 +59,8 @@ type Fib struct{ Flags, Result, Register uint32 }
 
 // Encode implements [Expr].
 func (e Fib) Encode() netlink.Attribute {
-	return encoded("fib", number(unix.NFTA_FIB_DREG, e.Register), number(unix.NFTA_FIB_FLAGS, e.Flags), number(unix.NFTA_FIB_RESULT, e.Result))
+	return encoded("fib", number(unix.NFTA_FIB_DREG, e.Register),
+		number(unix.NFTA_FIB_FLAGS, e.Flags), number(unix.NFTA_FIB_RESULT, e.Result))
 }
 
 // Payload loads bytes of a header (NFT_PAYLOAD_…).
@@ -64,11 +68,12 @@ type Payload struct{ Base, Offset, Len, Register uint32 }
 
 // Encode implements [Expr].
 func (e Payload) Encode() netlink.Attribute {
-	return encoded("payload", number(unix.NFTA_PAYLOAD_DREG, e.Register), number(unix.NFTA_PAYLOAD_BASE, e.Base),
+	return encoded("payload", number(unix.NFTA_PAYLOAD_DREG, e.Register),
+		number(unix.NFTA_PAYLOAD_BASE, e.Base),
 		number(unix.NFTA_PAYLOAD_OFFSET, e.Offset), number(unix.NFTA_PAYLOAD_LEN, e.Len))
 }
 
-// Mask clears the other bits of a register.
+// Mask clears the bits of a register that Bits does not contain.
 type Mask struct {
 	Bits     []byte
 	Register uint32
@@ -76,7 +81,8 @@ type Mask struct {
 
 // Encode implements [Expr].
 func (e Mask) Encode() netlink.Attribute {
-	return encoded("bitwise", number(unix.NFTA_BITWISE_SREG, e.Register), number(unix.NFTA_BITWISE_DREG, e.Register),
+	return encoded("bitwise", number(unix.NFTA_BITWISE_SREG, e.Register),
+		number(unix.NFTA_BITWISE_DREG, e.Register),
 		number(unix.NFTA_BITWISE_LEN, uint32(len(e.Bits))), value(unix.NFTA_BITWISE_MASK, e.Bits),
 		value(unix.NFTA_BITWISE_XOR, make([]byte, len(e.Bits))))
 }
@@ -87,11 +93,13 @@ type NetworkOrder struct{ Register uint32 }
 // Encode implements [Expr].
 func (e NetworkOrder) Encode() netlink.Attribute {
 	const size = 4
-	return encoded("byteorder", number(unix.NFTA_BYTEORDER_SREG, e.Register), number(unix.NFTA_BYTEORDER_DREG, e.Register),
-		number(unix.NFTA_BYTEORDER_OP, unix.NFT_BYTEORDER_HTON), number(unix.NFTA_BYTEORDER_LEN, size), number(unix.NFTA_BYTEORDER_SIZE, size))
+	return encoded("byteorder", number(unix.NFTA_BYTEORDER_SREG, e.Register),
+		number(unix.NFTA_BYTEORDER_DREG, e.Register),
+		number(unix.NFTA_BYTEORDER_OP, unix.NFT_BYTEORDER_HTON), number(unix.NFTA_BYTEORDER_LEN,
+			size), number(unix.NFTA_BYTEORDER_SIZE, size))
 }
 
-// Cmp is the condition that a register compares with data as Op (NFT_CMP_…) requires.
+// Cmp is the condition that a comparison of a register with data has the result Op (NFT_CMP_…).
 type Cmp struct {
 	Op, Register uint32
 	Data         []byte
@@ -99,10 +107,12 @@ type Cmp struct {
 
 // Encode implements [Expr].
 func (e Cmp) Encode() netlink.Attribute {
-	return encoded("cmp", number(unix.NFTA_CMP_SREG, e.Register), number(unix.NFTA_CMP_OP, e.Op), value(unix.NFTA_CMP_DATA, e.Data))
+	return encoded("cmp", number(unix.NFTA_CMP_SREG, e.Register), number(unix.NFTA_CMP_OP, e.Op),
+		value(unix.NFTA_CMP_DATA, e.Data))
 }
 
-// Range is the condition that a register is in a range, or not in it, as Op (NFT_RANGE_…) requires.
+// Range is the condition that a register is in a range, or outside it, depending on Op
+// (NFT_RANGE_…).
 type Range struct {
 	Op, Register uint32
 	From, To     []byte
@@ -110,11 +120,12 @@ type Range struct {
 
 // Encode implements [Expr].
 func (e Range) Encode() netlink.Attribute {
-	return encoded("range", number(unix.NFTA_RANGE_SREG, e.Register), number(unix.NFTA_RANGE_OP, e.Op),
+	return encoded("range", number(unix.NFTA_RANGE_SREG, e.Register),
+		number(unix.NFTA_RANGE_OP, e.Op),
 		value(unix.NFTA_RANGE_FROM_DATA, e.From), value(unix.NFTA_RANGE_TO_DATA, e.To))
 }
 
-// Lookup is the condition that a key, in a register and the next ones, is in a set.
+// Lookup is the condition that a set contains a key, which begins in a register.
 type Lookup struct {
 	Set      string
 	Register uint32
@@ -123,7 +134,8 @@ type Lookup struct {
 
 // Encode implements [Expr].
 func (e Lookup) Encode() netlink.Attribute {
-	list := []netlink.Attribute{netlink.String(unix.NFTA_LOOKUP_SET, e.Set), number(unix.NFTA_LOOKUP_SREG, e.Register)}
+	list := []netlink.Attribute{netlink.String(unix.NFTA_LOOKUP_SET, e.Set),
+		number(unix.NFTA_LOOKUP_SREG, e.Register)}
 	if e.Not {
 		list = append(list, number(unix.NFTA_LOOKUP_FLAGS, unix.NFT_LOOKUP_F_INV))
 	}
@@ -131,7 +143,7 @@ func (e Lookup) Encode() netlink.Attribute {
 }
 
 // Map loads the value that a map has for a register into the register Into, which is
-// NFT_REG_VERDICT for a verdict map. It is also the condition that the map has one.
+// NFT_REG_VERDICT for a verdict map. It is also the condition that the map has a value.
 type Map struct {
 	Set            string
 	Register, Into uint32
@@ -139,7 +151,8 @@ type Map struct {
 
 // Encode implements [Expr].
 func (e Map) Encode() netlink.Attribute {
-	return encoded("lookup", netlink.String(unix.NFTA_LOOKUP_SET, e.Set), number(unix.NFTA_LOOKUP_SREG, e.Register), number(unix.NFTA_LOOKUP_DREG, e.Into))
+	return encoded("lookup", netlink.String(unix.NFTA_LOOKUP_SET, e.Set),
+		number(unix.NFTA_LOOKUP_SREG, e.Register), number(unix.NFTA_LOOKUP_DREG, e.Into))
 }
 
 // Masq sets the source of a packet to an address of its outgoing interface.
@@ -158,7 +171,8 @@ type NAT struct {
 // Encode implements [Expr].
 func (e NAT) Encode() netlink.Attribute {
 	list := []netlink.Attribute{
-		number(unix.NFTA_NAT_TYPE, e.Type), number(unix.NFTA_NAT_FAMILY, e.Family), number(unix.NFTA_NAT_REG_ADDR_MIN, e.Addr),
+		number(unix.NFTA_NAT_TYPE, e.Type), number(unix.NFTA_NAT_FAMILY, e.Family),
+		number(unix.NFTA_NAT_REG_ADDR_MIN, e.Addr),
 	}
 	if e.Port != 0 {
 		list = append(list, number(unix.NFTA_NAT_REG_PROTO_MIN, e.Port))
@@ -177,10 +191,11 @@ const Drop, Accept = 0, 1
 
 // Encode implements [Expr].
 func (v Verdict) Encode() netlink.Attribute {
-	return encoded("immediate", number(unix.NFTA_IMMEDIATE_DREG, unix.NFT_REG_VERDICT), nest(unix.NFTA_IMMEDIATE_DATA, v.data()))
+	return encoded("immediate", number(unix.NFTA_IMMEDIATE_DREG, unix.NFT_REG_VERDICT),
+		nest(unix.NFTA_IMMEDIATE_DATA, v.data()))
 }
 
-// data encodes the verdict in place of a value.
+// data encodes the verdict where a message holds a value.
 func (v Verdict) data() netlink.Attribute {
 	list := []netlink.Attribute{number(unix.NFTA_VERDICT_CODE, uint32(v.Code))}
 	if v.Chain != "" {
@@ -189,7 +204,7 @@ func (v Verdict) data() netlink.Attribute {
 	return nest(unix.NFTA_DATA_VERDICT, list...)
 }
 
-// readVerdict decodes a verdict in place of a value.
+// readVerdict decodes a verdict where a message holds a value.
 func readVerdict(data []byte) (v Verdict, ok bool) {
 	inside := netlink.Find(data, unix.NFTA_DATA_VERDICT)
 	v.Code = int32(readNumber(netlink.Find(inside, unix.NFTA_VERDICT_CODE)))

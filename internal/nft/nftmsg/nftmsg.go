@@ -1,7 +1,7 @@
 // Package nftmsg encodes and decodes the messages of nftables
 // (include/uapi/linux/netfilter/nf_tables.h) as plain values: tables, chains, rules, sets,
-// elements, expressions, and the transaction that carries them. It is the only package that does.
-// It neither knows the purpose of a rule nor takes locks or tries again: package nft does.
+// elements, expressions, and the transaction that carries them. No other package does so. It knows
+// nothing about the purpose of a rule, takes no locks and does not retry; package nft does.
 package nftmsg
 
 import (
@@ -17,7 +17,6 @@ import (
 // Family is a family of tables.
 type Family byte
 
-// The families.
 const (
 	INet   Family = unix.NFPROTO_INET
 	IPv4   Family = unix.NFPROTO_IPV4
@@ -40,7 +39,7 @@ type Table struct {
 	Name   string
 }
 
-// Conn is an nfnetlink socket, bound to a namespace. It is for one goroutine.
+// Conn is an nfnetlink socket, bound to a namespace. It must be used by one goroutine at a time.
 type Conn struct {
 	fd       int
 	exchange netlink.Exchange
@@ -67,12 +66,12 @@ func (t Table) body(attributes ...netlink.Attribute) []byte {
 	return netlink.Body(netlink.Netfilter{Family: byte(t.Family)}, attributes...)
 }
 
-// nest is an attribute that holds others, as nftables has them.
+// nest returns an attribute that contains other attributes.
 func nest(kind uint16, inside ...netlink.Attribute) netlink.Attribute {
 	return netlink.Nest(kind|unix.NLA_F_NESTED, inside...)
 }
 
-// number is an attribute with a number as nftables has them, in network byte order.
+// number returns an attribute with a number in network byte order, as nftables encodes numbers.
 func number(kind uint16, n uint32) netlink.Attribute {
 	return netlink.Bytes(kind, binary.BigEndian.AppendUint32(nil, n))
 }
@@ -85,7 +84,7 @@ func readNumber(value []byte) uint32 {
 	return binary.BigEndian.Uint32(value)
 }
 
-// value is an attribute that holds a value, such as a key.
+// value returns an attribute with a value, such as a key.
 func value(kind uint16, v []byte) netlink.Attribute {
 	return nest(kind, netlink.Bytes(unix.NFTA_DATA_VALUE, v))
 }

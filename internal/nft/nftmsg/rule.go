@@ -53,7 +53,8 @@ type Immediate struct {
 
 // Encode implements [Expr].
 func (e Immediate) Encode() netlink.Attribute {
-	return encoded("immediate", number(unix.NFTA_IMMEDIATE_DREG, e.Register), value(unix.NFTA_IMMEDIATE_DATA, e.Value))
+	return encoded("immediate", number(unix.NFTA_IMMEDIATE_DREG, e.Register),
+		value(unix.NFTA_IMMEDIATE_DATA, e.Value))
 }
 
 // Match is a condition of iptables.
@@ -70,7 +71,7 @@ type Target struct {
 }
 
 // Read decodes a [Meta], [Payload], [Mask], [Cmp], [Range], [Immediate], [NAT], [Verdict], [Match]
-// or [Target]. It returns other expressions as they are.
+// or [Target]. It returns other expressions unchanged.
 func (r Raw) Read() any {
 	n := r.numbers()
 	data := func(kind uint16) []byte { return netlink.Find(r.Data, kind) }
@@ -85,16 +86,19 @@ func (r Raw) Read() any {
 			Len: n[unix.NFTA_PAYLOAD_LEN], Register: n[unix.NFTA_PAYLOAD_DREG],
 		}
 	case "cmp":
-		return Cmp{Op: n[unix.NFTA_CMP_OP], Register: n[unix.NFTA_CMP_SREG], Data: readValue(data(unix.NFTA_CMP_DATA))}
+		return Cmp{Op: n[unix.NFTA_CMP_OP], Register: n[unix.NFTA_CMP_SREG],
+			Data: readValue(data(unix.NFTA_CMP_DATA))}
 	case "bitwise":
 		xor := bytes.Trim(readValue(data(unix.NFTA_BITWISE_XOR)), "\x00")
 		if n[bitwiseOp] == 0 && len(xor) == 0 {
-			return Mask{Bits: readValue(data(unix.NFTA_BITWISE_MASK)), Register: n[unix.NFTA_BITWISE_DREG]}
+			return Mask{Bits: readValue(data(unix.NFTA_BITWISE_MASK)),
+				Register: n[unix.NFTA_BITWISE_DREG]}
 		}
 	case "range":
 		return Range{
 			Op: n[unix.NFTA_RANGE_OP], Register: n[unix.NFTA_RANGE_SREG],
-			From: readValue(data(unix.NFTA_RANGE_FROM_DATA)), To: readValue(data(unix.NFTA_RANGE_TO_DATA)),
+			From: readValue(data(unix.NFTA_RANGE_FROM_DATA)),
+			To:   readValue(data(unix.NFTA_RANGE_TO_DATA)),
 		}
 	case "nat":
 		return NAT{
@@ -105,14 +109,16 @@ func (r Raw) Read() any {
 		if verdict, ok := readVerdict(data(unix.NFTA_IMMEDIATE_DATA)); ok {
 			return verdict
 		}
-		return Immediate{Register: n[unix.NFTA_IMMEDIATE_DREG], Value: readValue(data(unix.NFTA_IMMEDIATE_DATA))}
+		return Immediate{Register: n[unix.NFTA_IMMEDIATE_DREG],
+			Value: readValue(data(unix.NFTA_IMMEDIATE_DATA))}
 	case "match":
 		return Match{
 			Name: netlink.Text(data(unix.NFTA_MATCH_NAME)), Revision: byte(n[unix.NFTA_MATCH_REV]),
 			Info: data(unix.NFTA_MATCH_INFO),
 		}
 	case "target":
-		return Target{Name: netlink.Text(data(unix.NFTA_TARGET_NAME)), Info: data(unix.NFTA_TARGET_INFO)}
+		return Target{Name: netlink.Text(data(unix.NFTA_TARGET_NAME)),
+			Info: data(unix.NFTA_TARGET_INFO)}
 	}
 	return r
 }

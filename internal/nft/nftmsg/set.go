@@ -23,7 +23,6 @@ type Set struct {
 // nftables). The kernel only uses its size.
 type Type uint32
 
-// The types.
 const (
 	TypeVerdict     Type = 1
 	TypeIPv4Addr    Type = 7
@@ -36,7 +35,8 @@ const (
 
 // sizes holds the size in bytes of a value of each type.
 var sizes = [...]uint32{
-	TypeInetProto: 1, TypeInetService: 2, TypeIPv4Addr: 4, TypeEtherAddr: 6, TypeIPv6Addr: 16, TypeIfName: 16,
+	TypeInetProto: 1, TypeInetService: 2, TypeIPv4Addr: 4, TypeEtherAddr: 6, TypeIPv6Addr: 16,
+	TypeIfName: 16,
 }
 
 // typeBits is the number of bits of each of several types.
@@ -56,7 +56,7 @@ func sizeOf(types []Type) (n uint32) {
 		return sizes[types[0]]
 	}
 	for _, t := range types {
-		n += uint32(netlink.Align(int(sizes[t]))) // words of 4 bytes, too
+		n += uint32(netlink.Align(int(sizes[t]))) // the kernel counts words of 4 bytes, too
 	}
 	return n
 }
@@ -79,14 +79,16 @@ func (s Set) names(table, name uint16) []netlink.Attribute {
 func (s Set) encode(id uint32) []netlink.Attribute {
 	list := append(s.names(unix.NFTA_SET_TABLE, unix.NFTA_SET_NAME),
 		number(unix.NFTA_SET_FLAGS, s.flags()),
-		number(unix.NFTA_SET_KEY_TYPE, numberOf(s.Key)), number(unix.NFTA_SET_KEY_LEN, sizeOf(s.Key)),
+		number(unix.NFTA_SET_KEY_TYPE, numberOf(s.Key)),
+		number(unix.NFTA_SET_KEY_LEN, sizeOf(s.Key)),
 		number(unix.NFTA_SET_ID, id))
 	if s.Data != nil {
 		data := numberOf(s.Data)
 		if data == uint32(TypeVerdict) {
 			data = unix.NFT_DATA_VERDICT
 		}
-		list = append(list, number(unix.NFTA_SET_DATA_TYPE, data), number(unix.NFTA_SET_DATA_LEN, sizeOf(s.Data)))
+		list = append(list, number(unix.NFTA_SET_DATA_TYPE, data),
+			number(unix.NFTA_SET_DATA_LEN, sizeOf(s.Data)))
 	}
 	if about := s.description(); about != nil {
 		list = append(list, nest(unix.NFTA_SET_DESC, about...))
@@ -110,8 +112,8 @@ func (s Set) flags() (flags uint32) {
 	return flags
 }
 
-// description returns the size of the set, and of each of several types. nft(8) needs them to list
-// it.
+// description returns the size of the set, and the size of each of several types, which nft(8)
+// needs to list the set.
 func (s Set) description() (list []netlink.Attribute) {
 	if s.Size > 0 {
 		list = append(list, number(unix.NFTA_SET_DESC_SIZE, s.Size))
@@ -119,7 +121,8 @@ func (s Set) description() (list []netlink.Attribute) {
 	if len(s.Key) > 1 {
 		var fields []netlink.Attribute
 		for _, t := range s.Key {
-			fields = append(fields, netlink.Nest(unix.NFTA_LIST_ELEM, number(nftaSetFieldLen, sizes[t])))
+			fields = append(fields,
+				netlink.Nest(unix.NFTA_LIST_ELEM, number(nftaSetFieldLen, sizes[t])))
 		}
 		list = append(list, nest(nftaSetDescConcat, fields...))
 	}
@@ -143,7 +146,7 @@ func (s Set) userdata() (b []byte) {
 // Element is an element of a set.
 type Element struct {
 	Key     []byte
-	KeyEnd  []byte   // the last key of a range, nil if it is no range
+	KeyEnd  []byte   // the last key of a range, nil unless it is a range
 	Value   []byte   // in a map
 	Verdict *Verdict // in a verdict map
 	Comment string   // up to 254 bytes
@@ -162,7 +165,9 @@ func (e Element) encode() netlink.Attribute {
 		inside = append(inside, value(unix.NFTA_SET_ELEM_DATA, e.Value))
 	}
 	if e.Comment != "" {
-		inside = append(inside, netlink.Bytes(unix.NFTA_SET_ELEM_USERDATA, appendText(nil, ofElementComment, e.Comment)))
+		inside = append(inside,
+			netlink.Bytes(unix.NFTA_SET_ELEM_USERDATA,
+				appendText(nil, ofElementComment, e.Comment)))
 	}
 	return nest(unix.NFTA_LIST_ELEM, inside...)
 }

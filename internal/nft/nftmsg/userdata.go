@@ -6,8 +6,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
-// The kernel stores data of nft(8) with rules, sets and elements, and does not interpret it:
-// entries of a byte for the type, one for the length, and the value (include/libnftnl/udata.h of
+// The kernel stores data of nft(8) with rules, sets and elements without interpreting it: entries
+// of one byte for the type, one for the length, and the value (include/libnftnl/udata.h of
 // libnftnl).
 
 // The types of entries.

@@ -1,5 +1,5 @@
-// Package dhcpserver starts DHCP servers of Debian in the network namespaces of a test. They are started as
-// scripts/test-deps installs them, and end with the test.
+// Package dhcpserver starts DHCP servers of Debian, which scripts/test-deps installs, in the
+// network namespaces of a test. The servers end with the test.
 package dhcpserver
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// Server is a server on the bridge br0 of a test's host, see [NewNet]. It tells clients of a router, an MTU of 1400, and
-// classless routes.
+// Server is a server on the bridge br0 of a test's host, see [NewNet]. It sends clients a router,
+// an MTU of 1400, and classless routes.
 type Server struct {
 	Kind Kind
 
@@ -29,21 +29,21 @@ type Server struct {
 	cmd *exec.Cmd
 }
 
-// Kind is one of the servers.
+// Kind describes an implementation.
 type Kind struct {
 	Name     string
-	Released string // what the log says of an address that was given back; empty: nothing
+	Released string // log text for a released address; empty: none
 
 	tool   string
 	config func(s *Server, pool string, l lease) (command []string)
-	ready  string // in the log
+	ready  string // log text
 }
 
-// lease says when clients prolong what a server lends, in seconds: they ask that server from renew on,
-// any server from rebind on, until it ends.
+// lease contains the times of a lease in seconds: clients renew it from renew on, rebind it from
+// rebind on, and lose it at ends.
 type lease struct{ renew, rebind, ends int }
 
-// Kinds are all servers.
+// Kinds are all DHCPv4 servers.
 var Kinds = []Kind{
 	{"dnsmasq", "DHCPRELEASE", "dnsmasq", dnsmasq, "DHCP, sockets bound"},
 	{"isc", "DHCPRELEASE", "dhcpd", isc, "Server starting service"},
@@ -52,13 +52,18 @@ var Kinds = []Kind{
 	{"networkd", "RELEASE (0x", networkdPath, networkd, "br0: DHCPv4 server: STARTED"},
 }
 
-// dnsmasq lends for two minutes at least; it has clients come back as if it were less.
+// dnsmasq grants leases of at least two minutes; it makes clients renew them as if they were
+// shorter.
 func dnsmasq(s *Server, pool string, l lease) []string {
 	return []string{
-		"dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--log-dhcp", "--log-facility=-", "--user=root", "--group=",
-		"--interface=br0", "--bind-interfaces", "--dhcp-leasefile=" + s.dir + "/leases", "--pid-file=" + s.dir + "/pid",
-		"--dhcp-authoritative", "--no-ping", "--dhcp-sequential-ip", fmt.Sprintf("--dhcp-range=%s,255.255.255.0,%d", pool, max(l.ends, 120)),
-		fmt.Sprintf("--dhcp-option=option:T1,%d", l.renew), fmt.Sprintf("--dhcp-option=option:T2,%d", l.rebind),
+		"dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--log-dhcp",
+		"--log-facility=-", "--user=root", "--group=",
+		"--interface=br0", "--bind-interfaces", "--dhcp-leasefile=" + s.dir + "/leases",
+		"--pid-file=" + s.dir + "/pid",
+		"--dhcp-authoritative", "--no-ping", "--dhcp-sequential-ip",
+		fmt.Sprintf("--dhcp-range=%s,255.255.255.0,%d", pool, max(l.ends, 120)),
+		fmt.Sprintf("--dhcp-option=option:T1,%d", l.renew),
+		fmt.Sprintf("--dhcp-option=option:T2,%d", l.rebind),
 		"--dhcp-option=option:router,10.92.0.1", "--dhcp-option=option:mtu,1400",
 		"--dhcp-option=option:classless-static-route,172.30.0.0/16,10.92.0.254,172.31.0.0/16,0.0.0.0,0.0.0.0/0,10.92.0.1",
 	}
@@ -71,7 +76,8 @@ default-lease-time %d; max-lease-time %[1]d; min-lease-time %[1]d;
 option dhcp-renewal-time %[3]d; option dhcp-rebinding-time %[4]d; authoritative; one-lease-per-client on; ping-check off; dhcp-cache-threshold 0;
 subnet 10.92.0.0 netmask 255.255.255.0 { range %[2]s; option routers 10.92.0.1; option interface-mtu 1400;
 option rfc3442 16,172,30,10,92,0,254, 16,172,31,0,0,0,0, 0,10,92,0,1; }`, l.ends, strings.ReplaceAll(pool, ",", " "), l.renew, l.rebind))
-	return []string{"dhcpd", "-4", "-d", "--no-pid", "-user", "root", "-group", "root", "-cf", s.dir + "/conf", "-lf", s.dir + "/leases", "br0"}
+	return []string{"dhcpd", "-4", "-d", "--no-pid", "-user", "root", "-group", "root", "-cf",
+		s.dir + "/conf", "-lf", s.dir + "/leases", "br0"}
 }
 
 func kea(s *Server, pool string, l lease) []string {
@@ -105,7 +111,7 @@ option staticroutes 172.30.0.0/16 10.92.0.254, 172.31.0.0/16 0.0.0.0, 0.0.0.0/0 
 	return []string{"udhcpd", "-f", s.dir + "/conf"}
 }
 
-// Kinds6 are servers for DHCPv6, with addresses of fd00:92::/64 and a name server there.
+// Kinds6 are the DHCPv6 servers, with addresses of fd00:92::/64 and a name server there.
 var Kinds6 = []Kind{
 	{"isc6", "Release", "dhcpd", isc6, "Server starting service"},
 	{"kea6", "DHCP6_RELEASE_NA ", "kea-dhcp6", kea6, "DHCP6_STARTED"},
@@ -115,7 +121,8 @@ func isc6(s *Server, pool string, l lease) []string {
 	s.keep("leases")
 	s.write("conf", fmt.Sprintf(`default-lease-time %d; preferred-lifetime %d; option dhcp-renewal-time %d; option dhcp-rebinding-time %d; dhcp-cache-threshold 0; authoritative;
 subnet6 fd00:92::/64 { range6 %s; option dhcp6.name-servers fd00:92::1; }`, l.ends, l.ends*3/4, l.renew, l.rebind, strings.ReplaceAll(pool, ",", " ")))
-	return []string{"dhcpd", "-6", "-d", "--no-pid", "-user", "root", "-group", "root", "-cf", s.dir + "/conf", "-lf", s.dir + "/leases", "br0"}
+	return []string{"dhcpd", "-6", "-d", "--no-pid", "-user", "root", "-group", "root", "-cf",
+		s.dir + "/conf", "-lf", s.dir + "/leases", "br0"}
 }
 
 func kea6(s *Server, pool string, l lease) []string {
@@ -135,7 +142,7 @@ func (s *Server) write(name, text string) {
 	}
 }
 
-// keep makes a file unless it is there.
+// keep creates a file unless it exists.
 func (s *Server) keep(name string) {
 	f, err := os.OpenFile(filepath.Join(s.dir, name), os.O_CREATE, 0o644)
 	if err != nil {
@@ -144,7 +151,7 @@ func (s *Server) keep(name string) {
 	f.Close()
 }
 
-// NewNet makes a host with the bridge, and containers with eth0 on it.
+// NewNet creates a host with the bridge, and containers with eth0 on it.
 func NewNet(t testing.TB, containers ...string) *testnet.Net {
 	t.Helper()
 	testnet.Require(t, testnet.Kernel(kernel.FeatureVeth, kernel.FeatureBridge), testnet.Tool("ip"))
@@ -156,15 +163,16 @@ func NewNet(t testing.TB, containers ...string) *testnet.Net {
 	return n
 }
 
-// Bridge makes the bridge.
+// Bridge creates the bridge.
 func Bridge(n *testnet.Net) {
 	n.Host.Batch("link add br0 address 02:00:00:00:00:01 type bridge")
 	n.Host.Command("sysctl", "-qw", "net.ipv6.conf.br0.accept_dad=0")
-	n.Host.Batch("link set br0 up", "addr add 10.92.0.1/24 dev br0", "addr add fd00:92::1/64 dev br0 nodad", "link add up0 type veth peer name up1",
+	n.Host.Batch("link set br0 up", "addr add 10.92.0.1/24 dev br0",
+		"addr add fd00:92::1/64 dev br0 nodad", "link add up0 type veth peer name up1",
 		"link set up0 master br0", "link set up0 up", "link set up1 up")
 }
 
-// Port is the name of a container's port of the bridge.
+// Port returns the name of a container's port of the bridge.
 func Port(container string) string {
 	h := fnv.New32a()
 	h.Write([]byte(container))
@@ -180,7 +188,8 @@ func PlugIn(n *testnet.Net, container string) {
 	n.Host.Batch("link set "+port+" master br0", "link set "+port+" up")
 }
 
-// Start starts a server. pool is first and last address, with a comma. Leases end after some seconds.
+// Start starts a server. pool is the first and last address, separated by a comma. Leases end after
+// the given number of seconds.
 func Start(t testing.TB, n *testnet.Net, k Kind, pool string, seconds int) *Server {
 	t.Helper()
 	s := newServer(t, n, k)
@@ -188,8 +197,8 @@ func Start(t testing.TB, n *testnet.Net, k Kind, pool string, seconds int) *Serv
 	return s
 }
 
-// StartRenewing starts a server that has clients renew leases after some seconds. The leases last so
-// long that none ends during a test, however busy the machine.
+// StartRenewing starts a server that makes clients renew leases after the given number of seconds.
+// Leases last so long that none ends during a test, however busy the host is.
 func StartRenewing(t testing.TB, n *testnet.Net, k Kind, pool string, seconds int) *Server {
 	t.Helper()
 	s := newServer(t, n, k)
@@ -205,20 +214,20 @@ func newServer(t testing.TB, n *testnet.Net, k Kind) *Server {
 	return s
 }
 
-// Start starts a server that was stopped, perhaps with other addresses, and what it has on disk.
+// Start restarts a stopped server with its files on disk, optionally with other addresses.
 func (s *Server) Start(pool string, seconds int) {
 	s.t.Helper()
 	s.start(pool, lease{max(seconds/2, 1), max(seconds*7/8, 1), seconds})
 }
 
-// StartRenewing is Start with the leases that the function [StartRenewing] describes.
+// StartRenewing is like Start, with the leases of the function [StartRenewing].
 func (s *Server) StartRenewing(pool string, seconds int) {
 	s.t.Helper()
 	s.start(pool, lease{seconds, 3000, 3600})
 }
 
-// StartRebinding starts a server where clients soon ask any server, and begin anew after a while: some
-// servers do not answer clients that rebind.
+// StartRebinding starts a server with leases that clients soon rebind and that end a while later,
+// because some servers do not answer clients that rebind.
 func (s *Server) StartRebinding(pool string, seconds int) {
 	s.t.Helper()
 	s.start(pool, lease{seconds, 2 * seconds, 15 * seconds})
@@ -234,7 +243,8 @@ func (s *Server) start(pool string, l lease) {
 	command := s.Kind.config(s, pool, l)
 	s.cmd = exec.Command(command[0], command[1:]...)
 	s.cmd.Stdout, s.cmd.Stderr = out, out
-	s.cmd.Env = append(os.Environ(), "KEA_PIDFILE_DIR="+s.dir, "KEA_LOCKFILE_DIR="+s.dir, "KEA_DHCP_DATA_DIR="+s.dir)
+	s.cmd.Env = append(os.Environ(), "KEA_PIDFILE_DIR="+s.dir, "KEA_LOCKFILE_DIR="+s.dir,
+		"KEA_DHCP_DATA_DIR="+s.dir)
 	s.n.Host.Do(func() { err = s.cmd.Start() })
 	if err != nil {
 		s.t.Fatal(err)
@@ -256,14 +266,16 @@ func (s *Server) Stop() {
 	}
 }
 
-// Forget takes away what a server that is stopped knows of its leases.
+// Forget deletes the leases of a stopped server.
 func (s *Server) Forget() {
-	if err := os.Remove(filepath.Join(s.dir, "leases")); err != nil && !errors.Is(err, os.ErrNotExist) { // networkd keeps none
+	// networkd stores no leases.
+	if err := os.Remove(filepath.Join(s.dir, "leases")); err != nil &&
+		!errors.Is(err, os.ErrNotExist) {
 		s.t.Fatal(err)
 	}
 }
 
-// Pause keeps the server from doing anything for a while.
+// Pause stops the server's processing for a while.
 func (s *Server) Pause(d time.Duration) {
 	s.t.Helper()
 	p := s.cmd.Process
@@ -273,7 +285,7 @@ func (s *Server) Pause(d time.Duration) {
 	time.AfterFunc(d, func() { _ = p.Signal(syscall.SIGCONT) })
 }
 
-// Log is what the server has logged since it was started.
+// Log returns the server's log since its start.
 func (s *Server) Log() string {
 	b, _ := os.ReadFile(filepath.Join(s.dir, "log"))
 	return string(b)

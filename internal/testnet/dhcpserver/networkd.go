@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// networkdPath is where Debian's package systemd has it.
+// networkdPath is the path in Debian's package systemd.
 const networkdPath = "/lib/systemd/systemd-networkd"
 
-// networkdStart runs it without the rest of systemd, in a mount namespace: with a /run of its own, and with a /sys of this
-// network namespace that cannot be written, by which it knows that no udev tells when interfaces are ready. It sets the
-// addresses itself: those that are there have no broadcast address, which it tries to change for ever.
+// networkdStart runs networkd without the rest of systemd, in a mount namespace with a /run of its
+// own and with a read-only /sys of this network namespace, from which networkd concludes that no
+// udev reports when interfaces are ready. networkd sets the addresses itself: the existing ones
+// have no broadcast address, which it would try to change forever.
 const networkdStart = `ip -4 addr flush dev br0
 mount -t tmpfs tmpfs /run
 mount -t sysfs -o ro sysfs /sys
@@ -20,7 +21,8 @@ cp "$1" /run/systemd/network/00-br0.network
 export SYSTEMD_LOG_LEVEL=debug SYSTEMD_LOG_TARGET=console
 exec ` + networkdPath
 
-// networkd is strict: a renewal that names server or address in options is none to it (R-54).
+// networkd returns the configuration of networkd, which ignores renewals that contain a server or
+// address option.
 func networkd(s *Server, pool string, l lease) (command []string) {
 	first, last, _ := strings.Cut(pool, ",")
 	number := func(address string) int { return int(netip.MustParseAddr(address).As4()[3]) }

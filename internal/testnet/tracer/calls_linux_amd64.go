@@ -11,24 +11,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watched are the calls that [tracer.classify] has to see, and the one by which it learns of sockets.
+// watched are the calls that [tracer.classify] must see, including the call that returns sockets.
 var watched = []uint32{
-	unix.SYS_SENDTO, unix.SYS_SENDMSG, unix.SYS_WRITE, unix.SYS_PWRITE64, unix.SYS_WRITEV, unix.SYS_PWRITEV, unix.SYS_FTRUNCATE,
-	unix.SYS_FALLOCATE, unix.SYS_OPENAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_LINKAT, unix.SYS_RENAME, unix.SYS_LINK,
-	unix.SYS_SYMLINKAT, unix.SYS_UNLINKAT, unix.SYS_UNLINK, unix.SYS_RMDIR, unix.SYS_MKDIRAT, unix.SYS_MKDIR, unix.SYS_FCHMODAT,
-	unix.SYS_FCHMOD, unix.SYS_FSETXATTR, unix.SYS_FSYNC, unix.SYS_FDATASYNC, unix.SYS_FLOCK, unix.SYS_CLONE, unix.SYS_CLONE3,
-	unix.SYS_FORK, unix.SYS_VFORK, unix.SYS_WAITID, unix.SYS_WAIT4, unix.SYS_SETNS, unix.SYS_UNSHARE, unix.SYS_MOUNT,
+	unix.SYS_SENDTO, unix.SYS_SENDMSG, unix.SYS_WRITE, unix.SYS_PWRITE64, unix.SYS_WRITEV,
+	unix.SYS_PWRITEV, unix.SYS_FTRUNCATE,
+	unix.SYS_FALLOCATE, unix.SYS_OPENAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_LINKAT,
+	unix.SYS_RENAME, unix.SYS_LINK,
+	unix.SYS_SYMLINKAT, unix.SYS_UNLINKAT, unix.SYS_UNLINK, unix.SYS_RMDIR, unix.SYS_MKDIRAT,
+	unix.SYS_MKDIR, unix.SYS_FCHMODAT,
+	unix.SYS_FCHMOD, unix.SYS_FSETXATTR, unix.SYS_FSYNC, unix.SYS_FDATASYNC, unix.SYS_FLOCK,
+	unix.SYS_CLONE, unix.SYS_CLONE3,
+	unix.SYS_FORK, unix.SYS_VFORK, unix.SYS_WAITID, unix.SYS_WAIT4, unix.SYS_SETNS,
+	unix.SYS_UNSHARE, unix.SYS_MOUNT,
 	unix.SYS_UMOUNT2, unix.SYS_IOCTL, unix.SYS_CLOSE,
 	unix.SYS_SOCKET,
 }
 
-// classify tells what a call is about to change. It is called when the call has been entered but not executed.
+// classify returns the change that a call is about to make. It runs after the entry of the call and
+// before its execution.
 func (t *tracer) classify(tid int, c syscallEntry) (Change, bool) {
 	switch c.number {
 	case unix.SYS_SENDTO:
-		return t.send(tid, "sendto", int(c.args[0]), func() []byte { return peek(tid, c.args[1], c.args[2]) })
+		return t.send(tid, "sendto", int(c.args[0]), func() []byte {
+			return peek(tid, c.args[1], c.args[2])
+		})
 	case unix.SYS_SENDMSG:
-		return t.send(tid, "sendmsg", int(c.args[0]), func() []byte { return peekMessage(tid, c.args[1]) })
+		return t.send(tid, "sendmsg", int(c.args[0]), func() []byte {
+			return peekMessage(tid, c.args[1])
+		})
 	case unix.SYS_WRITE, unix.SYS_PWRITE64:
 		if c.args[2] == 0 {
 			return Change{}, false
@@ -74,18 +84,20 @@ func (t *tracer) classify(tid int, c syscallEntry) (Change, bool) {
 	case unix.SYS_MOUNT, unix.SYS_UMOUNT2:
 		return Change{Name: "mount", Errno: unix.EPERM}, true
 	case unix.SYS_IOCTL:
-		if target := descriptor(tid, int(c.args[0])); strings.HasPrefix(target, "socket:") || target == "/dev/net/tun" {
+		if target := descriptor(tid, int(c.args[0])); strings.HasPrefix(target, "socket:") ||
+			target == "/dev/net/tun" {
 			return Change{Name: fmt.Sprintf("ioctl %#x", c.args[1]), Errno: unix.EPERM}, true
 		}
 	case unix.SYS_CLOSE:
-		if protocol, ok := t.netlink[descriptor(tid, int(c.args[0]))]; ok && protocol == unix.NETLINK_NETFILTER {
+		if protocol, ok := t.netlink[descriptor(tid, int(c.args[0]))]; ok &&
+			protocol == unix.NETLINK_NETFILTER {
 			return Change{Name: "close nftables socket"}, true
 		}
 	}
 	return Change{}, false
 }
 
-// startsProcess tells a new process from a new thread.
+// startsProcess reports whether a call starts a process, not only a thread.
 func startsProcess(tid int, c syscallEntry) bool {
 	flags := c.args[0]
 	switch c.number {
@@ -105,21 +117,24 @@ func file(verb, path string, errno unix.Errno) Change {
 	return Change{Name: verb + " " + filepath.Base(path), Path: path, Errno: errno}
 }
 
-// writes classifies a change of a file's content. The result of the plugin counts: it can be lost like anything else.
+// writes classifies a change of a file's content. It includes the result of the plugin, which can
+// be lost like any other change.
 func writes(tid, fd int) (Change, bool) {
 	switch path := descriptor(tid, fd); {
 	case fd == 1 && strings.HasPrefix(path, "pipe:"):
 		return Change{Name: Result, Errno: unix.EPIPE}, true
 	case strings.HasPrefix(path, "/proc/sys/"):
-		return Change{Name: "write " + filepath.Base(filepath.Dir(path)) + "/" + filepath.Base(path), Errno: unix.ENOMEM}, true
+		return Change{Name: "write " + filepath.Base(filepath.Dir(path)) + "/" +
+			filepath.Base(path), Errno: unix.ENOMEM}, true
 	case strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "/dev/"):
 		return file("write", path, unix.ENOSPC), true
 	}
 	return Change{}, false
 }
 
-// send classifies a message on a netlink socket; on any other socket there is nothing to change. A question after a request
-// for a link counts: the plugin does not know the index of the link before the answer.
+// send classifies a message on a netlink socket; messages on other sockets change nothing. A query
+// after a request for a link counts, because only the answer gives the plugin the index of the
+// link.
 func (t *tracer) send(tid int, call string, fd int, message func() []byte) (Change, bool) {
 	protocol, ok := t.netlink[descriptor(tid, fd)]
 	if !ok {
@@ -137,7 +152,8 @@ func (t *tracer) send(tid int, call string, fd int, message func() []byte) (Chan
 			changes = append(changes, name)
 		}
 	}
-	return Change{Name: call + " " + strings.Join(changes, ","), Errno: unix.ENOBUFS, Reply: true}, len(changes) > 0
+	return Change{Name: call + " " + strings.Join(changes, ","), Errno: unix.ENOBUFS,
+		Reply: true}, len(changes) > 0
 }
 
 // netlinkTypes returns the types of the netlink messages in a buffer (netlink(7)).
@@ -156,12 +172,14 @@ func netlinkTypes(b []byte) []uint16 {
 }
 
 var rtnetlinkNames = map[uint16]string{
-	unix.RTM_NEWLINK: "RTM_NEWLINK", unix.RTM_DELLINK: "RTM_DELLINK", unix.RTM_SETLINK: "RTM_SETLINK",
+	unix.RTM_NEWLINK: "RTM_NEWLINK", unix.RTM_DELLINK: "RTM_DELLINK",
+	unix.RTM_SETLINK: "RTM_SETLINK",
 	unix.RTM_NEWADDR: "RTM_NEWADDR", unix.RTM_DELADDR: "RTM_DELADDR",
 	unix.RTM_NEWROUTE: "RTM_NEWROUTE", unix.RTM_DELROUTE: "RTM_DELROUTE",
 }
 
-// netlinkChange names a message that asks for a change; ok is false for questions and for what frames a batch.
+// netlinkChange names a message that requests a change; ok is false for queries and for the
+// messages that begin and end a batch.
 func netlinkChange(protocol int, kind uint16) (name string, ok bool) {
 	switch protocol {
 	case unix.NETLINK_ROUTE: // rtnetlink(7): groups of NEW, DEL, GET, SET
@@ -173,18 +191,21 @@ func netlinkChange(protocol int, kind uint16) (name string, ok bool) {
 	case unix.NETLINK_NETFILTER: // linux/netfilter/nfnetlink.h: subsystem in the upper byte
 		subsystem, message := kind>>8, kind&0xff
 		questions := []uint16{
-			unix.NFT_MSG_GETTABLE, unix.NFT_MSG_GETCHAIN, unix.NFT_MSG_GETRULE, unix.NFT_MSG_GETSET, unix.NFT_MSG_GETSETELEM,
-			unix.NFT_MSG_GETGEN, unix.NFT_MSG_GETOBJ, unix.NFT_MSG_GETOBJ_RESET, unix.NFT_MSG_GETFLOWTABLE,
+			unix.NFT_MSG_GETTABLE, unix.NFT_MSG_GETCHAIN, unix.NFT_MSG_GETRULE, unix.NFT_MSG_GETSET,
+			unix.NFT_MSG_GETSETELEM,
+			unix.NFT_MSG_GETGEN, unix.NFT_MSG_GETOBJ, unix.NFT_MSG_GETOBJ_RESET,
+			unix.NFT_MSG_GETFLOWTABLE,
 		}
-		return "nftables", subsystem == unix.NFNL_SUBSYS_NFTABLES && !slices.Contains(questions, message)
+		return "nftables", subsystem == unix.NFNL_SUBSYS_NFTABLES &&
+			!slices.Contains(questions, message)
 	}
 	return fmt.Sprintf("netlink %d/%d", protocol, kind), true
 }
 
-// atCWD is unix.AT_FDCWD as a register holds it.
+// atCWD is the register value of unix.AT_FDCWD.
 const atCWD = ^uint64(99)
 
-// pathAt returns the absolute path a call names with a directory descriptor and a string.
+// pathAt returns the absolute path that a call specifies with a directory descriptor and a string.
 func pathAt(tid int, dir, name uint64) string {
 	path := peekString(tid, name)
 	if filepath.IsAbs(path) {
@@ -201,7 +222,7 @@ func pathAt(tid int, dir, name uint64) string {
 	return filepath.Join(base, path)
 }
 
-// descriptor returns what a file descriptor of the tracee refers to, as proc(5) writes it, or "".
+// descriptor returns the target of a file descriptor of the tracee, as in proc(5), or "".
 func descriptor(tid, fd int) string {
 	target, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", tid, int32(fd)))
 	if err != nil {
@@ -210,7 +231,7 @@ func descriptor(tid, fd int) string {
 	return target
 }
 
-// peek reads the memory of the tracee; what cannot be read is left out.
+// peek reads the memory of the tracee. It returns only the readable part.
 func peek(tid int, address, length uint64) []byte {
 	b := make([]byte, min(length, 1<<20))
 	if len(b) == 0 {
@@ -224,7 +245,8 @@ func peek(tid int, address, length uint64) []byte {
 	return b[:n]
 }
 
-// peekString reads a path. It does not cross a page that is not there: the string may end right before it.
+// peekString reads a path. It does not cross into an unmapped page, because the string may end
+// right before it.
 func peekString(tid int, address uint64) string {
 	const page = 4096
 	var s []byte
@@ -242,7 +264,8 @@ func peekString(tid int, address uint64) string {
 	return string(s)
 }
 
-// peekMessage reads the data of a struct msghdr: its vector of buffers stands at offset 16, their number at 24.
+// peekMessage reads the data of a struct msghdr: its vector of buffers is at offset 16, their
+// number at offset 24.
 func peekMessage(tid int, address uint64) []byte {
 	header := peek(tid, address, 32)
 	if len(header) < 32 {
@@ -250,7 +273,8 @@ func peekMessage(tid int, address uint64) []byte {
 	}
 	vector, count := binary.NativeEndian.Uint64(header[16:]), binary.NativeEndian.Uint64(header[24:])
 	var data []byte
-	for entries := peek(tid, vector, 16*min(count, 1024)); len(entries) >= 16; entries = entries[16:] {
+	for entries := peek(tid, vector,
+		16*min(count, 1024)); len(entries) >= 16; entries = entries[16:] {
 		data = append(data, peek(tid, binary.NativeEndian.Uint64(entries), binary.NativeEndian.Uint64(entries[8:]))...)
 	}
 	return data

@@ -7,14 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stopAtWatched makes a tracee that has just been started, and all that it will start, stop at the watched calls only
-// (seccomp(2)). A stop at each of some thousand calls, on entry and on return, is most of the time that a traced program takes.
+// stopAtWatched makes a newly started tracee, and all its descendants, stop only at the watched
+// calls (seccomp(2)). Stops at each of several thousand calls, at entry and return, would take most
+// of the time of a traced program.
 func stopAtWatched(pid int) error {
 	var before unix.PtraceRegs
 	if err := unix.PtraceGetRegs(pid, &before); err != nil {
 		return err
 	}
-	// struct sock_fprog and behind it the program, on the stack below what is in use
+	// Put struct sock_fprog, followed by the program, on the stack below the used part.
 	program := filter()
 	at := (before.Rsp - 4096) &^ 15
 	b := binary.NativeEndian.AppendUint64(nil, uint64(len(program)))
@@ -27,7 +28,8 @@ func stopAtWatched(pid int) error {
 	if _, err := unix.PtracePeekText(pid, uintptr(before.Rip), code); err != nil {
 		return err
 	}
-	if _, err := unix.PtracePokeText(pid, uintptr(before.Rip), []byte{0x0f, 0x05}); err != nil { // syscall
+	// Write a syscall instruction.
+	if _, err := unix.PtracePokeText(pid, uintptr(before.Rip), []byte{0x0f, 0x05}); err != nil {
 		return err
 	}
 	call := before
@@ -57,11 +59,14 @@ func stopAtWatched(pid int) error {
 	return unix.PtraceSetRegs(pid, &before)
 }
 
-// filter is the program, for calls of this architecture: it looks at the number, the first member of struct seccomp_data.
+// filter returns the program for calls of this architecture. It compares the number of the call,
+// the first member of struct seccomp_data.
 func filter() []unix.SockFilter {
 	program := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}}
 	for i, number := range watched {
-		program = append(program, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: number, Jt: uint8(len(watched) - i)})
+		program = append(program,
+			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: number,
+				Jt: uint8(len(watched) - i)})
 	}
 	return append(program,
 		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tracer counts the changes a program makes and lets one of them go wrong.
+// tracer counts the changes of a program and makes one of them fail.
 type tracer struct {
 	fault   Fault
 	run     Run
@@ -21,15 +21,15 @@ type tracer struct {
 	netlink map[string]int // "socket:[inode]" → netlink protocol
 	threads map[int]*thread
 	ended   map[int]bool // tracees that have ended
-	created bool         // the last message asked for a link, or changed one
+	created bool         // the last message requested or changed a link
 }
 
-// thread is what has to be remembered of a tracee from the entry of a call to its return.
+// thread is the state of a tracee between the entry of a call and its return.
 type thread struct {
 	entry  syscallEntry
-	errno  unix.Errno // reported on return in place of the result
-	leaves bool       // the return is waited for
-	begun  bool       // its first stop was seen
+	errno  unix.Errno // result to report instead of the real one
+	leaves bool       // the tracer waits for the return
+	begun  bool       // the first stop has occurred
 }
 
 // syscallEntry is a call with its arguments.
@@ -40,9 +40,10 @@ type syscallEntry struct {
 
 // Trace runs a program, with all processes it starts, to its end under a fault. The caller must
 // have locked its thread, because ptrace(2) binds tracees to the thread that started them. The
-// program gets the namespace of that thread. Input and output must fit into a pipe.
+// program runs in the namespace of that thread. Input and output must fit into a pipe.
 func Trace(cmd *exec.Cmd, input []byte, f Fault) (*Run, error) {
-	t := &tracer{fault: f, netlink: map[string]int{}, threads: map[int]*thread{}, ended: map[int]bool{}}
+	t := &tracer{fault: f, netlink: map[string]int{}, threads: map[int]*thread{},
+		ended: map[int]bool{}}
 	var ends [3][2]*os.File // of standard input, output and error: to read, to write
 	defer func() {
 		for _, pipe := range ends {
@@ -83,9 +84,9 @@ func Trace(cmd *exec.Cmd, input []byte, f Fault) (*Run, error) {
 const traceOptions = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK |
 	unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACEEXEC | unix.PTRACE_O_TRACESECCOMP | unix.PTRACE_O_EXITKILL
 
-// follow lets the tracees run from stop to stop until the last has ended. The thread may have other
-// children. Other goroutines wait for processes too: __WNOTHREAD ignores the children of their
-// threads.
+// follow resumes the tracees from stop to stop until the last has ended. It must ignore other
+// children of the thread, and children for which other goroutines wait; __WNOTHREAD excludes the
+// latter.
 func (t *tracer) follow(pid int) error {
 	var status unix.WaitStatus
 	if _, err := wait(pid, &status); err != nil {
@@ -121,7 +122,7 @@ func (t *tracer) follow(pid int) error {
 		} else if err == nil {
 			err = unix.PtraceCont(tid, signal)
 		}
-		if err != nil && !errors.Is(err, unix.ESRCH) { // killed in the meantime
+		if err != nil && !errors.Is(err, unix.ESRCH) { // killed meanwhile
 			return fmt.Errorf("trace thread %d: %w", tid, err)
 		}
 	}
@@ -141,11 +142,12 @@ func wait(pid int, status *unix.WaitStatus) (int, error) {
 func (t *tracer) stopped(tid int, status unix.WaitStatus) (signal int, err error) {
 	first := t.add(tid)
 	switch stop := status.StopSignal(); {
-	case stop == unix.SIGTRAP|0x80, stop == unix.SIGTRAP && status.TrapCause() == unix.PTRACE_EVENT_SECCOMP:
+	case stop == unix.SIGTRAP|0x80, stop == unix.SIGTRAP &&
+		status.TrapCause() == unix.PTRACE_EVENT_SECCOMP:
 		return 0, t.syscall(tid, t.threads[tid])
 	case stop == unix.SIGTRAP && status.TrapCause() == unix.PTRACE_EVENT_EXEC:
 		former, err := unix.PtraceGetEventMsg(tid)
-		if err == nil && int(former) != tid { // the thread has the identifier of the process now
+		if err == nil && int(former) != tid { // the thread now has the identifier of the process
 			delete(t.threads, int(former))
 		}
 		return 0, err
@@ -162,8 +164,8 @@ func (t *tracer) stopped(tid int, status unix.WaitStatus) (signal int, err error
 	}
 }
 
-// add registers a tracee at a stop and reports whether it is the first, with which a new tracee
-// begins. That can come before the event of the tracee that started it.
+// add registers a tracee at a stop and reports whether it is the tracee's first stop. That stop can
+// precede the event of the tracee that started it.
 func (t *tracer) add(tid int) (first bool) {
 	th := t.threads[tid]
 	if th == nil {
@@ -185,7 +187,8 @@ type syscallInfo struct {
 
 func (t *tracer) syscall(tid int, th *thread) error {
 	var info syscallInfo
-	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(tid), unsafe.Sizeof(info), uintptr(unsafe.Pointer(&info)), 0, 0)
+	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(tid),
+		unsafe.Sizeof(info), uintptr(unsafe.Pointer(&info)), 0, 0)
 	if errno != 0 {
 		return errno
 	}
@@ -215,7 +218,8 @@ func (t *tracer) enter(tid int, th *thread) error {
 	t.run.Hit = true
 	switch t.fault.Effect {
 	case Kill:
-		return unix.Kill(tid, unix.SIGKILL) // of any thread: kills its process; a call that waits to be executed is not
+		// A signal to any thread kills its process, and a call that has not been executed never is.
+		return unix.Kill(tid, unix.SIGKILL)
 	case Terminate:
 		return unix.Kill(tid, unix.SIGTERM)
 	case Fail:
@@ -254,15 +258,15 @@ func setRegisters(tid int, set func(*unix.PtraceRegs)) error {
 	return unix.PtraceSetRegs(tid, &r)
 }
 
-// traceable reports why a process cannot be traced here: a container or the kernel may forbid it.
-// True changes nothing, but is started as every tracee is.
+// traceable returns an error if processes cannot be traced here: a container or the kernel may
+// forbid it. It traces true(1), which changes nothing.
 func traceable() error {
 	path, err := exec.LookPath("true")
 	if err != nil {
 		return err
 	}
 	done := make(chan error)
-	go func() { // the thread ends with the goroutine, which leaves it locked
+	go func() { // the thread ends with the locked goroutine
 		runtime.LockOSThread()
 		_, err := Trace(exec.Command(path), nil, Fault{})
 		done <- err

@@ -1,7 +1,6 @@
-// Package tracer runs a program under ptrace(2) and breaks it at one of the system calls that
-// change something outside the process. It counts the calls of all threads and child processes
-// together, so that the same number means the same call in each run; strace counts each thread on
-// its own.
+// Package tracer runs a program under ptrace(2) and makes one of the system calls fail that change
+// something outside the process. It counts the calls of all threads and child processes together,
+// so that the same number means the same call in each run; strace counts each thread separately.
 package tracer
 
 import (
@@ -10,8 +9,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// Supported reports why [Trace] cannot work here: the architecture has no tracer, or the user is
-// not root. It is a [testnet.Need].
+// Supported returns an error if [Trace] cannot work here: the architecture has no tracer, or the
+// user is not root. It is a [testnet.Need].
 func Supported() error {
 	if err := testnet.Root(); err != nil {
 		return err
@@ -22,23 +21,23 @@ func Supported() error {
 // Effect is the effect of a fault on a system call.
 type Effect int
 
-// The effects.
 const (
 	None      Effect = iota
 	Kill             // SIGKILL to the process before the call is executed
 	Terminate        // SIGTERM to the process; the call is executed
 	Fail             // the call is not executed and returns the error
-	Lose             // the call is executed and returns the error nevertheless
+	Lose             // the call is executed but returns the error
 )
 
 func (e Effect) String() string {
-	return [...]string{"nothing", "SIGKILL before", "SIGTERM at", "error from", "error after the success of"}[e]
+	return [...]string{"nothing", "SIGKILL before", "SIGTERM at", "error from",
+		"error after the success of"}[e]
 }
 
 // Fault is one fault of a run.
 type Fault struct {
 	Effect Effect
-	N      int  // the change it hits, from 0, counted over all threads and processes
+	N      int  // index of the affected change, counted from 0 over all threads and processes
 	First  bool // count only the changes of the first process
 }
 
@@ -46,9 +45,9 @@ type Fault struct {
 // call.
 type Change struct {
 	Name  string        // the call and its object, without details that differ from run to run
-	Path  string        // the file it changes; empty if it changes none
+	Path  string        // the changed file; empty if the call changes none
 	Errno syscall.Errno // of the call on a host at its limits; 0: the call never fails
-	Reply bool          // the outcome comes in a message of its own, which can get lost
+	Reply bool          // the outcome arrives in a separate message, which can be lost
 }
 
 // Result is the name of the change that writes the result of a plugin to its standard output.

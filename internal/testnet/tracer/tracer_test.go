@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { testnet.Main(m) }
 
-// TestEffects runs mkdir with three directories, which makes three changes, and looks at the effect
+// TestEffects runs mkdir with three directories, which makes three changes, and checks the effect
 // of each fault of the second.
 func TestEffects(t *testing.T) {
 	t.Parallel()
@@ -41,7 +41,10 @@ func TestEffects(t *testing.T) {
 			cmd.Dir = dir
 			var got *tracer.Run
 			var err error
-			testnet.New(t).Host.Do(func() { got, err = tracer.Trace(cmd, nil, tracer.Fault{Effect: row.effect, N: 1}) })
+			testnet.New(t).Host.Do(func() {
+				got,
+					err = tracer.Trace(cmd, nil, tracer.Fault{Effect: row.effect, N: 1})
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -62,7 +65,7 @@ func TestEffects(t *testing.T) {
 }
 
 // TestOtherChildren traces a program from a thread that has started another one, which is not
-// traced and goes on.
+// traced and continues.
 func TestOtherChildren(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, tracer.Supported)

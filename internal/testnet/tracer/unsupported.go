@@ -12,5 +12,6 @@ import (
 func Trace(*exec.Cmd, []byte, Fault) (*Run, error) { return nil, traceable() }
 
 func traceable() error {
-	return errors.New("system calls can be broken on linux/amd64 only, not on " + runtime.GOOS + "/" + runtime.GOARCH)
+	return errors.New("faults in system calls need linux/amd64, not " + runtime.GOOS + "/" +
+		runtime.GOARCH)
 }
