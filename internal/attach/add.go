@@ -17,8 +17,8 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Add implements [plugin.Plugin]. It makes the link, asks IPAM for addresses and applies them. If a
-// step fails, it rolls all of them back.
+// Add implements [plugin.Plugin]. It creates the link, asks IPAM for addresses and applies them. If
+// a step fails, it rolls back all of them.
 func (p *Plugin) Add(ctx context.Context, c *plugin.Call) (r *cni.Result, err error) {
 	if c.IPAM.Type != "" {
 		if _, err := c.Delegate.Find(c.IPAM.Type); err != nil {
@@ -51,7 +51,7 @@ func (p *Plugin) attach(ctx context.Context, s *Session) (*cni.Result, error) {
 	r := &cni.Result{Interfaces: interfaces}
 	index, ok := r.Sandboxed(s.IfName, s.Netns)
 	if !ok {
-		return nil, fmt.Errorf("the link made is not %s in %s", s.IfName, s.Netns)
+		return nil, fmt.Errorf("the plugin created no interface %s in %s", s.IfName, s.Netns)
 	}
 	inherits := p.Inherits && s.IPAM.Type == "" && s.Prev != nil
 	o := p.Options()
@@ -82,8 +82,8 @@ func (p *Plugin) attach(ctx context.Context, s *Session) (*cni.Result, error) {
 	return p.complete(s, r, inherits), nil
 }
 
-// complete returns the result of ADD: r with the DNS settings that belong into it, behind the
-// result of the plugins before.
+// complete returns the result of ADD: the previous result followed by r, with the DNS settings that
+// p.DNS selects.
 func (p *Plugin) complete(s *Session, r *cni.Result, inherits bool) *cni.Result {
 	if p.DNS == DNSOfConfiguration {
 		r.DNS = cni.DNS{}
@@ -97,20 +97,21 @@ func (p *Plugin) complete(s *Session, r *cni.Result, inherits bool) *cni.Result 
 	return r
 }
 
-// refuseRouters lets no router advertisement in: not from when the interface comes up, which IPAM may do that looks for
-// a server. IPAM that wants them says so then.
+// refuseRouters makes the interface ignore router advertisements. It is called before IPAM, which
+// may bring the interface up to look for a server. An IPAM plugin that wants advertisements enables
+// them itself.
 func (s *Session) refuseRouters() error {
 	return s.Sandbox.Sysctl.SetAll([]kernel.Setting{{Key: "net/ipv6/conf/" + s.IfName + "/accept_ra", Value: "0", Optional: true}})
 }
 
-// bringUp applies to the container's interface what the result says of it.
+// bringUp configures the container's interface according to the result and sets it up.
 func (p *Plugin) bringUp(ctx context.Context, s *Session, o Options, index int, r *cni.Result) error {
 	link, err := s.Sandbox.Links.ByName(s.IfName)
 	if err != nil {
 		return err
 	}
 	if len(r.IPs) > 0 {
-		if err := s.settleDefaults(link, r); err != nil {
+		if err := s.applySecondDefault(link, r); err != nil {
 			return err
 		}
 		return p.apply(ctx, s, o, link, index, r)
@@ -121,13 +122,13 @@ func (p *Plugin) bringUp(ctx context.Context, s *Session, o Options, index int, 
 	return s.up(link)
 }
 
-// up sets the container's interface up. One with a MAC address of its own may have to wait until the kernel has deleted the
-// interface of a namespace that vanished without DEL.
+// up sets the container's interface up. If the interface has a MAC address of its own, up may have
+// to wait until the kernel has deleted the interface of a namespace that vanished without DEL.
 func (s *Session) up(link kernel.Link) error {
 	return s.Sandbox.Links.Retry(link, s.Host, func() error { return s.Sandbox.Links.Up(link) })
 }
 
-// inherit gives the container's interface what the plugins before have got addresses for.
+// inherit gives the container's interface the addresses and routes of the previous result.
 func inherit(s *Session, r *cni.Result, index int) {
 	prev := s.Prev.Clone()
 	r.IPs, r.Routes = prev.IPs, prev.Routes
@@ -136,7 +137,7 @@ func inherit(s *Session, r *cni.Result, index int) {
 	}
 }
 
-// behind returns the result of a plugin that has made r behind others, which have made prev.
+// behind returns prev followed by r, with the interface indexes of r adjusted.
 func behind(prev, r *cni.Result) *cni.Result {
 	all := prev.Clone()
 	for _, ip := range r.IPs {
@@ -153,11 +154,11 @@ func behind(prev, r *cni.Result) *cni.Result {
 	return all
 }
 
-// errNoAddresses is the error where IPAM gives none, as the upstream plugins put it.
+// errNoAddresses is the error for an IPAM result without addresses, with upstream's text.
 var errNoAddresses = cni.Errorf(cni.CodeInvalidConfig, "IPAM plugin returned missing IP config")
 
-// allocate calls the IPAM plugin; its undo is the plugin's DEL. An ADD that fails is followed by a DEL too: it may
-// have got half way.
+// allocate calls the IPAM plugin's ADD; its undo is the plugin's DEL. DEL also follows an ADD that
+// fails, because ADD may have failed halfway.
 func allocate(ctx context.Context, s *Session, r *cni.Result, index int) error {
 	release := func() error {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBudget)
@@ -169,7 +170,7 @@ func allocate(ctx context.Context, s *Session, r *cni.Result, index int) error {
 		if errors.As(err, new(*invoke.Error)) {
 			return errors.Join(err, release())
 		}
-		if err != nil { // it was not even called
+		if err != nil { // the plugin was not called
 			return err
 		}
 		if len(got.IPs) == 0 {
@@ -184,8 +185,8 @@ func allocate(ctx context.Context, s *Session, r *cni.Result, index int) error {
 	}, release)
 }
 
-// apply puts addresses and routes on the container's interface, in the order that loses no announcement: settings,
-// addresses, up, routes.
+// apply configures the container's interface with addresses and routes, in the order that loses no
+// announcement: settings, addresses, up, routes.
 func (p *Plugin) apply(ctx context.Context, s *Session, o Options, link kernel.Link, index int, r *cni.Result) error {
 	mine := addressesOf(r, index)
 	if err := give(s, o, link, mine); err != nil {
@@ -208,12 +209,12 @@ func (p *Plugin) apply(ctx context.Context, s *Session, o Options, link kernel.L
 	for _, rt := range r.Routes {
 		k := route(rt, mine)
 		if !k.Possible() {
-			s.Log.Warn("route is left out: the kernel has no IPv6 routes through an IPv4 gateway", "dst", rt.Dst, "gw", k.GW)
+			s.Log.Warn("skipping route: the kernel does not support IPv6 routes through an IPv4 gateway", "dst", rt.Dst, "gw", k.GW)
 			continue
 		}
 		if err := s.Sandbox.Routes.Add(link, k); err != nil {
 			if errors.Is(err, unix.ENETUNREACH) {
-				return cni.Errorf(cni.CodeInvalidConfig, "%w", err).WithDetails("the gateway is in none of the interface's networks")
+				return cni.Errorf(cni.CodeInvalidConfig, "%w", err).WithDetails("the gateway is in no network of the interface")
 			}
 			return err
 		}
@@ -221,7 +222,7 @@ func (p *Plugin) apply(ctx context.Context, s *Session, o Options, link kernel.L
 	return nil
 }
 
-// give gives the interface its addresses, with the settings that they need.
+// give adds the addresses to the interface, after the settings that they need.
 func give(s *Session, o Options, link kernel.Link, ips []cni.IP) error {
 	auto, err := autoconfigured(s, link, ips)
 	if err != nil {
@@ -229,8 +230,8 @@ func give(s *Session, o Options, link kernel.Link, ips []cni.IP) error {
 	}
 	err = s.Sandbox.Sysctl.SetAll(settings(s.IfName, ips, o))
 	if errors.Is(err, fs.ErrNotExist) {
-		return cni.Errorf(cni.CodeInvalidConfig, "IPv6 addresses: this kernel has no IPv6").
-			WithDetails("it was built or started without (ipv6.disable=1)")
+		return cni.Errorf(cni.CodeInvalidConfig, "cannot add IPv6 addresses: this kernel has no IPv6").
+			WithDetails("it was built without IPv6 or started with ipv6.disable=1")
 	}
 	if err != nil {
 		return err
@@ -243,7 +244,7 @@ func give(s *Session, o Options, link kernel.Link, ips []cni.IP) error {
 		if slices.Contains(auto, ip.Address) {
 			continue
 		}
-		// The kernel lets no two ipvlans of a parent have one address.
+		// Two ipvlans of a parent cannot have the same address.
 		err := s.Sandbox.Links.Retry(link, s.Host, func() error { return add(link, ip.Address) })
 		if err != nil {
 			return err
@@ -252,8 +253,9 @@ func give(s *Session, o Options, link kernel.Link, ips []cni.IP) error {
 	return nil
 }
 
-// autoconfigured are those of the addresses that the kernel has by router advertisements, and IPAM only reports: the kernel
-// goes on looking after them, and after the default route. An interface that nobody has brought up yet has none.
+// autoconfigured returns the addresses in ips that the kernel got from router advertisements. IPAM
+// only reports them; the kernel keeps maintaining them and their default route. An interface that
+// is not up yet has none.
 func autoconfigured(s *Session, link kernel.Link, ips []cni.IP) ([]netip.Prefix, error) {
 	if !link.Up || !has6(ips) {
 		return nil, nil
@@ -264,9 +266,10 @@ func autoconfigured(s *Session, link kernel.Link, ips []cni.IP) ([]netip.Prefix,
 	}), err
 }
 
-// announce does what the kernel does not: it never tells neighbours to forget what they know of an address that is used while
-// duplicates are looked for (RFC 4429, section 3.3), as it cannot know that address management gave it to this container
-// alone. Another node that has it defends it.
+// announce makes neighbours forget an older MAC address of each IPv6 address. The kernel does not
+// override their caches for an optimistic address, that is, during duplicate address detection (RFC
+// 4429, section 3.3), because it cannot know that IPAM gave the address to this container alone. A
+// node that has the same address defends it.
 func announce(s *Session, link kernel.Link, ips []cni.IP, o Options) error {
 	if !o.Announce || o.DAD != DADOptimistic {
 		return nil
@@ -282,8 +285,8 @@ func announce(s *Session, link kernel.Link, ips []cni.IP, o Options) error {
 	return nil
 }
 
-// settings are the sysctls of the container's interface. Only those that make its IPv6 addresses possible are
-// indispensable.
+// settings returns the sysctls of the container's interface. Only settings for IPv6 addresses are
+// mandatory.
 func settings(ifName string, ips []cni.IP, o Options) []kernel.Setting {
 	v4, v6 := "net/ipv4/conf/"+ifName+"/", "net/ipv6/conf/"+ifName+"/"
 	list := o.DAD.settings(v6)
@@ -315,8 +318,8 @@ func addressesOf(r *cni.Result, index int) []cni.IP {
 	return list
 }
 
-// route returns a route of the result as the kernel gets it: without a gateway of its own it has the first that an address
-// of its family brought.
+// route returns a route of the result in the kernel's form. A route without a gateway gets the
+// gateway of the first address of its family that has one.
 func route(rt cni.Route, ips []cni.IP) kernel.Route {
 	k := session.Route(rt)
 	if !k.GW.IsValid() && k.Scope < kernel.ScopeLink {
@@ -325,7 +328,8 @@ func route(rt cni.Route, ips []cni.IP) kernel.Route {
 	return k
 }
 
-// gateway prefers one of the family of the addresses.
+// gateway returns the gateway of the first address of a family, preferring a gateway of that
+// family.
 func gateway(ips []cni.IP, is4 bool) (gw netip.Addr) {
 	for _, ip := range ips {
 		if !ip.Gateway.IsValid() || ip.Address.Addr().Is4() != is4 {

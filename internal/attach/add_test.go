@@ -22,7 +22,8 @@ import (
 
 var values = cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})
 
-// TestResult: interface indexes are filled in, all else of IPAM's result is passed on as received (IPAM-01, IPAM-04).
+// TestResult: the plugin fills in interface indexes and passes on the rest of IPAM's result as
+// received (IPAM-01, IPAM-04).
 func TestResult(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{}, verbs{cni.Add: invoke.Print(`{"cniVersion":"0.4.0",
@@ -49,7 +50,7 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// TestDNSOfTheNetwork: dns of the configuration is input of the plugin, which puts it in the place of IPAM's (DNS-04).
+// TestDNSOfTheNetwork: dns of the configuration replaces IPAM's (DNS-04).
 func TestDNSOfTheNetwork(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -75,8 +76,8 @@ func TestDNSOfTheNetwork(t *testing.T) {
 	}
 }
 
-// TestBehindOthers: what plugins before have made stays in the result, and indexes lead to where they did (PL-ADD-06, RES-03).
-// dns of IPAM and of the network counts more (DNS-02).
+// TestBehindOthers: the result keeps the interfaces of earlier plugins, and its indexes remain
+// correct (PL-ADD-06, RES-03). dns of IPAM and of the network takes precedence (DNS-02).
 func TestBehindOthers(t *testing.T) {
 	t.Parallel()
 	const prev = `{"interfaces":[{"name":"lo","sandbox":"/c"}],"ips":[{"interface":0,"address":"127.0.0.1/8"}],` +
@@ -115,7 +116,8 @@ func TestBehindOthers(t *testing.T) {
 	}
 }
 
-// TestBehindOthersInOldVersion: the result in 0.1.0 and 0.2.0 has the address of the new interface, not the previous one.
+// TestBehindOthersInOldVersion: the result in 0.1.0 and 0.2.0 has the address of the new interface,
+// not the previous one.
 func TestBehindOthersInOldVersion(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{}, give(address))
@@ -126,7 +128,8 @@ func TestBehindOthersInOldVersion(t *testing.T) {
 	}
 }
 
-// TestRoutes compares what IPAM asks for with what the container has beside the networks of its addresses.
+// TestRoutes compares the routes that IPAM requests with the routes of the container, except those
+// that come with its addresses.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	const dual = `"ips":[{"address":"10.0.0.2/24","gateway":"10.0.0.1"},{"address":"fd00::2/64","gateway":"fd00::1"}],"routes":`
@@ -139,13 +142,13 @@ func TestRoutes(t *testing.T) {
 		{"host bits", dual + `[{"dst":"192.168.7.9/16"}]`, "192.168.0.0/16 via 10.0.0.1"},
 		{"metric, MTU, segment size (R-76)", dual + `[{"dst":"192.168.0.0/16","priority":7,"mtu":1300,"advmss":1200}]`,
 			"192.168.0.0/16 via 10.0.0.1 metric 7 mtu 1300 advmss 1200"},
-		{"scope and table (common.md 13)", dual + `[{"dst":"192.168.0.0/16","gw":"10.0.0.9","scope":200,"table":77}]`,
+		{"scope and table", dual + `[{"dst":"192.168.0.0/16","gw":"10.0.0.9","scope":200,"table":77}]`,
 			"192.168.0.0/16 via 10.0.0.9 table 77 scope site"},
 		{"table", dual + `[{"dst":"192.168.0.0/16","table":77}]`, "192.168.0.0/16 via 10.0.0.1 table 77"},
 		{"same route twice", dual + `[{"dst":"0.0.0.0/0"},{"dst":"0.0.0.0/0","gw":"10.0.0.1"}]`, "default via 10.0.0.1"},
-		{"two gateways for one destination (common.md 13)", dual + `[{"dst":"fd01::/64","gw":"fd00::8"},{"dst":"fd01::/64","gw":"fd00::9"}]`,
+		{"two gateways for one destination", dual + `[{"dst":"fd01::/64","gw":"fd00::8"},{"dst":"fd01::/64","gw":"fd00::9"}]`,
 			"fd01::/64 metric 1024 nexthop via fd00::8 weight 1 nexthop via fd00::9 weight 1"},
-		{"two gateways for one destination of IPv4 (common.md 13)", dual + `[{"dst":"192.168.0.0/16","gw":"10.0.0.8"},{"dst":"192.168.0.0/16","gw":"10.0.0.9"}]`,
+		{"two gateways for one destination of IPv4", dual + `[{"dst":"192.168.0.0/16","gw":"10.0.0.8"},{"dst":"192.168.0.0/16","gw":"10.0.0.9"}]`,
 			"192.168.0.0/16 via 10.0.0.9; 192.168.0.0/16 via 10.0.0.8"},
 		{"next hop of the other family (RES-10)", dual + `[{"dst":"192.168.0.0/16","gw":"fe80::1"}]`, "192.168.0.0/16 via inet6 fe80::1"},
 		{"gateway of the other family (RES-10)", `"ips":[{"address":"10.0.0.2/24","gateway":"fe80::1"}],"routes":[{"dst":"0.0.0.0/0"}]`, "default via inet6 fe80::1"},
@@ -182,7 +185,7 @@ func (b *bench) routes() string {
 	return strings.Join(all, "; ")
 }
 
-// TestAddressStays is common.md 13: IPv6 addresses outlive a link that goes down and up.
+// TestAddressStays: IPv6 addresses outlive a link that goes down and up.
 func TestAddressStays(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{}, give(`"ips":[{"address":"fd00::2/64"}]`))
@@ -194,7 +197,8 @@ func TestAddressStays(t *testing.T) {
 	}
 }
 
-// TestIndexOfIPAM: an IPAM plugin knows of no interfaces. Whatever it says of one is ignored (RES-10).
+// TestIndexOfIPAM: an IPAM plugin knows no interfaces, so indexes in its result are ignored
+// (RES-10).
 func TestIndexOfIPAM(t *testing.T) {
 	t.Parallel()
 	for _, index := range []string{"0", "1", "7", "-2", "-1", "null"} {
@@ -231,7 +235,7 @@ func TestGatewayOutOfReach(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{}, give(address+`,"routes":[{"dst":"192.168.0.0/16","gw":"172.16.0.1"}]`))
 	before := b.state()
-	wantError(t, b.call(cni.Add), cni.CodeInvalidConfig, "192.168.0.0/16 via 172.16.0.1", "gateway is in none")
+	wantError(t, b.call(cni.Add), cni.CodeInvalidConfig, "192.168.0.0/16 via 172.16.0.1", "the gateway is in no network")
 	b.unchanged(before)
 	if b.asked() != "ADD DEL" {
 		t.Errorf("IPAM was asked to %s", b.asked())
@@ -275,8 +279,8 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestIPv6IsUsable: an address can be bound when ADD returns, with or without a gateway (R-75) and detection of
-// duplicates.
+// TestIPv6IsUsable: an address can be bound when ADD returns, with and without a gateway and
+// duplicate address detection.
 func TestIPv6IsUsable(t *testing.T) {
 	t.Parallel()
 	for _, dad := range []bool{false, true} {
@@ -292,7 +296,8 @@ func TestIPv6IsUsable(t *testing.T) {
 	}
 }
 
-// TestDuplicateIPv6Address: detection finds another node with the address, and ADD leaves nothing.
+// TestDuplicateIPv6Address: ADD finds another node with the address, fails, and leaves nothing
+// behind.
 func TestDuplicateIPv6Address(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{}, give(`"ips":[{"address":"fd00::2/64"}]`))
@@ -310,7 +315,7 @@ func TestDuplicateIPv6Address(t *testing.T) {
 	b.unchanged(before)
 }
 
-// R-81
+// TestInterfaceNameWithADot: R-81
 func TestInterfaceNameWithADot(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{}, give(`"ips":[{"address":"10.0.0.2/24"},{"address":"fd00::2/64"}]`))
@@ -328,7 +333,7 @@ func TestInterfaceNameWithADot(t *testing.T) {
 	}
 }
 
-// R-69: without IPv6 addresses it does not matter that IPv6 is switched off.
+// TestIPv6Disabled: ADD without IPv6 addresses works where IPv6 is turned off (R-69).
 func TestIPv6Disabled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{}, give(address))
@@ -341,7 +346,8 @@ func TestIPv6Disabled(t *testing.T) {
 	}
 }
 
-// R-69: a kernel without IPv6 does all that needs none, and says so of the rest.
+// TestKernelWithoutIPv6: on a kernel without IPv6, ADD fails only if IPAM returns IPv6 addresses
+// (R-69).
 func TestKernelWithoutIPv6(t *testing.T) {
 	testnet.Require(t, testnet.WithoutIPv6)
 	newBench(t, pair{}, give(address)).add()
@@ -354,7 +360,7 @@ func TestKernelWithoutIPv6(t *testing.T) {
 	}
 }
 
-// TestWithoutIPAM: a network without addresses works, however that is written (R-33).
+// TestWithoutIPAM: a network without addresses works with each notation of an empty ipam (R-33).
 func TestWithoutIPAM(t *testing.T) {
 	t.Parallel()
 	for ipam, down := range map[string]bool{`null`: false, `{}`: false, `{"type":""}`: true} {
@@ -378,7 +384,7 @@ func TestWithoutIPAM(t *testing.T) {
 	}
 }
 
-// TestRefusedBeforeAnythingIsDone lists what the configuration rules out.
+// TestRefusedBeforeAnythingIsDone: validation refuses these configurations before Make.
 func TestRefusedBeforeAnythingIsDone(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -424,7 +430,8 @@ func TestNamespacePath(t *testing.T) {
 	}
 }
 
-// TestIPAMFails: whatever IPAM got done is taken back by its DEL (PL-ADD-09, DLG-07, IPAM-08), and its code is kept.
+// TestIPAMFails: DEL of IPAM undoes what its failed ADD did (PL-ADD-09, DLG-07, IPAM-08), and ADD
+// keeps the code.
 func TestIPAMFails(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -453,7 +460,8 @@ func TestIPAMFails(t *testing.T) {
 	}
 }
 
-// TestFailureAfterIPAM is R-48 and PL-ADD-10: the address is released, last, once nobody uses it any more.
+// TestFailureAfterIPAM is R-48 and PL-ADD-10: the address is released last, when it is no longer in
+// use.
 func TestFailureAfterIPAM(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("finish failed")
@@ -474,12 +482,12 @@ func TestFailureAfterIPAM(t *testing.T) {
 	}
 }
 
-// TestCancelled: a call that is told to stop takes back what it did, whenever that is.
+// TestCancelled: a cancelled call rolls back its changes.
 func TestCancelled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	b := newBench(t, pair{finish: func(_ context.Context, s *session, r *cni.Result) error {
-		cancel(errors.New("somebody pressed Ctrl-C"))
+		cancel(errors.New("the user pressed Ctrl-C"))
 		return s.Masquerade(r.IPs)
 	}}, give(address))
 	before := b.state()
@@ -491,7 +499,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// TestPanic: not even a bug in a plugin leaves anything behind.
+// TestPanic: a call rolls back its changes even if the plugin panics.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{finish: func(context.Context, *session, *cni.Result) error { panic("boom") }}, give(address))
@@ -503,7 +511,7 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// TestMakerWithoutInterface: a plugin that does not make what was asked for is told so, and what it made is gone.
+// TestMakerWithoutInterface: ADD fails and rolls back if Make does not create CNI_IFNAME.
 func TestMakerWithoutInterface(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{make: func(_ context.Context, s *session) ([]cni.Interface, error) {

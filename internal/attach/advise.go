@@ -9,7 +9,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
-// advise says where masquerading of networks uses iptables.
+// advise explains why masquerading of networks uses iptables; it returns nothing if nftables does
+// it.
 func (m *Masq) advise(ctx context.Context, nets []netip.Prefix) ([]string, error) {
 	if !m.IPMasq || m.backend() != Auto || len(nets) == 0 {
 		return nil, nil
@@ -17,7 +18,7 @@ func (m *Masq) advise(ctx context.Context, nets []netip.Prefix) ([]string, error
 	return session.AdviseNAT(ctx, kernel.Masquerading, masqQueries(nets, m.details())...)
 }
 
-// subnets returns the networks of which an ipam section gives addresses, as far as it names them.
+// subnets returns the networks that an ipam section names in its subnets, ranges and addresses.
 func subnets(request []byte) (nets []netip.Prefix) {
 	type named struct{ Subnet, Address string }
 	var conf struct {

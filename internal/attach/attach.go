@@ -1,8 +1,8 @@
-// Package attach is what all plugins that make an interface for a container have in common: namespaces, address
-// management, addresses and routes, roll-back, finding again what belongs to an attachment, CHECK, STATUS and GC. A
-// plugin says how its link is made and what is special about it ([Maker]); everything else happens here, once.
+// Package attach implements the flow that all interface plugins share: namespaces, IPAM, addresses
+// and routes, rollback, finding the objects of an attachment, CHECK, STATUS and GC. A plugin
+// implements [Maker], which creates the link and defines its special properties.
 //
-// It does not know any kind of link, and it allocates no addresses: that is an IPAM plugin's work.
+// The package knows no kind of link and allocates no addresses, which is the work of IPAM plugins.
 package attach
 
 import (
@@ -17,21 +17,21 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// undoBudget is how long taking back a failed ADD may last, whatever became of the call's own deadline.
+// undoBudget limits the rollback of a failed ADD. It is independent of the deadline of the call.
 const undoBudget = 10 * time.Second
 
-// Maker is the configuration of an interface plugin, with the part of its work that differs from
-// one plugin to the next. It embeds [Common], which has the methods that a plugin does not need: they
-// do nothing special. It may also be a [plugin.Validator] and a [plugin.Statuser].
+// Maker is the configuration of an interface plugin, with the part of its work that differs between
+// plugins. It embeds [Common], which implements the methods that most plugins do not need. It may
+// also implement [plugin.Validator] and [plugin.Statuser].
 //
-// Status reports what else ADD needs, such as a link of the host. An error with
-// [cni.CodeInvalidConfig] says that no ADD can succeed before an administrator has changed
-// something; STATUS answers it with [cni.CodeNotAvailable]. Status ignores whatever the runtime or
+// Status reports other missing prerequisites of ADD, such as a link of the host. An error with
+// [cni.CodeInvalidConfig] means that ADD cannot succeed until an administrator changes something;
+// STATUS replaces the code by [cni.CodeNotAvailable]. Status ignores prerequisites that the runtime or
 // another plugin may still provide.
 type Maker interface {
 	plugin.Configuration
 	interface{ attachCommon() *Common }
-	interface{ masq() *Masq } // of a configuration that embeds one
+	interface{ masq() *Masq } // the Masq that the configuration embeds, if any
 
 	// Options returns how the flow brings the container's interface up.
 	Options() Options
@@ -43,33 +43,33 @@ type Maker interface {
 	// Amend adds gateways and routes to what IPAM returned, before it is applied.
 	Amend(*Session, *cni.Result) error
 
-	// Route makes gateways reachable that the networks of the addresses do not contain. The flow
-	// calls it when the container's interface is up and has its addresses, before the interface
-	// gets the routes of the result.
+	// Route makes gateways reachable that are outside the networks of the addresses. The flow calls
+	// it when the container's interface is up and has its addresses, before it adds the routes of
+	// the result.
 	Route(*Session, kernel.Link, *cni.Result) error
 
-	// Finish does the work that is left once the container's interface is up and has its addresses
+	// Finish does the remaining work after the container's interface is up and has its addresses
 	// and routes.
 	Finish(context.Context, *Session, *cni.Result) error
 
-	// Precheck is the part of CHECK that comes before the container's interface is examined.
+	// Precheck is the part of CHECK that precedes the examination of the container's interface.
 	Precheck(*Session) error
 
-	// Verify compares what is special to this kind with the configuration and Prev. The link, its
-	// addresses and routes have been checked.
+	// Verify compares the special properties of this kind of link with the configuration and Prev.
+	// CHECK has already verified the link, its addresses and its routes.
 	Verify(context.Context, *Session, kernel.Link) error
 
-	// Remove removes everything that attachments had which no longer exist. It calls deleteLinks at
-	// the right moment to delete their links, or on DEL returns the link to the host instead. As
-	// DEL does, it needs nothing but the keys of the attachments. The flow calls it a second time,
-	// for the same link, if the network has been renamed.
+	// Remove removes everything that belonged to attachments that no longer exist. It calls
+	// deleteLinks at the right moment to delete their links; on DEL it may return the link to the
+	// host instead. Like DEL, it needs only the keys of the attachments. If the network has been
+	// renamed, the flow calls it a second time for the same link.
 	Remove(ctx context.Context, s *Session, gone Gone, deleteLinks func() error) error
 
-	// Repair claims the entries of the rule set again, except those of masquerading.
+	// Repair restores missing elements of rule sets, except masquerading.
 	Repair(*Session) error
 }
 
-// defaults are the methods of a [Maker] that most plugins do not need.
+// defaults implements the methods of a [Maker] that most plugins do not need.
 type defaults struct{}
 
 func (defaults) masq() *Masq                                         { return &Masq{} }
@@ -84,26 +84,26 @@ func (defaults) Remove(_ context.Context, _ *Session, _ Gone, deleteLinks func()
 }
 func (defaults) Repair(*Session) error { return nil }
 
-// Options define how the flow brings the container's interface up.
+// Options defines how the flow brings the container's interface up.
 type Options struct {
 	KeepDown bool // leave it down; only without IPAM
 	DAD      DAD  // the zero value: [DADOff]
-	Announce bool // let the kernel tell neighbours the addresses whenever the link comes up or is given a MAC
+	Announce bool // let the kernel announce the addresses to neighbours when the link comes up or its MAC changes
 
-	// NoLink says that the container has no interface in the kernel (a device that user space drives): what IPAM returns
-	// is reported, not applied.
+	// NoLink means that the container has no interface in the kernel, because user space drives the
+	// device. The flow then reports the result of IPAM without applying it.
 	NoLink bool
 }
 
-// Session is one call in progress. On DEL the container's namespace may be gone: Sandbox is nil
-// then.
+// Session is one call in progress. On DEL the container's namespace may no longer exist; Sandbox is
+// nil then.
 type Session struct {
 	*session.Session
 	masq          *Masq // of the configuration
 	secondDefault SecondDefaultRoute
 }
 
-// Gone tells what DEL and GC have to remove.
+// Gone selects attachments that no longer exist, for DEL and GC.
 type Gone = session.Gone
 
 // open starts a session in the plugin's own namespace.
@@ -115,7 +115,7 @@ func (p *Plugin) open(ctx context.Context, c *plugin.Call) (*Session, error) {
 	return &Session{s, p.masq(), p.attachCommon().SecondDefaultRoute}, nil
 }
 
-// Made is the end of a Make that makes one link, the container's. It returns err, if there is one, or
+// Made is the end of a Make that creates one link, the container's. It returns err, if not nil, or
 // the interfaces of the result.
 func (s *Session) Made(link kernel.Link, err error) ([]cni.Interface, error) {
 	if err != nil {
@@ -124,12 +124,13 @@ func (s *Session) Made(link kernel.Link, err error) ([]cni.Interface, error) {
 	return []cni.Interface{{Name: link.Name, MAC: link.MAC.String(), Sandbox: s.Netns}}, nil
 }
 
-// HostName returns the name of the host's end of a pair made for this attachment. It follows from the attachment, so
-// that DEL and GC find the link when everything else is lost, even where the process died before it could mark it.
+// HostName returns the name of the host-side veth of this attachment. The name is derived from the
+// attachment, so that DEL and GC find the link without any other state, even if the process died
+// before it could tag the link.
 func (s *Session) HostName() string { return HostName(s.Attachment()) }
 
-// The name is "veth", 3 digits of base 32 that name the network and 8 that name the attachment in it: 15 bytes, all
-// that Linux allows.
+// hostPrefix is followed by 3 digits of base 32 that name the network and 8 that name the
+// attachment in it: 15 bytes, the maximum on Linux.
 const hostPrefix = "veth"
 
 // HostName returns the name of the host-side veth of an attachment; see [Session.HostName].
@@ -142,15 +143,15 @@ func hostNetworkPrefix(network string) string {
 	return hostPrefix + digits(cni.NetworkOwner(network), 3)
 }
 
-// digits returns the first n digits of base 32, up to 12, of a number of 64 bits.
+// digits returns the first n digits, at most 12, of a 64-bit number in base 32.
 func digits(hexadecimal string, n int) string {
 	v, _ := strconv.ParseUint(hexadecimal, 16, 64)
 	text := strconv.FormatUint(v>>(64-5*n), 32)
 	return strings.Repeat("0", n-len(text)) + text
 }
 
-// owned reports whether a link of the host belongs to an attachment: its alias says so, or it has none yet and the
-// name that such a link would have.
+// owned reports whether a link of the host belongs to an attachment: either its alias is the
+// attachment's tag, or it has no alias yet and the name that HostName returns.
 func owned(l kernel.Link, a cni.Attachment) bool {
 	if o, ok := cni.ParseTag(l.Alias); ok {
 		return o == a.Owner()
@@ -158,7 +159,7 @@ func owned(l kernel.Link, a cni.Attachment) bool {
 	return l.Alias == "" && l.Kind == "veth" && l.Name == HostName(a)
 }
 
-// unmarked reports whether a link without alias has a name that those of a network have.
+// unmarked reports whether a link without alias has a name with the network's prefix.
 func unmarked(l kernel.Link, network string) bool {
 	return l.Alias == "" && l.Kind == "veth" && len(l.Name) == 15 && strings.HasPrefix(l.Name, hostNetworkPrefix(network))
 }

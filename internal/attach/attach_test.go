@@ -34,7 +34,8 @@ func (c *config) Options() attach.Options {
 	return o
 }
 
-// pair is the smallest interface plugin: a veth pair and nothing else. Its functions can be replaced.
+// pair is the smallest interface plugin: it creates only a veth pair. Tests can replace its
+// functions.
 type pair struct {
 	config
 	make   func(context.Context, *session) ([]cni.Interface, error)
@@ -80,7 +81,7 @@ func define(p pair) plugin.Definition {
 	})
 }
 
-// bench is a host with a network whose IPAM plugin is a script.
+// bench is a host with a network and a scripted IPAM plugin.
 type bench struct {
 	*testnet.Net
 	t      *testing.T
@@ -92,7 +93,8 @@ type bench struct {
 
 type verbs = map[cni.Command]invoke.Handler
 
-// newBench makes a bench whose IPAM plugin, pool, has these verbs; without any there is no address management.
+// newBench returns a bench. pool are the verbs of its IPAM plugin; if pool is nil, the network has
+// no IPAM.
 func newBench(t *testing.T, p pair, pool verbs) *bench {
 	t.Helper()
 	b := &bench{
@@ -106,7 +108,7 @@ func newBench(t *testing.T, p pair, pool verbs) *bench {
 	return b
 }
 
-// give is an IPAM plugin whose ADD prints a result of 1.1.0 with these members.
+// give returns the verbs of an IPAM plugin that prints a result of 1.1.0 with these members.
 func give(members string) verbs {
 	return verbs{cni.Add: invoke.Print(`{"cniVersion":"1.1.0",` + members + `}`)}
 }
@@ -148,7 +150,7 @@ func (b *bench) add() *cni.Result {
 	return r
 }
 
-// asked are the verbs that IPAM has been called with.
+// asked returns the verbs that IPAM has been called with.
 func (b *bench) asked() string {
 	var all []string
 	for _, e := range b.ipam.Exchanges() {
@@ -166,7 +168,7 @@ func (b *bench) unchanged(before string) {
 	}
 }
 
-// inside is what a tool prints in the container.
+// inside returns the output of a command in the container.
 func (b *bench) inside(args ...string) string {
 	b.t.Helper()
 	return b.Container("c").Command(args[0], args[1:]...)
@@ -179,7 +181,7 @@ func wantError(t *testing.T, err error, code cni.Code, says ...string) {
 	}
 	for _, text := range says {
 		if !strings.Contains(fmt.Sprint(err), text) {
-			t.Errorf("error says nothing of %q: %v", text, err)
+			t.Errorf("error does not contain %q: %v", text, err)
 		}
 	}
 }

@@ -16,8 +16,9 @@ import (
 	"github.com/tenon-cni/tenon/invoke"
 )
 
-// newRouted makes a bench whose containers are on a bridge with a router, and whose IPAM plugin brings the interface up, lets the
-// kernel accept router advertisements if it shall, and waits for them. It reports a static address, and what the kernel has.
+// newRouted returns a bench with its containers on a bridge with a router. Its IPAM plugin brings
+// the interface up, enables router advertisements if accept is true, and waits for them. It reports
+// a static address and the addresses that the kernel configured.
 func newRouted(t *testing.T, accept bool, patience time.Duration) (*bench, *dhcpserver.Server) {
 	t.Helper()
 	pool := verbs{}
@@ -72,7 +73,8 @@ func (b *bench) advertised(t *testing.T, ctx context.Context, accept bool, patie
 	return space.Addrs.Autoconf(link)
 }
 
-// TestNoAdvertisements: while IPAM gets addresses over the interface it takes none from routers, which nobody would know of.
+// TestNoAdvertisements: while IPAM gets addresses over the interface, the kernel accepts no
+// advertisements from routers, because the result would not contain their addresses.
 func TestNoAdvertisements(t *testing.T) {
 	t.Parallel()
 	b, _ := newRouted(t, false, 4*time.Second)
@@ -84,9 +86,9 @@ func TestNoAdvertisements(t *testing.T) {
 	}
 }
 
-// TestAutoconfigured: an address that IPAM reports because the kernel has it by router advertisements stays the kernel's:
-// there is one of it, it and the default route last as long as the router says, also when it says so again, and CHECK sees
-// when it is gone.
+// TestAutoconfigured: the kernel keeps maintaining an address that it got from router
+// advertisements and that IPAM reports. The interface has it once, it and the default route last as
+// long as the router announces, and CHECK fails when it is gone.
 func TestAutoconfigured(t *testing.T) {
 	t.Parallel()
 	b, router := newRouted(t, true, 20*time.Second)
@@ -111,7 +113,7 @@ func TestAutoconfigured(t *testing.T) {
 				fmt.Sscanf(after, "%dsec", &seconds)
 			}
 			if seconds <= 1800 || seconds > 3600 || strings.Count(text, what) != 1 {
-				return fmt.Errorf("%s %d after the router has said more: %s", what, seconds, text)
+				return fmt.Errorf("%s %d after the router announced a longer lifetime: %s", what, seconds, text)
 			}
 			return nil
 		})

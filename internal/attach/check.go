@@ -13,9 +13,9 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Check implements [plugin.Plugin]. It asks IPAM, then compares the container's interface, its
-// addresses and its routes with the previous result, then what the Maker knows. Whatever else is
-// there, from later plugins or by hand, is not its business.
+// Check implements [plugin.Plugin]. It asks IPAM, compares the container's interface, its addresses
+// and its routes with the previous result, and calls the Maker. It ignores everything else, such as
+// changes by later plugins or administrators.
 func (p *Plugin) Check(ctx context.Context, c *plugin.Call) error {
 	texts := p.Texts.orDefault()
 	if c.IPAM.Type != "" {
@@ -41,7 +41,7 @@ func (p *Plugin) Check(ctx context.Context, c *plugin.Call) error {
 	if own == nil {
 		details := fmt.Sprintf("prevResult has no interface %s in %s", c.IfName, c.Netns)
 		if other := sandboxOf(c.Prev, c.IfName); other != "" {
-			details += fmt.Sprintf(", but one in %s", other)
+			details += fmt.Sprintf(", only one in %s", other)
 		}
 		return cni.Errorf(cni.CodeInvalidConfig, texts.Other, c.Netns).WithDetails(details).Verbatim()
 	}
@@ -76,7 +76,7 @@ func (p *Plugin) Check(ctx context.Context, c *plugin.Call) error {
 	return p.Verify(ctx, s, link)
 }
 
-// sandboxOf returns where the result has an interface of that name, or "".
+// sandboxOf returns the sandbox of the result's interface of that name, or "".
 func sandboxOf(r *cni.Result, name string) string {
 	for _, i := range r.Interfaces {
 		if i.Name == name && i.Sandbox != "" {
@@ -86,7 +86,7 @@ func sandboxOf(r *cni.Result, name string) string {
 	return ""
 }
 
-// CheckMAC compares the hardware address of a link with that of a result, if that has one.
+// CheckMAC compares the MAC address of a link with the one in a result, if any.
 func CheckMAC(l kernel.Link, want cni.Interface) error {
 	if have := l.MAC.String(); want.MAC != "" && !strings.EqualFold(want.MAC, have) {
 		return fmt.Errorf("interface %s: expected MAC %s, found %s", l.Name, want.MAC, have)
@@ -115,12 +115,12 @@ func (s *Session) checkAddresses(link kernel.Link) error {
 	return nil
 }
 
-// CheckPair looks at the host's end of a pair whose other end is the container's interface, and returns it: it is up and
-// has the hardware address that the previous result knows.
+// CheckPair checks and returns the host-side veth of the container's interface: it must be up and
+// have the MAC address of the previous result.
 func (s *Session) CheckPair(link kernel.Link) (host kernel.Link, err error) {
 	host, err = s.Host.Links.Peer(link)
 	if err != nil {
-		return host, fmt.Errorf("host's end of interface %s: %w", link.Name, err)
+		return host, fmt.Errorf("host-side veth of interface %s: %w", link.Name, err)
 	}
 	if err := session.CheckUp(host); err != nil {
 		return host, err
@@ -128,7 +128,7 @@ func (s *Session) CheckPair(link kernel.Link) (host kernel.Link, err error) {
 	return host, s.CheckHostMAC(host)
 }
 
-// CheckHostMAC compares the hardware address of a link of the host with that of the previous result.
+// CheckHostMAC compares the MAC address of a link of the host with the previous result.
 func (s *Session) CheckHostMAC(l kernel.Link) error {
 	for _, want := range s.Prev.Interfaces {
 		if want.Sandbox == "" && want.Name == l.Name {
@@ -140,7 +140,8 @@ func (s *Session) CheckHostMAC(l kernel.Link) error {
 	return nil
 }
 
-// Status implements [plugin.Statuser]. It says what the kernel lacks, or the host, then asks IPAM.
+// Status implements [plugin.Statuser]. It reports missing features of the kernel, then missing
+// prerequisites of the Maker and of masquerading, then asks IPAM.
 func (p *Plugin) Status(ctx context.Context, c *plugin.Call) error {
 	if p.Kind != "" {
 		if err := session.Lacking(kernel.Feature(p.Kind)); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-cni/tenon/invoke"
 )
 
-// TestCheckAllows lists what later plugins and administrators may have done (PL-CHK-03), beside what ADD makes of unusual
-// routes.
+// TestCheckAllows: CHECK accepts changes by later plugins and administrators (PL-CHK-03), and the
+// kernel's form of unusual routes.
 func TestCheckAllows(t *testing.T) {
 	t.Parallel()
 	const routed = address + `,"routes":[{"dst":"0.0.0.0/0"},{"dst":"192.168.0.0/16","table":77}]`
@@ -30,11 +30,11 @@ func TestCheckAllows(t *testing.T) {
 			b.inside("ip", "route", "add", "10.0.0.0/24", "dev", "eth0", "table", "100")
 		}},
 		{"another default gateway", routed, func(b *bench) { b.inside("ip", "route", "replace", "default", "via", "10.0.0.9") }},
-		{"everything a route can say (R-76)", address + `,"routes":[
+		{"all attributes of a route (R-76)", address + `,"routes":[
 			{"dst":"192.168.0.0/16","priority":7,"mtu":1300,"advmss":1200,"table":77},{"dst":"192.168.0.0/16","scope":253},
 			{"dst":"172.16.0.0/12","gw":"0.0.0.0"},{"dst":"10.99.9.9/16","table":0,"scope":0}]`, func(*bench) {}},
-		{"more than the kernel can say", address + `,"routes":[{"dst":"192.168.0.0/16","mtu":70000,"advmss":70000}]`, func(*bench) {}},
-		{"two gateways for one destination (common.md 13)", address + `,"routes":[{"dst":"192.168.0.0/16","gw":"10.0.0.8"},{"dst":"192.168.0.0/16","gw":"10.0.0.9"}]`,
+		{"values above the kernel's limits", address + `,"routes":[{"dst":"192.168.0.0/16","mtu":70000,"advmss":70000}]`, func(*bench) {}},
+		{"two gateways for one destination", address + `,"routes":[{"dst":"192.168.0.0/16","gw":"10.0.0.8"},{"dst":"192.168.0.0/16","gw":"10.0.0.9"}]`,
 			func(*bench) {}},
 		{"another route to the same destination", routed, func(b *bench) {
 			b.inside("ip", "route", "prepend", "192.168.0.0/16", "via", "10.0.0.9", "metric", "7", "table", "77")
@@ -45,14 +45,14 @@ func TestCheckAllows(t *testing.T) {
 				r.IPs = append(r.IPs, cni.IP{Address: mustPrefix("10.77.0.1/24"), Interface: cni.Some(0)})
 			})
 		}},
-		{"another MAC, that a later plugin has reported", routed, func(b *bench) {
+		{"another MAC that a later plugin reported", routed, func(b *bench) {
 			b.inside("ip", "link", "set", "eth0", "address", "02:00:00:00:00:07")
 			b.prev(func(r *cni.Result) { r.Interfaces[1].MAC = "02:00:00:00:00:07" })
 		}},
 		{"MAC in capitals", routed, func(b *bench) {
 			b.prev(func(r *cni.Result) { r.Interfaces[1].MAC = strings.ToUpper(r.Interfaces[1].MAC) })
 		}},
-		{"result without hardware addresses", routed, func(b *bench) {
+		{"result without MAC addresses", routed, func(b *bench) {
 			b.prev(func(r *cni.Result) { r.Interfaces[0].MAC, r.Interfaces[1].MAC = "", "" })
 		}},
 	} {
@@ -139,7 +139,7 @@ func TestCheckNotices(t *testing.T) {
 	}
 }
 
-// DLG-06, PL-CHK-08
+// TestCheckAsksIPAM: DLG-06, PL-CHK-08
 func TestCheckAsksIPAM(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{}, verbs{
@@ -171,11 +171,11 @@ func TestStatus(t *testing.T) {
 	}{
 		{"ready", []kernel.Feature{kernel.FeatureVeth}, verbs{}, 0, ""},
 		{"kernel lacks something", []kernel.Feature{kernel.FeatureVeth, "nonsense"}, verbs{}, cni.CodeNotAvailable, "module nonsense"},
-		{"no address management", []kernel.Feature{kernel.FeatureVeth}, nil, 0, ""},
-		{"address management is not ready (PL-STA-04)", nil, verbs{
+		{"no IPAM", []kernel.Feature{kernel.FeatureVeth}, nil, 0, ""},
+		{"IPAM is not ready (PL-STA-04)", nil, verbs{
 			cni.Status: invoke.Fail(cni.Errorf(cni.CodeLimitedConnectivity, "pool is empty")),
 		}, cni.CodeLimitedConnectivity, "pool is empty"},
-		{"address management is too old to tell", nil, verbs{
+		{"IPAM is too old for STATUS", nil, verbs{
 			cni.Status: invoke.Fail(cni.Errorf(cni.CodeIncompatibleVersion, "what?")),
 		}, 0, ""},
 	} {

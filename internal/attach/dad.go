@@ -7,12 +7,13 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// Segment is the part of a configuration of plugins whose link is in a network with nodes that nobody here has given their
-// addresses. Configuration types embed it.
+// Segment is the part of a configuration for plugins with a link that shares a network with nodes
+// outside Tenon's control. Configuration types embed it.
 type Segment struct {
-	// DAD is how duplicates of the container's IPv6 addresses are looked for (RFC 4862): "optimistic" lets it use them
-	// meanwhile (RFC 4429; kernels without that wait), "wait" lets ADD take the one or two seconds, and fail if there is
-	// one, "off" looks for none.
+	// DAD selects duplicate address detection for the container's IPv6 addresses (RFC 4862). With
+	// "optimistic" the container can use them meanwhile (RFC 4429); kernels without RFC 4429 wait.
+	// With "wait" ADD waits one or two seconds and fails if it finds a duplicate. "off" turns
+	// detection off.
 	DAD DAD `json:"dad" enum:"optimistic,wait,off" default:"optimistic"`
 }
 
@@ -21,10 +22,10 @@ func (s *Segment) Options() Options {
 	return Options{DAD: cmp.Or(s.DAD, DADOptimistic), Announce: true}
 }
 
-// DAD is a way to look for duplicates of IPv6 addresses.
+// DAD is a mode of duplicate address detection for IPv6.
 type DAD string
 
-// The ways. The empty one is [DADOff].
+// The modes. The empty one is [DADOff].
 const (
 	DADOff        DAD = "off"
 	DADOptimistic DAD = "optimistic"
@@ -36,10 +37,10 @@ func (d DAD) validate() error {
 	case "", DADOff, DADOptimistic, DADWait:
 		return nil
 	}
-	return cni.Errorf(cni.CodeInvalidConfig, "dad: %q is neither %q nor %q nor %q", d, DADOptimistic, DADWait, DADOff)
+	return cni.Errorf(cni.CodeInvalidConfig, "dad: %q is unknown; use %q, %q or %q", d, DADOptimistic, DADWait, DADOff)
 }
 
-// settings are the sysctls of a link, whose keys begin with v6.
+// settings returns the sysctls of a link; v6 is the prefix of their keys.
 func (d DAD) settings(v6 string) []kernel.Setting {
 	set := func(key, value string) kernel.Setting {
 		return kernel.Setting{Key: v6 + key, Value: value, Optional: true}

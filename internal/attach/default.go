@@ -10,29 +10,31 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Common is the part of a configuration that every plugin with an interface has. Configuration types embed it.
+// Common is the part of a configuration that all interface plugins share. Configuration types embed
+// it.
 type Common struct {
 	plugin.Common
 	defaults
 
-	// SecondDefaultRoute is what becomes of a default route where the container has one of another network, with the same
-	// metric: "metric" gives it the next metric that is free, which the result has as priority; "refuse" fails with code 7.
+	// SecondDefaultRoute applies to a default route if the container already has a default route of
+	// another network with the same metric. "metric" gives the new route the next free metric and
+	// reports it as priority in the result; "refuse" fails with code 7.
 	SecondDefaultRoute SecondDefaultRoute `json:"secondDefaultRoute" enum:"metric,refuse" default:"metric"`
 }
 
 func (c *Common) attachCommon() *Common { return c }
 
-// SecondDefaultRoute is a rule for the default routes of several networks. Without one IPv6 would spread what the
-// container sends over all of them, and IPv4 give it to the last.
+// SecondDefaultRoute is a policy for default routes of several networks. Without one, IPv6 would
+// spread the container's packets over all routes, and IPv4 would send them through the last.
 //
-// There is no rule that lets the later route take the place of the first: DEL could not put that back, as it has to do
-// without namespace and memory, and CHECK of the first network would fail meanwhile. Who wants the later network to win
-// gives the route of the first one a metric ("priority").
+// No policy replaces the first route by the later one. DEL could not restore the first, because it must
+// work without namespace and stored state, and CHECK of the first network would fail meanwhile. To make
+// the later network win, give the route of the first one a metric ("priority").
 type SecondDefaultRoute string
 
-// The rules.
+// The policies.
 const (
-	SecondDefaultMetric SecondDefaultRoute = "metric" // it gets the next metric that is free; the result says which
+	SecondDefaultMetric SecondDefaultRoute = "metric" // the route gets the next free metric, which the result reports
 	SecondDefaultRefuse SecondDefaultRoute = "refuse" // ADD fails
 )
 
@@ -41,12 +43,12 @@ func (rule SecondDefaultRoute) validate() error {
 	case "", SecondDefaultMetric, SecondDefaultRefuse:
 		return nil
 	}
-	return cni.Errorf(cni.CodeInvalidConfig, "secondDefaultRoute: %q is neither %q nor %q", rule, SecondDefaultMetric, SecondDefaultRefuse)
+	return cni.Errorf(cni.CodeInvalidConfig, "secondDefaultRoute: %q is unknown; use %q or %q", rule, SecondDefaultMetric, SecondDefaultRefuse)
 }
 
-// settleDefaults applies the rule to the default routes of the result. Several of them are one another's alternatives,
-// and stay together.
-func (s *Session) settleDefaults(link kernel.Link, r *cni.Result) error {
+// applySecondDefault applies the policy to the default routes of the result. Several default routes of
+// one network are alternatives and stay together.
+func (s *Session) applySecondDefault(link kernel.Link, r *cni.Result) error {
 	if !slices.ContainsFunc(r.Routes, func(rt cni.Route) bool { return rt.Dst.Bits() == 0 }) {
 		return nil
 	}
@@ -75,12 +77,12 @@ func (s *Session) settleDefaults(link kernel.Link, r *cni.Result) error {
 			_, conflict = taken[at]
 		}
 		rt.Priority = at.metric
-		s.Log.Info("the container has a default route already: this one gets a higher metric", "dst", rt.Dst, "priority", rt.Priority)
+		s.Log.Info("the container already has a default route: adding this one with a higher metric", "dst", rt.Dst, "priority", rt.Priority)
 	}
 	return nil
 }
 
-// slot is what no two default routes through different links may have in common.
+// slot identifies a default route: the kernel keeps only one of each, whatever its link.
 type slot struct {
 	is4           bool
 	table, metric int
@@ -102,6 +104,6 @@ func (s *Session) refuseDefault(link kernel.Link, first kernel.Route) error {
 	if l, err := s.Sandbox.Links.ByIndex(first.Link); err == nil {
 		other = "interface " + l.Name
 	}
-	return cni.Errorf(cni.CodeInvalidConfig, "default route through %s: the container has one through %s (%s)", link.Name, other, first).
-		WithDetails(`secondDefaultRoute "metric" lets both exist; so does a "priority" of their own`)
+	return cni.Errorf(cni.CodeInvalidConfig, "default route through %s: the container already has one through %s (%s)", link.Name, other, first).
+		WithDetails(`set secondDefaultRoute to "metric", or give the route a "priority"`)
 }

@@ -18,7 +18,7 @@ const (
 	secondAddresses = `"ips":[{"address":"10.5.0.2/24","gateway":"10.5.0.1"},{"address":"fd05::2/64","gateway":"fd05::1"}],"routes":`
 )
 
-// attach makes another interface in the container, as that of another network, whose IPAM plugin answers with members.
+// attach adds another interface to the container; members is the result of IPAM for it.
 func (b *bench) attach(ifName, members string) (*cni.Result, error) {
 	b.t.Helper()
 	b.ipam.Caller = invoke.Fake{"pool": give(members)}
@@ -32,7 +32,7 @@ func (b *bench) attach(ifName, members string) (*cni.Result, error) {
 	return cni.DecodeResultStrict(out, 0)
 }
 
-// check is CHECK of an interface with its result.
+// check calls CHECK for an interface with its result.
 func (b *bench) check(ifName string, r *cni.Result) error {
 	b.t.Helper()
 	out, err := r.Encode(cni.V110)
@@ -59,8 +59,8 @@ func (b *bench) defaults() string {
 	return strings.Join(all, "; ")
 }
 
-// TestSecondDefaultRoute is R-77 and PL-ADD-13: the routes of the second network neither join those of the first nor take
-// their place; what was made of them is in the result.
+// TestSecondDefaultRoute is R-77 and PL-ADD-13: the routes of the second network neither join nor
+// replace the routes of the first, and the result contains their metrics.
 func TestSecondDefaultRoute(t *testing.T) {
 	t.Parallel()
 	const first = "default via 10.0.0.1 dev eth0; "
@@ -70,9 +70,9 @@ func TestSecondDefaultRoute(t *testing.T) {
 			first + "default via 10.5.0.1 dev eth1 metric 1; " + first6 + "; default via fd05::1 dev eth1 metric 1025"},
 		{"with a metric of its own", `[{"dst":"0.0.0.0/0","priority":50},{"dst":"::/0","priority":50}]`, "50 50",
 			first + "default via 10.5.0.1 dev eth1 metric 50; default via fd05::1 dev eth1 metric 50; " + first6},
-		{"the kernel's metric, written down", `[{"dst":"::/0","priority":1024}]`, "1025", first + first6 + "; default via fd05::1 dev eth1 metric 1025"},
+		{"the kernel's metric, stated explicitly", `[{"dst":"::/0","priority":1024}]`, "1025", first + first6 + "; default via fd05::1 dev eth1 metric 1025"},
 		{"in another table", `[{"dst":"0.0.0.0/0","table":77}]`, "0", "default via 10.5.0.1 dev eth1 table 77; " + first + first6},
-		{"in the main table, written down", `[{"dst":"0.0.0.0/0","table":254}]`, "1", first + "default via 10.5.0.1 dev eth1 metric 1; " + first6},
+		{"in the main table, stated explicitly", `[{"dst":"0.0.0.0/0","table":254}]`, "1", first + "default via 10.5.0.1 dev eth1 metric 1; " + first6},
 		{"two of one network stay together", `[{"dst":"::/0"},{"dst":"::/0","gw":"fd05::9"}]`, "1025 1025",
 			first + first6 + "; default metric 1025 nexthop via fd05::1 dev eth1 weight 1 nexthop via fd05::9 dev eth1 weight 1"},
 		{"none", `[{"dst":"192.168.0.0/16"}]`, "0", first + first6},
@@ -134,7 +134,7 @@ func TestThirdDefaultRoute(t *testing.T) {
 	}
 }
 
-// TestSecondDefaultRouteRefused: R-77, where the configuration asks for it.
+// TestSecondDefaultRouteRefused: R-77 with the policy "refuse".
 func TestSecondDefaultRouteRefused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{}, verbs{})
@@ -154,7 +154,7 @@ func TestSecondDefaultRouteRefused(t *testing.T) {
 	}
 }
 
-// TestCheckOfSecondDefaultRoute: that of another network does not count.
+// TestCheckOfSecondDefaultRoute: the default route of another network does not count for CHECK.
 func TestCheckOfSecondDefaultRoute(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{}, verbs{})

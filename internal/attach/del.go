@@ -11,12 +11,12 @@ import (
 )
 
 // Del implements [plugin.Plugin]. It removes rules and link, then the address, so that an address
-// never has two live owners. Rules come before the link because the kernel then waits once for
-// both: 17 ms instead of 33. It needs nothing but the key of the attachment, and continues past
-// errors.
+// never has two live owners. Rules precede the link because the kernel then waits once for both: 17
+// ms instead of 33. Del needs only the key of the attachment, and continues past errors.
 //
-// An IPAM plugin that needs the link releases the address while the link exists. So does one
-// without a definition, which may need it: Del then removes the addresses from the link before.
+// An IPAM plugin that needs the link releases the address while the link exists. The same applies to an
+// IPAM plugin without a definition, which may need the link; Del removes the addresses from the link
+// before it calls that plugin.
 func (p *Plugin) Del(ctx context.Context, c *plugin.Call) error {
 	s, err := p.open(ctx, c)
 	if err != nil {
@@ -97,11 +97,12 @@ func (s *Session) removeAddresses(link kernel.Link) error {
 type made struct {
 	link    kernel.Link
 	in      *kernel.Space // nil: there is no link
-	network string        // that the link was made for: the administrator may have renamed it since
+	network string        // the network that the link was created for; the administrator may have renamed it since
 }
 
-// find looks for the link of the attachment: for the host-side veth if it has one, else for the interface's name in the
-// container. A link of that name that belongs to another container does not count, nor does one of another kind.
+// find returns the link of the attachment: the host-side veth if there is one, otherwise the
+// interface in the container. It ignores an interface of another kind, or one that belongs to
+// another container.
 func (s *Session) find(kind string) (made, error) {
 	host, err := s.Host.Links.ByName(s.HostName())
 	if err == nil && owned(host, s.Attachment()) {
@@ -146,7 +147,7 @@ func (m made) delete() error {
 }
 
 // GC implements [plugin.Collector]. It removes the links and rules of attachments of this network
-// that are not valid any more, and passes the call on to IPAM, in the order of Del.
+// that are no longer valid, and calls GC of the IPAM plugin, in the order of Del.
 func (p *Plugin) GC(ctx context.Context, c *plugin.Call) error {
 	s, err := p.open(ctx, c)
 	if err != nil {
@@ -167,7 +168,7 @@ func (p *Plugin) GC(ctx context.Context, c *plugin.Call) error {
 	return errors.Join(errs...)
 }
 
-// collect deletes the links of attachments that are not valid any more.
+// collect deletes the links of attachments that are no longer valid.
 func (s *Session) collect(gone Gone) error {
 	names := map[string]bool{}
 	for _, a := range gone.Valid {

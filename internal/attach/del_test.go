@@ -14,10 +14,10 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// scripted is an IPAM plugin with a definition, which tests link in.
+// scripted is an IPAM plugin with a definition.
 type scripted struct {
 	plugin.Common
-	IPAM any `json:"ipam"` // hides the one of a plugin that delegates
+	IPAM any `json:"ipam"` // hides the field of plugins that delegate
 	del  func()
 }
 
@@ -34,8 +34,8 @@ func (s *scripted) Del(context.Context, *plugin.Call) error {
 }
 
 // TestDelOrder is R-34: IPAM releases the address when no interface has it any more. An IPAM plugin
-// with a definition that does not declare NeedsLink releases the address when the link is gone. An
-// IPAM plugin without a definition may need the link, which then is still up (R-58).
+// with a definition that does not declare NeedsLink releases the address when the link no longer
+// exists. An IPAM plugin without a definition may need the link, which is still up then (R-58).
 func TestDelOrder(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -96,8 +96,8 @@ func TestDelOrder(t *testing.T) {
 	}
 }
 
-// TestDelGoesPastErrors: each part is tried, all errors are reported (PL-DEL-06, DLG-06).
-func TestDelGoesPastErrors(t *testing.T) {
+// TestDelContinuesPastErrors: DEL tries each part and reports all errors (PL-DEL-06, DLG-06).
+func TestDelContinuesPastErrors(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{}, verbs{
 		cni.Add: invoke.Print(`{"cniVersion":"1.1.0",` + address + `}`),
@@ -109,7 +109,8 @@ func TestDelGoesPastErrors(t *testing.T) {
 	b.unchanged(before)
 }
 
-// TestDelOfUnreadablePath is PL-DEL-03: a namespace that cannot be opened counts as gone, with a warning.
+// TestDelOfUnreadablePath is PL-DEL-03: DEL treats a namespace that cannot be opened as gone, with
+// a warning.
 func TestDelOfUnreadablePath(t *testing.T) {
 	t.Parallel()
 	loop := filepath.Join(t.TempDir(), "loop")
@@ -130,7 +131,7 @@ func TestDelOfUnreadablePath(t *testing.T) {
 	}
 }
 
-// TestWithoutNFT: where the kernel has no nftables there is nothing to take out of it.
+// TestWithoutNFT: DEL and GC succeed on a kernel without nftables.
 func TestWithoutNFT(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{}, give(address))
@@ -152,8 +153,8 @@ func TestWithoutNFT(t *testing.T) {
 	}
 }
 
-// TestForeignLink: DEL leaves an interface alone that another container owns, whatever it is called, and so does GC with
-// one that belongs to another network.
+// TestForeignLink: DEL keeps an interface that another container owns, whatever its name, and GC
+// keeps an interface of another network.
 func TestForeignLink(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{}, nil)
@@ -175,14 +176,14 @@ func TestForeignLink(t *testing.T) {
 	b.unchanged(before)
 }
 
-// TestRenamedNetwork is PL-DEL-10: the administrator has renamed the network of a running container. DEL under the new name
-// removes the interface, and the rules that belong to it.
+// TestRenamedNetwork is PL-DEL-10: the administrator has renamed the network of a running
+// container, and DEL under the new name removes the interface and its rules.
 func TestRenamedNetwork(t *testing.T) {
 	t.Parallel()
 	for _, masq := range []bool{false, true} {
 		b := newBench(t, pair{}, give(address))
 		b.conf["masq"] = masq
-		b.add() // the skeleton of the rule set stays
+		b.add() // leaves the skeleton of the rule set behind
 		if err := b.call(cni.Del); err != nil {
 			t.Error(err)
 		}
@@ -197,9 +198,9 @@ func TestRenamedNetwork(t *testing.T) {
 	}
 }
 
-// TestLinkOfNobody: an interface without an owner was made by the reference plugins, whose installation has been
-// taken over.
-func TestLinkOfNobody(t *testing.T) {
+// TestLinkWithoutOwner: DEL deletes an interface without an owner, which an upstream plugin created
+// before the migration to Tenon.
+func TestLinkWithoutOwner(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{}, nil)
 	before := b.state()
@@ -210,7 +211,7 @@ func TestLinkOfNobody(t *testing.T) {
 	b.unchanged(before)
 }
 
-// TestNamesake: a link of the host that looks like that of an attachment and belongs to another stays.
+// TestNamesake: DEL and GC keep a link with the name of a host-side veth that they do not own.
 func TestNamesake(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{}, nil)
@@ -232,8 +233,8 @@ func TestNamesake(t *testing.T) {
 	b.unchanged(before)
 }
 
-// TestGCGoesPastErrors: DIS-30, DLG-06, PL-GC-04, PL-GC-05
-func TestGCGoesPastErrors(t *testing.T) {
+// TestGCContinuesPastErrors: DIS-30, DLG-06, PL-GC-04, PL-GC-05
+func TestGCContinuesPastErrors(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{}, verbs{
 		cni.Add: invoke.Print(`{"cniVersion":"1.1.0",` + address + `}`),

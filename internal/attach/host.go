@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// AddVeth makes the container's veth pair. If its name is in use, the message is the upstream plugins' text.
+// AddVeth creates the container's veth pair. If its name is in use, the error has upstream's text.
 func (s *Session) AddVeth(v kernel.Veth) (inside, host kernel.Link, err error) {
 	inside, host, err = s.Sandbox.Links.AddVeth(v)
 	if errors.Is(err, unix.EEXIST) {
@@ -19,8 +19,8 @@ func (s *Session) AddVeth(v kernel.Veth) (inside, host kernel.Link, err error) {
 	return inside, host, err
 }
 
-// AddLink makes the container's interface; it sets the name and the alias of l. If the name is in
-// use, the message is the upstream plugins' text.
+// AddLink creates the container's interface; it sets the name and the alias of l. If the name is in
+// use, the error has upstream's text.
 func (s *Session) AddLink(l kernel.NewLink) (kernel.Link, error) {
 	l.Name, l.Alias = s.IfName, s.Tag
 	link, err := s.Sandbox.Links.Add(l)
@@ -30,8 +30,9 @@ func (s *Session) AddLink(l kernel.NewLink) (kernel.Link, error) {
 	return link, err
 }
 
-// Distrust keeps containers from steering the host by router advertisements and redirects through links of the host that
-// they can send to (CVE-2020-10749). It is not taken back: such a link is the attachment's own, or shared.
+// Distrust keeps containers from steering the host by router advertisements and redirects through
+// links of the host to which they can send (CVE-2020-10749). DEL does not undo it: such links
+// belong to the attachment alone, or are shared.
 func (s *Session) Distrust(links ...kernel.Link) error {
 	var list []kernel.Setting
 	for _, l := range links {
@@ -42,8 +43,8 @@ func (s *Session) Distrust(links ...kernel.Link) error {
 	return s.Host.Sysctl.Ensure(list)
 }
 
-// Forward turns on forwarding between the links of the host, for the families of the addresses. It is shared by all
-// networks and not taken back.
+// Forward turns on forwarding between the links of the host, for the families of the addresses. All
+// networks share the setting; DEL does not undo it.
 func (s *Session) Forward(ips []cni.IP) error {
 	var list []kernel.Setting
 	for _, ip := range ips {
@@ -56,8 +57,9 @@ func (s *Session) Forward(ips []cni.IP) error {
 	return s.Host.Sysctl.Ensure(list)
 }
 
-// Announce makes the kernel tell the neighbours once more whose addresses the container's are, for plugins whose link does
-// not forward yet when the container's interface comes up. It needs [Options.Announce].
+// Announce makes the kernel announce the container's addresses to the neighbours again, for plugins
+// with a link that does not forward yet when the container's interface comes up. It requires
+// [Options.Announce].
 func (s *Session) Announce() error {
 	inside, err := s.Sandbox.Links.ByName(s.IfName)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
-// backend returns the backend that a configuration demands, [Auto] if the host decides. Options that
-// only nftables supports demand nftables.
+// backend returns the backend that a configuration demands, or [Auto] if the host decides. Options
+// that only nftables supports demand nftables.
 func (m *Masq) backend() Backend {
 	switch {
 	case m.IPMasqBackend == NFTables, m.IPMasqBackend == IPTables:
@@ -32,15 +32,15 @@ func (s *Session) masqBackend(nets []netip.Prefix) (Backend, error) {
 // chooseMasq chooses the backend by the state of the host.
 func (s *Session) chooseMasq(nets []netip.Prefix) (kernel.NATChoice, error) {
 	if len(iptablesMasquerade(s.Name, s.ContainerID).Comment) > kernel.MaxIPTablesComment {
-		const reason = "no rule of iptables can name the attachment"
+		const reason = "the names of network and container are too long for an iptables comment"
 		return kernel.NATChoice{Backend: kernel.NATByNFTables, Reason: reason}, nil
 	}
 	d := s.masq.details()
 	return s.ChooseNAT("ipMasqBackend", kernel.Masquerading, masqQueries(nets, d)...)
 }
 
-// moveMasquerade moves addresses that nftables masquerades to iptables if the host asks for that.
-// With dryRun it only reports the move.
+// moveMasquerade moves masquerading of addresses from nftables to iptables if the state of the host
+// requires it. With dryRun it only reports the move.
 func (s *Session) moveMasquerade(nets []netip.Prefix, dryRun bool) ([]session.Move, error) {
 	choice, err := s.chooseMasq(nets)
 	if err != nil || choice.Backend != kernel.NATByIPTables {
@@ -56,7 +56,8 @@ func (s *Session) moveMasquerade(nets []netip.Prefix, dryRun bool) ([]session.Mo
 	return moves, s.release(session.GoneOne(s.Attachment()))
 }
 
-// masqQueries ask for rules that decide about masqueraded packets. A network means all its addresses.
+// masqQueries returns queries for rules that decide about masqueraded packets. A prefix without
+// host bits stands for all its addresses, any other prefix for one.
 func masqQueries(nets []netip.Prefix, d Masquerade) (queries []kernel.NATQuery) {
 	for _, f := range []kernel.Family{kernel.IPv4, kernel.IPv6} {
 		multicast := [...]string{"224.0.0.0/4", "ff00::/8"}[f]
@@ -78,21 +79,21 @@ func masqQueries(nets []netip.Prefix, d Masquerade) (queries []kernel.NATQuery) 
 	return queries
 }
 
-// masqBackendInPlace returns the backend that masquerades for the attachment now. Where there is
-// none, it is chosen anew.
+// masqBackendInPlace returns the backend that masquerades for the attachment now, or chooses one if
+// there is none.
 func (s *Session) masqBackendInPlace(nets []netip.Prefix) (Backend, error) {
 	if b := s.masq.backend(); b != Auto {
 		return b, nil
 	}
-	entries, err := s.masq.details().masq().Elements(nets...)
+	elements, err := s.masq.details().masq().Elements(nets...)
 	if err != nil {
 		return "", err
 	}
-	missing, err := s.Host.Rules.Missing(s.Tag, entries)
+	missing, err := s.Host.Rules.Missing(s.Tag, elements)
 	if kernel.UnlessNoNFT(err) != nil {
 		return "", err
 	}
-	if err == nil && len(missing) < len(entries) {
+	if err == nil && len(missing) < len(elements) {
 		return NFTables, nil
 	}
 	chain := iptablesMasquerade(s.Name, s.ContainerID).Chain

@@ -8,26 +8,29 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// Masquerade says what is masqueraded, and how, where the usual is not right.
+// Masquerade changes the defaults of masquerading.
 type Masquerade struct {
 	// V4 masquerades the IPv4 addresses.
 	V4 *bool `json:"v4" default:"true"`
 	// V6 masquerades the IPv6 addresses.
 	V6 *bool `json:"v6" default:"true"`
-	// ExcludeCIDRs are networks that see the container's own address, beside its own network. They need a route back.
+	// ExcludeCIDRs are further networks that see the container's own address, in addition to its
+	// own network. They need a route back.
 	ExcludeCIDRs []netip.Prefix `json:"excludeCIDRs"`
-	// SameSubnet masquerades also what the host routes to the own network of the container, and where br_netfilter is on,
-	// what it bridges there. With nftables only.
+	// SameSubnet also masquerades packets that the host routes to the container's own network and,
+	// with br_netfilter, packets that it bridges there. It requires nftables.
 	SameSubnet bool `json:"sameSubnet"`
-	// DropInvalid drops packets of connections that the kernel does not know, which would leave with the container's own
-	// address; not those to networks that see it anyway. With nftables only.
+	// DropInvalid drops packets of connections unknown to the kernel, which would leave with the
+	// container's own address, except packets to networks that see that address anyway. It requires
+	// nftables.
 	DropInvalid bool `json:"dropInvalid"`
-	// ToSource are the addresses that others see, at most one of each family, instead of that of the interface by which
-	// packets leave. Answers to them have to come to this host. 4096 containers of a host can have one. With nftables only.
+	// ToSource are the source addresses of masqueraded packets, at most one per family, instead of
+	// the address of the outgoing interface. Replies to them must be routed to this host. At most
+	// 4096 containers of a host can have one. It requires nftables.
 	ToSource []netip.Addr `json:"toSource"`
 }
 
-// details are those that are configured, or the usual.
+// details returns the configured details, or the defaults.
 func (m *Masq) details() Masquerade {
 	if m.Masquerade == nil {
 		return Masquerade{}
@@ -44,10 +47,10 @@ func (m *Masq) validateDetails() error {
 	}
 	d := m.details()
 	if !m.IPMasq {
-		return invalid(" is nothing without ipMasq").WithDetails(`add "ipMasq": true, or remove masquerade`)
+		return invalid(" has no effect without ipMasq").WithDetails(`add "ipMasq": true, or remove masquerade`)
 	}
 	if d.off(true) && d.off(false) {
-		return invalid(": v4 and v6 are both off").WithDetails(`"ipMasq": false says so`)
+		return invalid(": v4 and v6 are both off").WithDetails(`use "ipMasq": false instead`)
 	}
 	for _, n := range d.ExcludeCIDRs {
 		if !n.IsValid() || n.Addr().Is4In6() {
@@ -57,9 +60,9 @@ func (m *Masq) validateDetails() error {
 	for i, a := range d.ToSource {
 		switch {
 		case !a.IsGlobalUnicast() || a.Is4In6() || a.Zone() != "":
-			return invalid(".toSource: %q cannot be the source of packets to others", a)
+			return invalid(".toSource: %q cannot be a source address of packets to other hosts", a)
 		case d.off(a.Is4()):
-			return invalid(".toSource: addresses of the family of %s are not masqueraded", a)
+			return invalid(".toSource: the family of %s is not masqueraded", a)
 		case slices.ContainsFunc(d.ToSource[:i], func(b netip.Addr) bool { return b.Is4() == a.Is4() }):
 			return invalid(".toSource: %s is the second of its family", a)
 		}
@@ -70,15 +73,15 @@ func (m *Masq) validateDetails() error {
 	return nil
 }
 
-// needNFTables refuses what only the backend nftables can do.
+// needNFTables returns an error if an option requires the backend nftables.
 func (d Masquerade) needNFTables() error {
 	for _, o := range []struct {
 		key    string
 		wanted bool
 	}{{"sameSubnet", d.SameSubnet}, {"dropInvalid", d.DropInvalid}, {"toSource", len(d.ToSource) > 0}} {
 		if o.wanted {
-			return cni.Errorf(cni.CodeUnsupportedField, "masquerade.%s: ipMasqBackend %q cannot do it", o.key, IPTables).
-				WithDetails(`use "nftables"`)
+			return cni.Errorf(cni.CodeUnsupportedField, "masquerade.%s: not supported by ipMasqBackend %q", o.key, IPTables).
+				WithDetails(`set ipMasqBackend to "nftables"`)
 		}
 	}
 	return nil

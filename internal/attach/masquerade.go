@@ -12,16 +12,18 @@ import (
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
-// Masq is the part of a configuration that is about masquerading. A plugin that masquerades embeds it in its own: then
-// the keys are checked, STATUS asks for what they need, and DEL and GC look where the reference plugins leave things.
+// Masq is the part of a configuration for masquerading. A plugin that masquerades embeds it in its
+// configuration. Validation then checks the keys, STATUS checks their prerequisites, and DEL and GC
+// also remove the rules of the upstream plugins.
 type Masq struct {
-	// IPMasq masquerades what leaves the network. It needs ipam.
+	// IPMasq masquerades packets that leave the network. It requires ipam.
 	IPMasq bool `json:"ipMasq"`
-	// IPMasqBackend is what masquerades: "nftables" with table inet tenon, or "iptables" with the chains CNI-… of table nat
-	// that the upstream plugins make, for which iptables-restore and ip6tables-restore must be in PATH. "auto" is nftables
-	// unless the host asks for iptables: see [Choice of the backend](../nat-backend.md).
+	// IPMasqBackend selects the masquerading backend: "nftables" with table inet tenon, or
+	// "iptables" with the chains CNI-… of table nat, which the upstream plugins use too, and which
+	// need iptables-restore and ip6tables-restore in PATH. "auto" uses nftables unless the host
+	// requires iptables: see [Choice of the backend](../nat-backend.md).
 	IPMasqBackend Backend `json:"ipMasqBackend" enum:"auto,nftables,iptables" default:"auto"`
-	// Masquerade is what is masqueraded, and how. It needs IPMasq.
+	// Masquerade changes the defaults of masquerading. It requires IPMasq.
 	Masquerade *Masquerade `json:"masquerade"`
 }
 
@@ -42,17 +44,17 @@ func (m *Masq) validate(env cni.Env, network string) error {
 	case "", Auto, NFTables:
 	case IPTables:
 		if n := len(iptablesMasquerade(network, env.ContainerID).Comment); m.IPMasq && n > kernel.MaxIPTablesComment {
-			return cni.Errorf(cni.CodeInvalidConfig, "ipMasqBackend: iptables: comment with network and container has %d bytes, %d are possible", n, kernel.MaxIPTablesComment).
-				WithDetails(`use "nftables"`)
+			return cni.Errorf(cni.CodeInvalidConfig, "ipMasqBackend: iptables: the comment with network and container has %d bytes, more than %d", n, kernel.MaxIPTablesComment).
+				WithDetails(`set ipMasqBackend to "nftables"`)
 		}
 	default:
 		return cni.Errorf(cni.CodeInvalidConfig, "unknown ipmasq backend %q", m.IPMasqBackend).
-			WithDetails(fmt.Sprintf("ipMasqBackend is %q, %q or %q", Auto, NFTables, IPTables))
+			WithDetails(fmt.Sprintf("ipMasqBackend must be %q, %q or %q", Auto, NFTables, IPTables))
 	}
 	return m.validateDetails()
 }
 
-// status reports what masquerading lacks on this host.
+// status reports missing prerequisites of masquerading on this host.
 func (m *Masq) status(ctx context.Context) error {
 	if !m.IPMasq {
 		return nil
@@ -68,16 +70,16 @@ func (m *Masq) status(ctx context.Context) error {
 	return err
 }
 
-// available says whether the tool is there, where one is needed. code is that of the error.
+// available returns an error with the code if a required iptables binary is missing.
 func (m *Masq) available(code cni.Code) error {
 	if !m.IPMasq || m.IPMasqBackend != IPTables {
 		return nil
 	}
-	return session.LacksIPTables(code, "ipMasqBackend: iptables", "leave ipMasqBackend out")
+	return session.LacksIPTables(code, "ipMasqBackend: iptables", "omit ipMasqBackend")
 }
 
-// Masquerade hides what leaves the networks of addresses behind the host. DEL and GC take it away. What the attachment had
-// in the other backend goes.
+// Masquerade masquerades packets from the addresses to other networks. DEL and GC undo it. It
+// removes the attachment's rules in the other backend.
 func (s *Session) Masquerade(ips []cni.IP) error {
 	nets := s.masq.details().masqueraded(ips)
 	if len(nets) == 0 {
@@ -114,28 +116,28 @@ func (s *Session) masqueradeBy(backend Backend, nets []netip.Prefix) error {
 	return s.Host.Rules.Masquerade(s.Tag, d.masq(), nets)
 }
 
-// release removes the entries of the ruleset that masquerade for attachments that are gone.
+// release removes the nftables elements that masquerade for attachments that no longer exist.
 func (s *Session) release(g Gone) error {
 	return s.Host.Rules.Release(g.Tag, kernel.Masquerading, kernel.Dropping)
 }
 
 // unmasquerade removes the masquerading of attachments that no longer exist, including rules of the upstream plugins.
 func (s *Session) unmasquerade(g Gone) error {
-	return errors.Join(s.release(g), s.removeReference(g))
+	return errors.Join(s.release(g), s.removeUpstream(g))
 }
 
-// CheckMasquerade looks for the masquerading of the addresses of the previous result. Which backend does it, and which
-// plugin set it up, does not matter.
+// CheckMasquerade checks that the addresses of the previous result are masqueraded, by any backend
+// and by Tenon or an upstream plugin.
 func (s *Session) CheckMasquerade() error {
 	d := s.masq.details()
 	var missing []netip.Addr
 	nets := d.masqueraded(s.PrevIPs())
 	for _, address := range nets {
-		entries, err := d.masq().Elements(address)
+		elements, err := d.masq().Elements(address)
 		if err != nil {
 			return err
 		}
-		absent, err := s.Host.Rules.Missing(s.Tag, entries)
+		absent, err := s.Host.Rules.Missing(s.Tag, elements)
 		if kernel.UnlessNoNFT(err) != nil {
 			return err
 		}
@@ -149,7 +151,7 @@ func (s *Session) CheckMasquerade() error {
 		}
 		return nil
 	}
-	theirs, err := s.referenceMasquerades()
+	theirs, err := s.upstreamMasquerades()
 	if err != nil {
 		return err
 	}
@@ -161,7 +163,7 @@ func (s *Session) CheckMasquerade() error {
 		if s.masq.backend() == IPTables {
 			where = "chain " + iptablesMasquerade(s.Name, s.ContainerID).Chain + " of iptables"
 		}
-		return session.Drift("%s: expected address %s to be masqueraded for %s, found it is not", where, addr, s.Attachment())
+		return session.Drift("%s: masquerade rule for %s of %s is missing", where, addr, s.Attachment())
 	}
 	return nil
 }

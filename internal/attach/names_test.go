@@ -11,7 +11,8 @@ import (
 
 func mustPrefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 
-// TestHostName pins the name of the host's end: running containers are found by it, so it must never change.
+// TestHostName pins the name of the host-side veth: it must never change, because DEL finds the
+// veths of running containers by name.
 func TestHostName(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{}, nil)
@@ -26,7 +27,7 @@ func TestHostName(t *testing.T) {
 	}
 }
 
-// TestHostNames: names of a network begin alike, and each attachment has its own.
+// TestHostNames: the names in a network share a prefix, and each attachment has its own.
 func TestHostNames(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, pair{}, nil)
@@ -46,7 +47,7 @@ func TestHostNames(t *testing.T) {
 		}
 		name := r.Interfaces[0].Name
 		if seen[name] || len(name) != 15 || !strings.HasPrefix(name, prefix) {
-			t.Errorf("host's end is %s, want %s… with 15 bytes", name, prefix)
+			t.Errorf("host-side veth is %s, want %s… with 15 bytes", name, prefix)
 		}
 		seen[name] = true
 	}

@@ -12,9 +12,10 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Parent finds the link that the container's is to be made on, and where it is: in the host, or with inContainer in the
-// container's namespace. name may be an alternative name; without one it is the link of the default route there, of IPv4
-// before IPv6. The code of the error is [cni.CodeInvalidConfig] if there is none.
+// Parent returns the parent of the container's link, and where it is: in the host, or with
+// inContainer in the container's namespace. name may be an alternative name; if name is "", the
+// parent is the link of the default route there, of IPv4 before IPv6. If there is none, the error
+// has the code [cni.CodeInvalidConfig].
 func (s *Session) Parent(name string, inContainer bool) (kernel.Link, *kernel.Space, error) {
 	space, where := s.Host, "the host"
 	if inContainer {
@@ -24,20 +25,20 @@ func (s *Session) Parent(name string, inContainer bool) (kernel.Link, *kernel.Sp
 		l, err := defaultLink(space)
 		if errors.Is(err, kernel.ErrNoLink) {
 			err = cni.Errorf(cni.CodeInvalidConfig, "no default route interface found").
-				WithDetails("there is none in " + where + "; name the interface in master")
+				WithDetails(where + " has no default route; set master to the name of an interface")
 		}
 		return l, space, err
 	}
 	l, err := space.Links.ByName(name)
 	if errors.Is(err, kernel.ErrNoLink) {
 		err = cni.Rephrase(cni.Errorf(cni.CodeInvalidConfig, "master: %w in %s", err, where).
-			WithDetails("ip link shows the interfaces there are"), "Link not found")
+			WithDetails("list the interfaces with: ip link"), "Link not found")
 	}
 	return l, space, err
 }
 
-// ParentStatus is for [plugin.Statuser]: it looks whether the parent is there. It cannot look for
-// one in the container.
+// ParentStatus implements the part of [plugin.Statuser] for a parent: it reports a missing one. It
+// cannot examine a container's namespace.
 func ParentStatus(ctx context.Context, c *plugin.Call, name string, inContainer bool) error {
 	if inContainer {
 		return nil
@@ -51,8 +52,8 @@ func ParentStatus(ctx context.Context, c *plugin.Call, name string, inContainer 
 	return err
 }
 
-// CheckParent looks whether the parent that is configured is still there. Without a name that is not known: another link can
-// have the default route by now.
+// CheckParent checks that the configured parent still exists. Without a name it cannot know the
+// parent, because the default route may lead through another link now.
 func (s *Session) CheckParent(name string, inContainer bool) error {
 	if name == "" {
 		return nil
@@ -71,8 +72,8 @@ func CheckMode(l kernel.Link, want, text string) error {
 	return cni.Rephrase(err, text, l.Mode, want)
 }
 
-// defaultLink finds the link of the default route. Of several it is that of the one the kernel prefers, of a multipath
-// route that of the first hop.
+// defaultLink returns the link of the default route. If there are several routes, the kernel's
+// preferred one counts; of a multipath route, the first hop.
 func defaultLink(space *kernel.Space) (kernel.Link, error) {
 	routes, err := space.Routes.All(kernel.TableMain)
 	if err != nil {
@@ -96,7 +97,8 @@ func defaultLink(space *kernel.Space) (kernel.Link, error) {
 	return space.Links.ByIndex(found[0].Link)
 }
 
-// CheckMTU refuses an MTU that a link on that parent cannot have. 0 is that of the parent.
+// CheckMTU refuses an MTU that is too large for a link on that parent. 0 stands for the parent's
+// MTU.
 func CheckMTU(mtu int, parent kernel.Link) error {
 	if mtu < 0 || mtu > parent.MTU {
 		return cni.Errorf(cni.CodeInvalidConfig, "invalid MTU %d, must be [0, master MTU(%d)]", mtu, parent.MTU)
@@ -106,7 +108,7 @@ func CheckMTU(mtu int, parent kernel.Link) error {
 
 const maxMTU = 65535
 
-// ValidateMTU refuses the MTU that no interface can have. 0 is the kernel's default.
+// ValidateMTU refuses an MTU that no interface can have. 0 stands for the kernel's default.
 func ValidateMTU(mtu int) error {
 	if mtu < 0 || mtu > maxMTU {
 		return cni.Errorf(cni.CodeInvalidConfig, "mtu: %d is not within 0 to %d", mtu, maxMTU)

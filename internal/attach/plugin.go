@@ -11,25 +11,25 @@ import (
 
 // Traits are the static properties of a plugin.
 type Traits struct {
-	Kind string // of rtnetlink, of the container's link: what CHECK expects, DEL deletes and STATUS asks for; "": any
+	Kind string // kind of the container's link in rtnetlink: CHECK expects it, DEL deletes it, STATUS requires it; "": any
 	DNS  DNS    // source of the DNS settings in the result
 
-	// Texts are the messages of CHECK in which the upstream plugin differs from others.
+	// Texts are the messages of CHECK that differ between upstream plugins.
 	Texts Texts
 
-	// Inherits says that without IPAM the container's interface gets the addresses and routes of the previous result, if there
-	// is one, and takes the place of the interfaces there.
+	// Inherits makes the container's interface, without IPAM, take the addresses and routes of the
+	// previous result, if there is one, and replace its interfaces.
 	Inherits bool
 }
 
-// Texts are the messages of CHECK in which upstream's plugins differ. "" stands for the words that
-// most of them have.
+// Texts are the messages of CHECK that differ between upstream plugins. "" stands for the most
+// common text.
 type Texts struct {
-	NoPrev string // there is no prevResult
+	NoPrev string // prevResult is missing
 	NoLink string // operand: the container's interface
-	Kind   string // operands: the container's interface, the kind that it should have
-	MAC    string // operands: the container's interface, the MAC address in prevResult, the one it has
-	Other  string // prevResult has no such interface in the container; operand: CNI_NETNS
+	Kind   string // operands: the container's interface, the expected kind
+	MAC    string // operands: the container's interface, the MAC address in prevResult, the actual one
+	Other  string // prevResult has no matching interface in the container; operand: CNI_NETNS
 }
 
 func (t Texts) orDefault() Texts {
@@ -46,12 +46,12 @@ func (t Texts) orDefault() Texts {
 type DNS int
 
 const (
-	DNSOfAny           DNS = iota // that of the configuration; without, that of IPAM
-	DNSOfConfiguration            // never that of IPAM
-	DNSOfIPAM                     // never that of the configuration
+	DNSOfAny           DNS = iota // the configuration's, or else IPAM's
+	DNSOfConfiguration            // the configuration's only
+	DNSOfIPAM                     // IPAM's only
 )
 
-// Define describes a plugin. new returns an empty configuration of it.
+// Define returns the definition of a plugin. new returns an empty configuration of it.
 func Define(i plugin.Info, t Traits, new func() Maker) plugin.Definition {
 	return plugin.DefineFlow(i, func() (plugin.Configuration, plugin.Plugin) {
 		m := new()
@@ -59,7 +59,7 @@ func Define(i plugin.Info, t Traits, new func() Maker) plugin.Definition {
 	})
 }
 
-// Plugin makes a [plugin.Plugin] of a Maker.
+// Plugin implements [plugin.Plugin] for a Maker.
 type Plugin struct {
 	Maker
 	Traits
@@ -76,7 +76,7 @@ func (p *Plugin) Validate(c *plugin.Call) error {
 	return nil
 }
 
-// validateCommon checks what all configurations have in common.
+// validateCommon checks the part of a configuration that all interface plugins share.
 func (p *Plugin) validateCommon(c *plugin.Call) error {
 	given := c.IPAM.Type != "" || p.Inherits && c.Prev != nil && len(c.Prev.IPs) > 0
 	if !given && c.Version.SameForm(cni.V010) {
@@ -98,7 +98,7 @@ func (p *Plugin) validateCommon(c *plugin.Call) error {
 	return p.masq().validate(c.Env, c.Name)
 }
 
-// Advise implements [plugin.Advisor]: it says where masquerading uses iptables.
+// Advise implements [plugin.Advisor]: it explains why masquerading uses iptables.
 func (p *Plugin) Advise(ctx context.Context, c *plugin.Call) ([]string, error) {
 	return p.masq().advise(ctx, subnets(c.Stdin()))
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Repair implements [session.Repairer]: it claims the rules of the [Maker], then masquerading.
+// Repair implements [session.Repairer]: it restores the rules of the [Maker], then masquerading.
 func (p *Plugin) Repair(ctx context.Context, c *plugin.Call, repairs *session.Repairs) error {
 	s, err := p.open(ctx, c)
 	if err != nil {
@@ -34,13 +34,12 @@ func (p *Plugin) Repair(ctx context.Context, c *plugin.Call, repairs *session.Re
 	return p.repairMasquerade(s, repairs)
 }
 
-// repairMasquerade skips addresses that rules of the upstream plugins masquerade: those rules
-// survived.
+// repairMasquerade skips addresses that surviving rules of the upstream plugins masquerade.
 func (p *Plugin) repairMasquerade(s *Session, repairs *session.Repairs) error {
-	if s.Prev == nil { // a version that cannot express it: there are no addresses
+	if s.Prev == nil { // a version without results, hence without addresses
 		return nil
 	}
-	theirs, err := s.referenceMasquerades()
+	theirs, err := s.upstreamMasquerades()
 	if err != nil {
 		return err
 	}
@@ -71,8 +70,8 @@ func (p *Plugin) repairMasquerade(s *Session, repairs *session.Repairs) error {
 	return s.masqueradeBy(backend, missing)
 }
 
-// restoreByIPTables returns the step that restores the rules of iptables for nets, of which those
-// in missing have none.
+// restoreByIPTables returns the step that restores the iptables rules for nets; missing are those
+// of nets that have no rules.
 func (p *Plugin) restoreByIPTables(
 	c *plugin.Call, nets, missing []netip.Prefix,
 ) func(context.Context, session.Step) ([]string, error) {
@@ -90,7 +89,7 @@ func (p *Plugin) restoreByIPTables(
 				return nil, err
 			}
 		}
-		if err := s.masqueradeBy(IPTables, nets); err != nil { // all: the chain can have lost rules while the jumps remain
+		if err := s.masqueradeBy(IPTables, nets); err != nil { // all nets, because the chain can have lost rules while the jumps remain
 			return nil, errors.Join(err, s.Tx.Rollback())
 		}
 		for _, address := range missing {
@@ -100,8 +99,8 @@ func (p *Plugin) restoreByIPTables(
 	}
 }
 
-// presentIPs returns the addresses of the previous result that the container's interface still has. Without that interface
-// the namespace is another container's by now, and so may be the addresses.
+// presentIPs returns the addresses of the previous result that the container's interface still has.
+// Without that interface the namespace and the addresses may belong to another container now.
 func (s *Session) presentIPs() ([]cni.IP, error) {
 	link, err := s.Sandbox.Links.ByName(s.IfName)
 	if err != nil {
@@ -113,8 +112,8 @@ func (s *Session) presentIPs() ([]cni.IP, error) {
 	}), err
 }
 
-// PrevMAC returns the hardware address that the container's interface was given. That of the interface counts only where
-// the result does not say: the container can have changed it.
+// PrevMAC returns the MAC address that ADD gave the container's interface. It reads the interface
+// only if the previous result has no MAC address, because the container can change it.
 func (s *Session) PrevMAC() (net.HardwareAddr, error) {
 	if s.Prev != nil {
 		for _, i := range slices.Backward(s.Own(s.Prev)) {
@@ -127,8 +126,9 @@ func (s *Session) PrevMAC() (net.HardwareAddr, error) {
 	return link.MAC, err
 }
 
-// HostEnd returns the host's end of the pair that the container's interface is an end of. Without either, or if it is that
-// of another attachment by now, the error wraps [kernel.ErrNoLink].
+// HostEnd returns the host-side veth of the container's interface. If either interface does not
+// exist, or the host-side veth belongs to another attachment now, the error wraps
+// [kernel.ErrNoLink].
 func (s *Session) HostEnd() (kernel.Link, error) {
 	link, err := s.Sandbox.Links.ByName(s.IfName)
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *Session) HostEnd() (kernel.Link, error) {
 	}
 	host, err := s.Host.Links.Peer(link)
 	if o, ok := cni.ParseTag(host.Alias); ok && o != s.Attachment().Owner() {
-		return kernel.Link{}, fmt.Errorf("link %q: %w: %q is that of another attachment", s.IfName, kernel.ErrNoLink, host.Name)
+		return kernel.Link{}, fmt.Errorf("link %q: %w: %q belongs to another attachment", s.IfName, kernel.ErrNoLink, host.Name)
 	}
 	return host, err
 }

@@ -81,9 +81,9 @@ var refusals = []struct {
 	{"no such parent in the container", `"linkInContainer":true`, false,
 		`"uplink": not found in the container`},
 	{"no default route", `"master":""`, false,
-		"no default route interface found: there is none in the host"},
+		"no default route interface found: the host has no default route"},
 	{"no default route in the container", `"master":"","linkInContainer":true`, false,
-		"no default route interface found: there is none in the container"},
+		"no default route interface found: the container (linkInContainer) has no default route"},
 }
 
 // TestRefused: STATUS refuses the same configurations, except for a missing parent. DEL accepts all

@@ -114,7 +114,7 @@ func TestStatus(t *testing.T) {
 		{"parent", ``, ""},
 		{"no such parent", `"master":"absent"`, `"absent": not found in the host`},
 		{"no default route", `"master":""`,
-			"no default route interface found: there is none in the host"},
+			"no default route interface found: the host has no default route"},
 		{"no such parent in the container", `"master":"absent","linkInContainer":true`, ""},
 	} {
 		q := r.Request(cni.Status, "c")
@@ -174,9 +174,9 @@ func TestNoMaster(t *testing.T) {
 		{"longer than any name", `"master":"` + strings.Repeat("x", 200) + `"`, "xxx"},
 		{"a path", `"master":"../eth0"`, "../eth0"},
 		{"no default route", `"master":""`,
-			"no default route interface found: there is none in the host"},
+			"no default route interface found: the host has no default route"},
 		{"no default route in the container", `"master":"","linkInContainer":true`,
-			"no default route interface found: there is none in the container"},
+			"no default route interface found: the container (linkInContainer) has no default route"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

@@ -214,9 +214,9 @@ func TestMasqueradeContradictions(t *testing.T) {
 		msg           string
 	}{
 		{"without ipMasq", `,"masquerade":{"sameSubnet":true}`, 7,
-			"masquerade is nothing without ipMasq"},
+			"masquerade has no effect without ipMasq"},
 		{"ipMasq is off", `,"ipMasq":false,"masquerade":{}`, 7,
-			"masquerade is nothing without ipMasq"},
+			"masquerade has no effect without ipMasq"},
 		{"no family is left", masq(`"v4":false,"v6":false`), 7, "v4 and v6 are both off"},
 		{"not a network", masq(`"excludeCIDRs":["10.0.0.1"]`), 6, "10.0.0.1"},
 		{"an empty network", masq(`"excludeCIDRs":[""]`), 7, "masquerade.excludeCIDRs"},

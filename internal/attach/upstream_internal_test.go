@@ -6,9 +6,9 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// TestReferenceNames compares with names that the reference plugins are known to make (common.md 13; its form with a prefix is
-// portmap's).
-func TestReferenceNames(t *testing.T) {
+// TestUpstreamNames compares with names that the upstream plugins generate. portmap uses another
+// form, with a prefix.
+func TestUpstreamNames(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ network, container, chain string }{
 		{"test", "1234", "CNI-2bbe0c48b91a7d1b8a6753a8"},
@@ -41,7 +41,7 @@ func TestReferenceNames(t *testing.T) {
 		{cni.Attachment{Network: "unit-test", Container: "one", IfName: "eth0"}, "6fd94d501e58f0aa-287fc69eff0574a2"},
 		{cni.Attachment{Network: "net1", Container: "cid1", IfName: "eth0"}, "8e48f37d5de60467-0b65a318f52e521b"},
 	} {
-		if got := referenceOwner(row.attachment); got != row.begins {
+		if got := upstreamOwner(row.attachment); got != row.begins {
 			t.Errorf("%v: comment begins with %s, want %s", row.attachment, got, row.begins)
 		}
 	}

@@ -13,14 +13,14 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// The reference plugins masquerade by chains of iptables or by a table of nftables. The first is what the backend
-// iptables makes here too; both are checked, and removed by DEL and GC, so that running containers survive a change from
-// one to the other.
+// The upstream plugins masquerade by chains of iptables or by a table of nftables. Tenon's backend
+// iptables creates the same chains. CHECK accepts both, and DEL and GC remove both, so that running
+// containers survive a change from one implementation to the other.
 
-// referenceTable and referenceChain hold a rule for each address.
-var referenceTable = kernel.Table{Family: kernel.TableINet, Name: "cni_plugins_masquerade"}
+// upstreamTable and upstreamChain hold one rule per address.
+var upstreamTable = kernel.Table{Family: kernel.TableINet, Name: "cni_plugins_masquerade"}
 
-const referenceChain = "masq_checks"
+const upstreamChain = "masq_checks"
 
 // sha512Digits returns the first n hexadecimal digits of a hash.
 func sha512Digits(n int, s string) string {
@@ -28,8 +28,8 @@ func sha512Digits(n int, s string) string {
 	return hex.EncodeToString(sum[:])[:n]
 }
 
-// iptablesMasquerade is the masquerading of a container's attachments to a network by iptables: the interface is part of
-// neither chain nor comment.
+// iptablesMasquerade returns the iptables rules that masquerade a container in a network. Neither
+// chain nor comment contains the interface.
 func iptablesMasquerade(network, container string) kernel.IPTablesMasquerade {
 	return kernel.IPTablesMasquerade{
 		Chain:   iptablesPrefix + sha512Digits(24, network+container),
@@ -39,12 +39,13 @@ func iptablesMasquerade(network, container string) kernel.IPTablesMasquerade {
 
 const iptablesPrefix = "CNI-"
 
-// iptablesJumps are the rules that lead to a chain of iptablesMasquerade, "" for any.
+// iptablesJumps selects the jumps to a chain of iptablesMasquerade; "" selects the jumps to any.
 func iptablesJumps(chain string) kernel.IPTables {
 	return kernel.IPTables{Table: "nat", Removal: kernel.IPTablesRemoval{In: "POSTROUTING", Target: chain}}
 }
 
-// iptablesContainer returns the container that a comment of iptablesMasquerade names, if it is one of this network.
+// iptablesContainer returns the container in a comment of iptablesMasquerade, if the comment names
+// this network.
 func iptablesContainer(network, comment string) (container string, ok bool) {
 	rest, ok := strings.CutPrefix(comment, fmt.Sprintf("name: %q id: \"", network))
 	if !ok {
@@ -53,40 +54,41 @@ func iptablesContainer(network, comment string) (container string, ok bool) {
 	return strings.CutSuffix(rest, `"`)
 }
 
-// What a comment in referenceChain begins with.
+// The prefixes of comments in upstreamChain.
 
-func referenceNetwork(network string) string { return sha512Digits(16, network) + "-" }
+func upstreamNetwork(network string) string { return sha512Digits(16, network) + "-" }
 
-func referenceOwner(a cni.Attachment) string {
-	return referenceNetwork(a.Network) + sha512Digits(16, a.IfName+":"+a.Container)
+func upstreamOwner(a cni.Attachment) string {
+	return upstreamNetwork(a.Network) + sha512Digits(16, a.IfName+":"+a.Container)
 }
 
-// goneReference reports whether a comment in referenceChain names an attachment that is gone.
-func goneReference(g Gone, comment string) bool {
+// goneUpstream reports whether a comment in upstreamChain names an attachment that no longer
+// exists.
+func goneUpstream(g Gone, comment string) bool {
 	if !g.All() {
-		return strings.HasPrefix(comment, referenceOwner(g.One))
+		return strings.HasPrefix(comment, upstreamOwner(g.One))
 	}
-	if !strings.HasPrefix(comment, referenceNetwork(g.Network)) {
+	if !strings.HasPrefix(comment, upstreamNetwork(g.Network)) {
 		return false
 	}
 	for _, a := range g.Valid {
-		if strings.HasPrefix(comment, referenceOwner(a)) {
+		if strings.HasPrefix(comment, upstreamOwner(a)) {
 			return false
 		}
 	}
 	return true
 }
 
-// removeReference removes the masquerading of the reference plugins, and that of the backend iptables.
-func (s *Session) removeReference(g Gone) error {
+// removeUpstream removes masquerading by the upstream plugins and by the backend iptables.
+func (s *Session) removeUpstream(g Gone) error {
 	err := s.Host.Rules.Prune(kernel.Pruning{
-		Table: referenceTable, Base: referenceChain,
-		Match: func(r kernel.Rule) bool { return goneReference(g, r.Comment) },
+		Table: upstreamTable, Base: upstreamChain,
+		Match: func(r kernel.Rule) bool { return goneUpstream(g, r.Comment) },
 	})
 	return errors.Join(kernel.UnlessNoNFT(err), s.removeIPTables(g))
 }
 
-// removeIPTables removes the masquerading of the backend iptables, here or in the upstream plugins.
+// removeIPTables removes masquerading by iptables, whether Tenon or an upstream plugin set it up.
 func (s *Session) removeIPTables(g Gone) error {
 	what := iptablesJumps("")
 	if g.All() {
@@ -98,7 +100,7 @@ func (s *Session) removeIPTables(g Gone) error {
 	}
 	what.Target = iptablesMasquerade(g.One.Network, g.One.Container).Chain
 	var failed error
-	mine := sync.OnceValue(func() func(netip.Addr) bool { // only asked if there is such a chain
+	mine := sync.OnceValue(func() func(netip.Addr) bool { // called only if such a chain exists
 		m, err := s.ownSources()
 		failed = err
 		return m
@@ -107,15 +109,16 @@ func (s *Session) removeIPTables(g Gone) error {
 	return errors.Join(kernel.UnlessNoNFT(s.Host.Rules.RemoveIPTables(what)), failed)
 }
 
-// ownSources tells which of the addresses that a chain masquerades are those of this attachment: another interface of the
-// container may be on the same network. They are those of the previous result, and those that no other interface has.
-// Without namespace and result they are all.
+// ownSources returns a function that reports whether a masqueraded address of the container's chain
+// belongs to this attachment; another interface of the container may be in the same network. The
+// attachment has the addresses of the previous result and all addresses that no other interface
+// has. Without namespace and result all addresses belong to the attachment.
 func (s *Session) ownSources() (mine func(netip.Addr) bool, err error) {
 	own, others := map[netip.Addr]bool{}, map[netip.Addr]bool{}
 	if s.Prev != nil {
 		for _, ip := range s.Prev.IPs {
 			own[ip.Address.Addr()] = true
-			own[ip.Address.Masked().Addr()] = true // as very old versions of the reference plugins have it
+			own[ip.Address.Masked().Addr()] = true // very old versions of the upstream plugins write the network
 		}
 	}
 	if s.Sandbox != nil {
@@ -125,7 +128,7 @@ func (s *Session) ownSources() (mine func(netip.Addr) bool, err error) {
 	return func(a netip.Addr) bool { return own[a] || guess && !others[a] }, err
 }
 
-// otherAddresses collects the addresses of other interfaces of the container.
+// otherAddresses collects the addresses of the container's other interfaces.
 func (s *Session) otherAddresses(others map[netip.Addr]bool) error {
 	links, err := s.Sandbox.Links.All()
 	if err != nil {
@@ -146,15 +149,15 @@ func (s *Session) otherAddresses(others map[netip.Addr]bool) error {
 	return nil
 }
 
-// referenceMasquerades lists the addresses that one of the reference plugins, or the backend iptables, masquerades for
-// this attachment.
-func (s *Session) referenceMasquerades() ([]netip.Addr, error) {
+// upstreamMasquerades returns the addresses that an upstream plugin or the backend iptables
+// masquerades for this attachment.
+func (s *Session) upstreamMasquerades() ([]netip.Addr, error) {
 	chain := iptablesMasquerade(s.Name, s.ContainerID).Chain
 	jumps, err := s.Host.Rules.OfIPTables(iptablesJumps(chain))
 	if err != nil {
 		return nil, err
 	}
-	rules, err := s.Host.Rules.Of(referenceTable, referenceChain)
+	rules, err := s.Host.Rules.Of(upstreamTable, upstreamChain)
 	if err := kernel.UnlessNoNFT(err); err != nil {
 		return nil, err
 	}
@@ -163,7 +166,7 @@ func (s *Session) referenceMasquerades() ([]netip.Addr, error) {
 		addrs = append(addrs, j.Source)
 	}
 	for _, r := range rules {
-		if strings.HasPrefix(r.Comment, referenceOwner(s.Attachment())) {
+		if strings.HasPrefix(r.Comment, upstreamOwner(s.Attachment())) {
 			addrs = append(addrs, r.Source)
 		}
 	}
