@@ -9,31 +9,32 @@ import (
 	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
-// ErrNotBridge says that the link of that name is not a bridge.
+// ErrNotBridge reports that a link is not a bridge.
 var ErrNotBridge = errors.New("not a bridge")
 
-// Bridge describes a bridge to be shared.
+// Bridge describes a shared bridge.
 type Bridge struct {
 	Name    string
-	MTU     int  // bytes, if it has to be made; 0 is the kernel's default
-	Promisc bool // demand promiscuous mode; false leaves it as it is
+	MTU     int  // bytes, for a new bridge; 0 is the kernel's default
+	Promisc bool // turn promiscuous mode on; false keeps the current mode
 
-	VLANFiltering bool // forward by VLAN, if it has to be made
+	VLANFiltering bool // forward by VLAN, for a new bridge
 }
 
-// EnsureBridge finds or makes a bridge and sets it up. A bridge that exists keeps its configuration. Others may use
-// it from the moment it exists, so nothing of this is undone. The error wraps [ErrNotBridge] if the link is of
-// another kind.
+// EnsureBridge finds or creates a bridge and sets it up. An existing bridge keeps its
+// configuration. Rollback reverts nothing, because a bridge is in use by other attachments as soon
+// as it exists. The error wraps [ErrNotBridge] if the link is of another kind.
 //
-// A bridge that is made keeps the MAC address that the kernel has chosen for it: otherwise it would take one of its ports',
-// and neighbours would lose it with that port. It has its link-local address at once. The kernel assigns that when the link
-// has a carrier, which a bridge without ports has only until its first port joins or its MAC address is set.
+// A new bridge keeps the MAC address that the kernel chose for it. Otherwise it would take the
+// address of a port, and neighbours would lose the bridge together with that port. It gets its
+// link-local address at once. The kernel assigns that address when the link has a carrier, which a
+// bridge without ports has only until its first port joins or its MAC address is set.
 func (s Links) EnsureBridge(b Bridge) (bridge Link, created bool, err error) {
 	bridge, err = s.ByName(b.Name)
 	if errors.Is(err, ErrNoLink) {
 		err = s.space.tx.Do("add bridge "+b.Name, func() error {
 			err := s.space.rt.Links.AddBridge(netlink.Bridge{Name: b.Name, MTU: b.MTU, VLANFiltering: b.VLANFiltering})
-			if errors.Is(err, unix.EEXIST) { // somebody was faster
+			if errors.Is(err, unix.EEXIST) { // another process was faster
 				return nil
 			}
 			created = err == nil
@@ -78,7 +79,8 @@ func (s Links) EnsureBridge(b Bridge) (bridge Link, created bool, err error) {
 	return bridge, created, nil
 }
 
-// SetMaster makes port a port of bridge, or of none if that is the zero Link. Undone by giving it the master it had.
+// SetMaster makes port a port of bridge, or of no bridge if bridge is the zero Link. Rollback
+// restores the former master.
 func (s Links) SetMaster(port, bridge Link) error {
 	return s.space.tx.Do(fmt.Sprintf("master %s dev %s", bridge.Name, port.Name),
 		func() error { return s.space.rt.Links.SetMaster(port, bridge.Index) },
@@ -88,7 +90,8 @@ func (s Links) SetMaster(port, bridge Link) error {
 // Port is the configuration of a bridge port.
 type Port = netlink.Port
 
-// SetPort configures a port of a bridge. It lasts as long as port is one, so it is undone with [Links.SetMaster].
+// SetPort configures a port of a bridge. The configuration ends with the membership, so Rollback of
+// [Links.SetMaster] reverts it.
 func (s Links) SetPort(port Link, p Port) error {
 	return s.space.tx.Do(fmt.Sprintf("port %s hairpin %t isolated %t", port.Name, p.Hairpin, p.Isolated),
 		func() error { return s.space.rt.Links.SetPort(port, p) }, nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft"
 )
 
-// Feature is a part of the kernel that its builder can leave out.
+// Feature is an optional part of the kernel.
 type Feature string
 
 // The features: kinds of links by their rtnetlink names, VLAN filtering of bridges, rules that
@@ -36,7 +36,7 @@ const (
 	FeatureShaping       Feature = "traffic-shaping"
 )
 
-// help has the sentences for features that are not kinds of links.
+// help contains the hints for features other than kinds of links.
 var help = map[Feature]string{
 	FeatureIPv6: "the kernel has no IPv6; boot it without ipv6.disable=1, " +
 		"or leave IPv6 addresses out of the configuration",
@@ -51,7 +51,7 @@ var help = map[Feature]string{
 	FeatureVLANFiltering: "the kernel has no VLAN filtering of bridges; " +
 		"install one built with CONFIG_BRIDGE_VLAN_FILTERING, " +
 		"or leave vlan and vlanTrunk out of the configuration",
-	FeaturePolicyRules: "the kernel has one routing table for all; " +
+	FeaturePolicyRules: "the kernel has only one routing table; " +
 		"install one built with CONFIG_IP_MULTIPLE_TABLES",
 }
 
@@ -69,8 +69,8 @@ func (f Feature) Help() string {
 }
 
 // Missing returns the features that the running kernel lacks. It changes nothing, except that the
-// kernel may load the module of a feature. It returns an error if it cannot ask the kernel, for lack
-// of privilege (CAP_NET_ADMIN) for example.
+// kernel may load the module of a feature. It returns an error if it cannot ask the kernel, for
+// lack of privilege (CAP_NET_ADMIN) for example.
 func Missing(features ...Feature) ([]Feature, error) {
 	ns, err := netns.Current()
 	if err != nil {
@@ -115,7 +115,7 @@ func (f Feature) available(ns *netns.NS, conn *netlink.Conn) (bool, error) {
 	return conn.Links.HasKind(string(f))
 }
 
-// unless returns true if err is nil, false if it wraps missing, and every other error.
+// unless returns true if err is nil, false if it wraps missing, and otherwise err.
 func unless(missing, err error) (bool, error) {
 	if errors.Is(err, missing) {
 		return false, nil

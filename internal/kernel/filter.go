@@ -10,36 +10,36 @@ import (
 	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
-// Filter hands packets of a link to another, or lets them pass.
+// Filter redirects packets of a link to another link, or lets them pass.
 type Filter = netlink.Filter
 
-// Match says which packets a filter is about; the zero value is about all of them.
+// Match selects the packets of a filter; the zero value selects all.
 type Match = netlink.Match
 
-// Hook is where a filter looks at packets of a link.
+// Hook is the point at which a filter examines packets of a link.
 type Hook = netlink.Hook
 
-// The hooks of filters, and the target of those that let packets pass.
+// The hooks of filters, and the target of filters that let packets pass.
 const (
 	Ingress = netlink.Ingress
 	Egress  = netlink.Egress
 	Pass    = netlink.Pass
 )
 
-// classifier is what a link has of filters.
+// classifier describes the filters of a link.
 type classifier struct {
-	kind    string   // of the qdisc that holds them: [netlink.KindIngress], [netlink.KindClsact] or "", none
-	filters []Filter // that SetFilters could have made
-	others  int      // number of those that it could not
+	kind    string   // of the qdisc with the filters: [netlink.KindIngress], [netlink.KindClsact], or "" for none
+	filters []Filter // in a form that SetFilters writes
+	others  int      // number of filters in other forms
 }
 
-// Filters lists the filters of a link that [Qdiscs.SetFilters] could have made.
+// Filters lists the filters of a link in a form that [Qdiscs.SetFilters] writes.
 func (s Qdiscs) Filters(l Link) ([]Filter, error) {
 	now, err := s.space.classifier(l)
 	return now.filters, err
 }
 
-// Redirections lists for links, by their index, those that filters hand packets to them from.
+// Redirections returns, by the index of a link, the links with filters that redirect packets to it.
 func (s Qdiscs) Redirections() (map[int][]Link, error) {
 	qdiscs, err := s.space.rt.Qdiscs.All()
 	if err != nil {
@@ -94,9 +94,10 @@ func (s *Space) readFilters(l Link, kind string) (classifier, error) {
 	return now, nil
 }
 
-// SetFilters makes the filters of a link that are mine those wanted, and leaves the others. The qdisc that holds them comes
-// with the first and goes with the last; where it is of a kind that has not the hook and others use it, the error wraps
-// [unix.EEXIST]. Undone by making them what they were.
+// SetFilters replaces the filters of a link for which mine returns true by want, and keeps the
+// others. It creates the qdisc for the first filter and deletes it with the last one. If the
+// existing qdisc lacks a hook and contains other filters, the error wraps [unix.EEXIST]. Rollback
+// restores the former filters.
 func (s Qdiscs) SetFilters(l Link, mine func(Filter) bool, want []Filter) error {
 	now, err := s.space.classifier(l)
 	if err != nil {
@@ -113,7 +114,7 @@ func (s Qdiscs) SetFilters(l Link, mine func(Filter) bool, want []Filter) error 
 	}
 	if kind != now.kind {
 		if shared {
-			return fmt.Errorf("link %q has a qdisc %s with filters of somebody else: %w", l.Name, now.kind, unix.EEXIST)
+			return fmt.Errorf("link %q has a qdisc %s with filters of another program: %w", l.Name, now.kind, unix.EEXIST)
 		}
 		if err := s.space.changeHooks(l, now.kind, kind); err != nil {
 			return err
@@ -129,7 +130,7 @@ func (s Qdiscs) SetFilters(l Link, mine func(Filter) bool, want []Filter) error 
 	return nil
 }
 
-// kindFor returns the kind of qdisc that filters need, where there is one of the kind now.
+// kindFor returns the kind of qdisc that the filters in want need; now is the existing kind.
 func kindFor(now string, shared bool, want []Filter) string {
 	switch {
 	case slices.ContainsFunc(want, func(f Filter) bool { return f.Hook == Egress }):
@@ -173,7 +174,7 @@ func (s *Space) addFilter(l Link, kind string, f Filter) error {
 
 func (s *Space) deleteFilter(l Link, kind string, f Filter) error {
 	undo := func() error { return present(s.rt.Qdiscs.AddFilter(l, kind, f)) }
-	if f.Target < 0 { // it led nowhere
+	if f.Target < 0 { // its target no longer exists
 		undo = nil
 	}
 	return s.tx.Do(fmt.Sprintf("delete filter %s dev %s", f, l.Name),

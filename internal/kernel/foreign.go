@@ -6,7 +6,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft"
 )
 
-// Rules and tables of nftables of other programs.
+// Rules and tables of other programs in nftables.
 type (
 	Table   = nft.Table
 	Rule    = nft.Rule
@@ -21,8 +21,8 @@ const (
 	TableBridge = nft.Bridge
 )
 
-// Prune removes rules and chains from a table of another program, in one transaction. It
-// cannot be undone.
+// Prune removes rules and chains from a table of another program, in one transaction. Rollback does
+// not restore them.
 func (s Rules) Prune(p Pruning) error {
 	return s.space.tx.Do(fmt.Sprintf("prune %s %s %s", p.Table.Family, p.Table.Name, p.Base), func() error {
 		c, err := s.space.rules()
@@ -33,7 +33,7 @@ func (s Rules) Prune(p Pruning) error {
 	}, nil)
 }
 
-// Of lists the rules of a chain. One that is not there has none.
+// Of lists the rules of a chain, none if the chain does not exist.
 func (s Rules) Of(t Table, chain string) ([]Rule, error) {
 	return ask(s, func(c *nft.Conn) ([]Rule, error) { return c.Rules(t, chain) })
 }

@@ -12,9 +12,9 @@ import (
 )
 
 var (
-	// ErrNoIPTables says that iptables is not installed, or not in PATH.
+	// ErrNoIPTables reports that iptables is not installed, or not in PATH.
 	ErrNoIPTables = iptables.ErrNoTool
-	// ErrNoIPTablesRule says that a rule of iptables does not exist.
+	// ErrNoIPTablesRule reports that a rule of iptables does not exist.
 	ErrNoIPTablesRule = iptables.ErrMissing
 )
 
@@ -27,7 +27,7 @@ const (
 	IPv6 = iptables.IPv6
 )
 
-// MaxIPTablesComment is the length in bytes of the longest comment of a rule of iptables.
+// MaxIPTablesComment is the maximum length in bytes of a comment in an iptables rule.
 const MaxIPTablesComment = iptables.MaxComment
 
 // Rules and tables of iptables.
@@ -39,15 +39,15 @@ type (
 	IPTablesMasquerade = iptables.Masquerade
 )
 
-// QuoteIPTables returns a word as it stands in a rule of iptables: in quotes if it needs them.
+// QuoteIPTables returns a word in the syntax of iptables rules, in quotes if necessary.
 func QuoteIPTables(word string) string { return iptables.Quote(word) }
 
-// IPTablesAvailable returns nil if iptables can be used, for these families or for both, else an error that wraps
-// [ErrNoIPTables].
+// IPTablesAvailable returns nil if iptables is installed for these families, or for both if none is
+// given. Otherwise it returns an error that wraps [ErrNoIPTables].
 func IPTablesAvailable(families ...Family) error { return iptables.Available(families...) }
 
-// IPTablesDrops reports whether the host forwards nothing of a family but what rules of iptables accept. Of a filter table
-// of the legacy kind only a process could tell: it is taken to be like that.
+// IPTablesDrops reports whether the host forwards only packets of a family that rules of iptables
+// accept. It returns true for a legacy filter table, because reading that would need a process.
 func (s Rules) IPTablesDrops(f Family) (bool, error) {
 	t := iptables.Table{Family: f, Name: "filter"}
 	if legacy, err := t.HasLegacy(s.space.NS); legacy || err != nil {
@@ -57,7 +57,7 @@ func (s Rules) IPTablesDrops(f Family) (bool, error) {
 	return drops, UnlessNoNFT(err)
 }
 
-// IPTables is what to look for, or to remove, in tables of iptables and ip6tables.
+// IPTables selects rules in tables of iptables and ip6tables, to list or remove them.
 type IPTables struct {
 	Table string // "nat", "filter"
 	iptables.Removal
@@ -65,7 +65,7 @@ type IPTables struct {
 
 var bothFamilies = []Family{IPv4, IPv6}
 
-// nftTable is where iptables of the newer kind keeps a table.
+// nftTable returns the nftables table in which iptables-nft keeps a table.
 func nftTable(t iptables.Table) Table {
 	return Table{Family: tableFamily(t.Family), Name: t.Name}
 }
@@ -83,8 +83,8 @@ func ruleOf(chain string, r Rule) IPTablesRule {
 	}
 }
 
-// RemoveIPTables removes rules and chains from the tables of both families. It cannot be undone. Without tables of the
-// legacy kind no process is started.
+// RemoveIPTables removes rules and chains from the tables of both families. Rollback does not
+// restore them. If there are no legacy tables, it starts no process.
 func (s Rules) RemoveIPTables(what IPTables) error {
 	return s.space.tx.Do(strings.TrimSpace("remove from iptables "+what.In+" "+what.Target), func() error {
 		var errs []error
@@ -124,7 +124,8 @@ func (s *Space) removeNFT(t iptables.Table, what IPTables) error {
 	return errors.Join(errs...)
 }
 
-// targets lists the chains that rules which match lead to, and last "" if there are rules that lead to none.
+// targets lists the chains to which matching rules jump, and last "" if a matching rule jumps to
+// none.
 func (s *Space) targets(t iptables.Table, what IPTables) (chains []string, err error) {
 	rules, err := s.Rules.Of(nftTable(t), what.In)
 	others := false
@@ -153,7 +154,7 @@ func (s *Space) removeLegacy(t iptables.Table, what IPTables) error {
 	}
 	defer unlock()
 	err = t.LegacyRemove(s.tx.ctx, s.NS, what.Removal)
-	if errors.Is(err, ErrNoIPTables) { // then it was not used
+	if errors.Is(err, ErrNoIPTables) { // without the tool there are no rules
 		return nil
 	}
 	return err
@@ -169,8 +170,8 @@ func (s *Space) hasLegacy(t iptables.Table, what IPTables) (bool, error) {
 	return there, err
 }
 
-// legacyMatches returns the rules of a legacy nat table that match. there reports whether there are any,
-// or the chain that they would lead to.
+// legacyMatches returns the matching rules of a legacy nat table. there reports whether such a rule
+// or the chain of what.Target exists.
 func (s *Space) legacyMatches(f Family, what IPTables) (rules []IPTablesRule, there bool, err error) {
 	tables := hostnat.Open(s.NS, f, nil)
 	defer tables.Close()
@@ -200,7 +201,7 @@ func natRuleOf(chain string, r hostnat.Rule) IPTablesRule {
 	return out
 }
 
-// OfIPTables lists rules of the nat tables of both families.
+// OfIPTables lists matching rules of the nat tables of both families.
 func (s Rules) OfIPTables(what IPTables) (rules []IPTablesRule, err error) {
 	for _, f := range bothFamilies {
 		newer, err := s.space.nftRules(iptables.Table{Family: f, Name: "nat"}, what)
@@ -216,7 +217,7 @@ func (s Rules) OfIPTables(what IPTables) (rules []IPTablesRule, err error) {
 	return rules, nil
 }
 
-// nftRules lists the rules that match, unless the chain they are to lead to is not there.
+// nftRules lists matching rules, none if the chain of what.Target does not exist.
 func (s *Space) nftRules(t iptables.Table, what IPTables) (rules []IPTablesRule, err error) {
 	if what.Target != "" {
 		if ok, err := s.Rules.HasChain(nftTable(t), what.Target); !ok {

@@ -12,8 +12,9 @@ import (
 	"github.com/tenon-cni/tenon/internal/iptables/hostnat"
 )
 
-// EditIPTables makes an edit in a table, in one transaction. Undone by taking back what was changed, but for chains that
-// others have come to use. The error wraps [ErrNoIPTables] if there is no such tool.
+// EditIPTables makes an edit in a table, in one transaction. Rollback reverts the edit, except for
+// chains that are in use by other rules now. The error wraps [ErrNoIPTables] if the tool is
+// missing.
 func (s Rules) EditIPTables(t IPTablesTable, e IPTablesEdit) error {
 	legacy, err := s.space.editsLegacy(t, e)
 	if err != nil {
@@ -37,14 +38,15 @@ func (s Rules) EditIPTables(t IPTablesTable, e IPTablesEdit) error {
 			undo, err = t.Apply(s.space.tx.ctx, s.space.NS, e, fresh)
 			return err
 		})
-		if err != nil && s.space.tx.ctx.Err() != nil { // called off, it can have been done all the same
+		if err != nil && s.space.tx.ctx.Err() != nil { // cancelled, but possibly done
 			return errors.Join(err, revert())
 		}
 		return err
 	}, revert)
 }
 
-// lockedIPTables calls fn with the lock of the namespace. fresh says that none of the chains is there.
+// lockedIPTables calls fn while it holds the lock of the namespace. fresh means that none of the
+// chains exists.
 func (s *Space) lockedIPTables(ctx context.Context, t iptables.Table, chains []string, fn func(fresh bool) error) error {
 	unlock, err := s.NS.Lock(ctx)
 	if err != nil {
@@ -64,8 +66,8 @@ func (s *Space) lockedIPTables(ctx context.Context, t iptables.Table, chains []s
 	return fn(!exists)
 }
 
-// CheckIPTables looks for rules in a table, in the form of [IPTablesEdit] and of either variant. The
-// error names the first that is not there, and then wraps [ErrNoIPTablesRule].
+// CheckIPTables looks for rules in a table of either variant, in the form of [IPTablesEdit]. The
+// error names the first missing rule and wraps [ErrNoIPTablesRule].
 func (s Rules) CheckIPTables(t IPTablesTable, rules []string) error {
 	t.Legacy = s.space.legacyOnly()
 	missing := t.Check(s.space.tx.ctx, s.space.NS, rules)
@@ -82,8 +84,8 @@ func (s Rules) CheckIPTables(t IPTablesTable, rules []string) error {
 	return missing
 }
 
-// editsLegacy reports whether the legacy kind of iptables must make an edit: where nothing else
-// works, where [Rules.ChooseNAT] found the deciding rule, or where the owner's chains are already.
+// editsLegacy reports whether to make an edit with legacy iptables: if only that works, if
+// [Rules.ChooseNAT] found the deciding rule there, or if the owner's chains are already there.
 func (s *Space) editsLegacy(t IPTablesTable, e IPTablesEdit) (bool, error) {
 	if s.legacyOnly() {
 		return true, nil
@@ -108,13 +110,14 @@ func (s *Space) editsLegacy(t IPTablesTable, e IPTablesEdit) (bool, error) {
 	return false, nil
 }
 
-// legacyOnly reports whether nothing but the legacy kind of iptables can work here.
+// legacyOnly reports whether only legacy iptables can work here.
 func (s *Space) legacyOnly() bool {
 	return errors.Is(s.Rules.Available(), ErrNoNFT)
 }
 
-// MasqueradeIPTables masquerades by iptables what addresses send beyond their networks, in one transaction for each
-// family. Undone by removing the jumps that were made. The error wraps [ErrNoIPTables] if there is no such tool.
+// MasqueradeIPTables masquerades packets from the addresses to other networks by iptables, in one
+// transaction per family. Rollback removes the new jumps. The error wraps [ErrNoIPTables] if the
+// tool is missing.
 func (s Rules) MasqueradeIPTables(m IPTablesMasquerade, addrs []netip.Prefix) error {
 	for _, f := range bothFamilies {
 		mine := slices.DeleteFunc(slices.Clone(addrs), func(a netip.Prefix) bool { return a.Addr().Is4() != (f == iptables.IPv4) })

@@ -9,14 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Links are lent and fetched without a namespace in between, in which a link would be lost with the process: the kernel
-// moves and renames in one request, so at any time a link is in one of the two spaces. The space that lends never sees
-// it under a name of the other one, which tools there (udev, network managers) would take for a new device: on its way out it
-// is renamed after it has moved, on its way back before, or in the same step.
+// Lend and Fetch move a link directly between two namespaces. An intermediate namespace would lose
+// the link if the process died. The kernel moves and renames a link in one request, so the link is
+// always in one of the two spaces. The lending space never sees the link under its name in the
+// other space, which tools there (udev, network managers) would take for a new device: Lend renames
+// the link in the same step as the move, and Fetch before the move or in the same step.
 
-// Lend moves a link to another space, where it gets a name, and returns it as it is there: down, without addresses and
-// routes, with its alias. If the name is taken there the error says so, and wraps [unix.EEXIST]. Undone by fetching it; it gets
-// back its state, its master, the addresses of [Addrs.Kept], and its routes.
+// Lend moves a link to another space under a name and returns it: down, without addresses and
+// routes, with its alias. If the name is in use there, the error wraps [unix.EEXIST]. Rollback
+// fetches the link and restores its state, its master, the addresses of [Addrs.Kept], and its
+// routes.
 func (s Links) Lend(l Link, to *Space, name string) (lent Link, err error) {
 	if err := to.nameInUse(name, unix.EEXIST); err != nil {
 		return Link{}, err
@@ -33,7 +35,7 @@ func (s Links) Lend(l Link, to *Space, name string) (lent Link, err error) {
 	return lent, err
 }
 
-// strip takes from a link what it would lose on the move, so that it can be undone.
+// strip removes what a link loses in a move, so that Rollback restores it.
 func (s *Space) strip(l Link) error {
 	routes, err := s.Routes.Stored(l)
 	if err != nil {
@@ -79,8 +81,8 @@ func (s *Space) lend(l Link, to *Space, name string, index int) (Link, error) {
 	return lent, nil
 }
 
-// recall fetches a link that has moved although the request, or what came after it, failed: somebody was faster to take the
-// name.
+// recall fetches a link that has moved although the request or a later step failed, because another
+// process took the name first.
 func (s *Space) recall(l Link, to *Space) error {
 	if _, err := s.Links.ByIndex(l.Index); !errors.Is(err, ErrNoLink) {
 		return err
@@ -97,11 +99,12 @@ func (s *Space) recall(l Link, to *Space) error {
 	return nil
 }
 
-// Fetch moves a link from another space to this one, where it gets a name and, if it is free, an index; 0 is any. It returns
-// the link as it is here: down, without addresses and routes, with its alias. If the name is taken here the error says so, wraps
-// [unix.EEXIST], and the link is where and what it was. Undone by lending it, and setting it up if it was; its addresses and
-// routes are lost. The link loses alternative names that are in use here, with which the kernel would not let it come (from
-// Linux 6.7 on).
+// Fetch moves a link from another space to this one under a name and, if it is free, an index; 0
+// stands for any index. It returns the link: down, without addresses and routes, with its alias. If
+// the name is in use here, the error wraps [unix.EEXIST] and the link is unchanged. Rollback lends
+// the link and sets it up if it was up; its addresses and routes are lost. The link loses
+// alternative names that are in use here, because otherwise the kernel refuses the move (since
+// Linux 6.7).
 func (s Links) Fetch(l Link, from *Space, name string, index int) (fetched Link, err error) {
 	if err := s.space.nameInUse(name, unix.EEXIST); err != nil {
 		return Link{}, err
@@ -133,7 +136,8 @@ func (s *Space) fetch(l Link, from *Space, name string, index int) (Link, error)
 	return s.Links.ByName(name)
 }
 
-// dropAltNames removes the alternative names of a link that are in use here, or are the name that it is to have here.
+// dropAltNames removes the alternative names of a link that are in use here, or that equal its new
+// name.
 func (s *Space) dropAltNames(l Link, from *Space, name string) (dropped []string, err error) {
 	l, err = from.Links.ByIndex(l.Index)
 	if err != nil {
@@ -161,7 +165,7 @@ func (s *Space) fetchNamed(l Link, from *Space, name string, index int) error {
 	return nil
 }
 
-// move moves a link under an index, if that is free, and a name.
+// move moves a link under a name and, if it is free, an index.
 func (s *Space) move(l Link, to *Space, name string, index int) error {
 	err := s.rt.Links.Move(l, to.NS, name, index)
 	if errors.Is(err, unix.EBUSY) && index != 0 {
@@ -170,9 +174,10 @@ func (s *Space) move(l Link, to *Space, name string, index int) error {
 	return err
 }
 
-// prepare renames a link before it is fetched, so that it does not arrive under the name it has: to the one it is to have
-// or, if a link there has that, to one that a link here has, as the kernel then renames before it arrives. Without such a
-// name it stays as it is, and arrives under its own: only where all names that are here are in use there, too.
+// prepare renames a link before Fetch moves it, so that it does not arrive under its name in the
+// other space. The temporary name is the final one or, if that is in use there, the name of any
+// link here; the kernel then renames the link before it arrives. If all names of links here are in
+// use there, prepare does not rename the link, and it arrives under its old name.
 func (s *Space) prepare(l Link, from *Space, name string) error {
 	if l.Name == name {
 		return nil
@@ -196,8 +201,8 @@ func (s *Space) prepare(l Link, from *Space, name string) error {
 	return nil
 }
 
-// Rename gives a link, which is down, another name. If it is taken the error says so, and wraps [unix.EEXIST]. Undone by
-// giving it l.Name. An alternative name of the link that equals the new name is removed for good.
+// Rename renames a link, which must be down. If the name is in use, the error wraps [unix.EEXIST].
+// Rollback restores l.Name, but not an alternative name of the link that equals the new name.
 func (s Links) Rename(l Link, name string) error {
 	return s.space.tx.set(fmt.Sprintf("name %s dev %s", name, l.Name),
 		func() error {

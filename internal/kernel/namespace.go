@@ -3,10 +3,10 @@ package kernel
 import "github.com/tenon-cni/tenon/internal/netns"
 
 type (
-	// Namespace is a handle on a network namespace. [Tx.Open] makes a [Space] of it.
+	// Namespace is a handle on a network namespace. [Tx.Open] opens a [Space] for it.
 	Namespace = netns.NS
 
-	// NamespaceID identifies a namespace among all that exist at present.
+	// NamespaceID identifies a namespace among all existing ones.
 	NamespaceID = netns.ID
 
 	// NamespaceRef identifies a namespace in files: its path, and its ID, because another namespace
@@ -16,9 +16,10 @@ type (
 )
 
 var (
-	// ErrNoNamespace reports that a path leads nowhere: the namespace no longer exists.
+	// ErrNoNamespace reports that the path of a namespace does not exist, because the namespace no
+	// longer does.
 	ErrNoNamespace = netns.ErrNotExist
-	// ErrNotNamespace reports that a path leads to something other than a network namespace.
+	// ErrNotNamespace reports that a path is not a network namespace.
 	ErrNotNamespace = netns.ErrNotNamespace
 )
 
@@ -30,12 +31,12 @@ func OpenNamespace(path string) (*Namespace, error) { return netns.Open(path) }
 // handle.
 func CurrentNamespace() (*Namespace, error) { return netns.Current() }
 
-// NewNamespace makes an empty network namespace. It exists until the caller closes the handle, and as
-// long as any other reference to it.
+// NewNamespace creates an empty network namespace. It exists until the caller closes the handle and
+// no other reference is left.
 func NewNamespace() (*Namespace, error) { return netns.New() }
 
-// SameNamespace reports whether two paths lead to one namespace. It accepts equal paths that lead
-// nowhere.
+// SameNamespace reports whether two paths lead to the same namespace. Equal paths are the same even
+// if they do not exist.
 func SameNamespace(a, b string) bool { return netns.SamePath(a, b) }
 
 // IsNamespace reports whether a path leads to a network namespace.

@@ -19,7 +19,7 @@ const (
 	NATByIPTables NATBackend = "iptables"
 )
 
-// NATChoice is the backend that suits a host, and why.
+// NATChoice is the backend for a host, and the reason for it.
 type NATChoice struct {
 	Backend NATBackend
 	Reason  string
@@ -34,7 +34,7 @@ type NATQuery struct {
 }
 
 type (
-	// NATPath is the way of traffic through a nat table of iptables.
+	// NATPath is the path of traffic through a nat table of iptables.
 	NATPath = hostnat.Query
 	// NATTraffic is the traffic of a [NATQuery].
 	NATTraffic = hostnat.Traffic
@@ -44,20 +44,20 @@ type (
 	NATRule = hostnat.Rule
 )
 
-// PortOf returns the ports of the host that a mapping is about.
+// PortOf returns the host ports of a mapping.
 func PortOf(m PortMapping) NATPort {
 	return NATPort{
 		Protocol: m.Protocol, Host: m.Host, PortRange: hostnat.PortRange{First: m.First, Last: m.Last},
 	}
 }
 
-// ErrNoNAT says that the host has no backend that works.
+// ErrNoNAT reports that no backend works on the host.
 var ErrNoNAT = errors.New("neither nftables nor iptables works on this host")
 
-// ChooseNAT chooses the backend for the traffic of queries: nftables, unless the error says that it
-// cannot be used or an operator has rules in the nat tables of iptables that decide about the
-// traffic. Such rules have no effect on a table of nftables, since each table decides on its own.
-// The error wraps [ErrNoNAT] if neither backend works.
+// ChooseNAT chooses the backend for the traffic of queries: nftables, unless the error nftables
+// says that it is unusable, or an operator's rules in the nat tables of iptables decide about the
+// traffic. Such rules have no effect on a table of nftables, because each table decides
+// independently. The error wraps [ErrNoNAT] if neither backend works.
 func (s Rules) ChooseNAT(nftables error, queries ...NATQuery) (NATChoice, error) {
 	if err := nftables; err != nil {
 		if !errors.Is(err, ErrNoNFT) {
@@ -72,7 +72,7 @@ func (s Rules) ChooseNAT(nftables error, queries ...NATQuery) (NATChoice, error)
 	if err != nil {
 		return NATChoice{}, err
 	}
-	choice := NATChoice{Backend: NATByNFTables, Reason: "no rule of iptables decides about this traffic"}
+	choice := NATChoice{Backend: NATByNFTables, Reason: "no iptables rule decides about this traffic"}
 	for _, rule := range found {
 		err := s.space.canObey(rule, familiesOf(queries))
 		switch {
@@ -88,8 +88,8 @@ func (s Rules) ChooseNAT(nftables error, queries ...NATQuery) (NATChoice, error)
 	return choice, nil
 }
 
-// canObey returns nil if the tool of the variant that a rule belongs to is installed: rules of the
-// other variant would be in a table of their own, too. Later edits use that variant.
+// canObey returns nil if the tool for the variant of a rule is installed; rules of the other
+// variant would be in a separate table. Later edits use that variant.
 func (s *Space) canObey(found *hostnat.Found, families []Family) error {
 	if err := IPTablesAvailable(families...); err != nil {
 		return err
@@ -107,7 +107,7 @@ func (s *Space) canObey(found *hostnat.Found, families []Family) error {
 }
 
 // SuitableNAT is [Rules.ChooseNAT] for the current namespace, which it does not change: it builds
-// the rule set in another one to find out whether the kernel supports it.
+// the rule set in a new namespace to find out whether the kernel supports it.
 func SuitableNAT(ctx context.Context, rs *RuleSet, queries ...NATQuery) (NATChoice, error) {
 	s, closeAll, err := OpenHost(ctx)
 	if err != nil {
@@ -186,7 +186,7 @@ func (s *Space) decidingRules(queries []NATQuery) (list []*hostnat.Found, err er
 	return list, nil
 }
 
-// NATTables opens the nat tables of iptables. They must be closed.
+// NATTables opens the nat tables of iptables. The caller must close them.
 func (s Rules) NATTables(f Family) (*hostnat.Tables, error) {
 	c, err := s.space.rules()
 	if UnlessNoNFT(err) != nil {

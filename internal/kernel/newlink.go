@@ -11,15 +11,15 @@ import (
 	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
-// NewLink describes a link to be made that has no other end; see [netlink.NewLink] for the fields of its kind.
+// NewLink describes a new link without a peer; see [netlink.NewLink] for the fields of each kind.
 type NewLink struct {
 	Name  string
 	Kind  string           // "macvlan", "ipvlan", "vlan", "dummy", "vrf", "ifb"
 	Alias string           // names the owner
-	MAC   net.HardwareAddr // nil lets the kernel choose, or take that of the parent
-	MTU   int              // bytes; 0 is the kernel's default, or that of the parent
+	MAC   net.HardwareAddr // nil lets the kernel choose, or use the parent's
+	MTU   int              // bytes; 0 is the kernel's default, or the parent's
 
-	Parent      Link   // the link it is made on; the zero Link for those that are on none
+	Parent      Link   // the zero Link for kinds without a parent
 	ParentSpace *Space // where the parent is
 
 	Mode       string // macvlan, ipvlan
@@ -28,8 +28,8 @@ type NewLink struct {
 	Table      uint32 // VRF: its routing table
 }
 
-// Add makes a link, in this space under its name from the start, and down. If the name is taken the error says so, and
-// wraps [unix.EEXIST]; so does the [VLANInUseError] if the parent has the VLAN already.
+// Add creates a link in this space, immediately under its name, and down. If the name is in use, or
+// the parent already has the VLAN ([VLANInUseError]), the error wraps [unix.EEXIST].
 func (s Links) Add(n NewLink) (Link, error) {
 	l := netlink.NewLink{
 		Name: n.Name, Kind: n.Kind, MAC: n.MAC, MTU: n.MTU, Mode: n.Mode, BCQueueLen: n.BCQueueLen, VLAN: n.VLAN, Table: n.Table,
@@ -78,8 +78,8 @@ func (s *Space) addLink(n NewLink, l netlink.NewLink) (index int, err error) {
 	return index, err
 }
 
-// inTheWay reports whether a link could not be made because of another one on the parent that no longer has a namespace: it
-// has the VLAN, or one of the two is to have the parent for itself.
+// inTheWay reports whether Add failed because of a link on the parent that no longer has a
+// namespace: either it has the VLAN, or it or the new link needs the parent exclusively.
 func (s *Space) inTheWay(n NewLink, err error) bool {
 	if inUse := (*VLANInUseError)(nil); errors.As(err, &inUse) {
 		return inUse.Link.Index == 0 || n.Alias != "" && inUse.Link.Alias == n.Alias && !inUse.Here
@@ -95,8 +95,9 @@ func (s *Space) inTheWay(n NewLink, err error) bool {
 	return !found
 }
 
-// addAnyway is for a link that could not be made because something exists: its name here, its VLAN on the parent, or its name
-// where the parent is. There, kernels before 6.15 make it before they move it here.
+// addAnyway handles a link that could not be created because something exists: its name here, its
+// VLAN on the parent, or its name in the namespace of the parent, where kernels before 6.15 create
+// the link before they move it here.
 func (s *Space) addAnyway(n NewLink, l netlink.NewLink, cause error) (index int, err error) {
 	if inUse := s.nameInUse(n.Name, cause); inUse != nil {
 		return 0, inUse
@@ -117,8 +118,8 @@ func (s *Space) addAnyway(n NewLink, l netlink.NewLink, cause error) (index int,
 	return 0, cause
 }
 
-// TemporaryName is the name that a link of an owner can have in its namespace for a moment before it gets its own: a process
-// that is killed leaves it under that name.
+// TemporaryName returns the name that a link of an owner may have in its namespace for a moment
+// before it gets its own. A killed process leaves the link under that name.
 func TemporaryName(owner string) string {
 	h := fnv.New64a()
 	h.Write([]byte(owner))

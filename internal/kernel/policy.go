@@ -2,17 +2,17 @@ package kernel
 
 import "github.com/tenon-cni/tenon/internal/netlink"
 
-// PolicyRule has a routing table looked up for what has one source address.
+// PolicyRule selects a routing table for packets with a source address.
 type PolicyRule = netlink.PolicyRule
 
-// Protocol marks the routes and rules that are made for attachments.
+// Protocol marks routes and rules of attachments.
 const Protocol = netlink.Protocol
 
-// Rules lists the rules of both families, each in the order in which they are looked at.
+// Rules lists the rules of both families, each in the order of evaluation.
 func (s Routes) Rules() ([]PolicyRule, error) { return s.space.rt.Routes.Rules() }
 
-// AddRule adds a rule, which must have a source and gets [Protocol]. Without a priority it becomes the first of its
-// family, but for that of the table local, even if there is the same.
+// AddRule adds a rule, which must have a source, with [Protocol]. A rule without a priority becomes
+// the first of its family after the rule of table local, even if the same rule exists.
 func (s Routes) AddRule(r PolicyRule) error {
 	r.Protocol = Protocol
 	return s.space.tx.set("rule "+r.String(),
@@ -20,18 +20,20 @@ func (s Routes) AddRule(r PolicyRule) error {
 		func() error { return errorOf(s.space.rt.Routes.DeleteRule(r)) })
 }
 
-// DeleteRule removes a rule that PolicyRules has listed, and that says no more than a [PolicyRule] does; one that is gone
-// is as good as removed. Undone by adding it again with its priority and protocol.
+// DeleteRule removes a rule that Rules listed and that a [PolicyRule] describes completely. It
+// succeeds if the rule does not exist. Rollback adds it again with its priority and protocol.
 func (s Routes) DeleteRule(r PolicyRule) error {
 	return s.space.tx.change("delete rule "+r.String(),
 		func() (bool, error) { return s.space.rt.Routes.DeleteRule(r) },
 		func() error { return present(s.space.rt.Routes.AddRule(r)) })
 }
 
-// ReservedTable reports whether a routing table has a meaning of its own: unspecified, default, main and local.
+// ReservedTable reports whether a routing table has a predefined meaning: unspecified, default,
+// main and local.
 func ReservedTable(table int) bool { return netlink.Reserved(table) }
 
-// FreeTables returns the first n routing tables from 100 on that nobody uses: no rule, no route of any type and no VRF.
+// FreeTables returns the first n routing tables from 100 on without rules, routes of any type and
+// VRFs.
 func (s Routes) FreeTables(n int) ([]int, error) {
 	used, err := s.space.rt.Routes.Tables()
 	if err != nil {
@@ -60,5 +62,5 @@ func (s Routes) FreeTables(n int) ([]int, error) {
 	return free, nil
 }
 
-// firstTable is where the reference plugins begin, too.
+// firstTable is also the first table of the upstream plugins.
 const firstTable = 100

@@ -11,19 +11,21 @@ import (
 	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
-// A parent and the links on it can be in different namespaces. When a namespace has lost its last user, the kernel takes some
-// time to delete its links. Until then they still occupy the parent, or a VLAN, a MAC address or an IP address on it, but
-// no request finds them. The kernel announces each of these deletions in the parent's namespace.
+// A parent and the links on it can be in different namespaces. After a namespace has lost its last
+// user, the kernel takes some time to delete its links. Until then they still occupy the parent, or
+// a VLAN, a MAC address or an IP address on it, but requests do not find them. The kernel announces
+// each of these deletions in the parent's namespace.
 //
-// A change also waits for links of the same owner that can still be found: the owner has lost that namespace, and its last
-// reference may be about to go.
+// A change also waits for links of the same owner that requests still find: the owner has lost that
+// namespace, and its last reference may be about to go.
 
-// retryWait is how long a change waits for the links of a namespace that the kernel is deleting.
+// retryWait limits how long a change waits for the links of a namespace that the kernel is
+// deleting.
 const retryWait = 10 * time.Second
 
-// Retry makes a change of l, a link that is here and was made on a parent, and repeats it as long as it fails with
-// [unix.EADDRINUSE] because of a link that no longer has a namespace, for up to 10 s. host is where the parent is, unless
-// it is here.
+// Retry makes a change of l, a link in this space with a parent. It repeats the change for up to 10
+// s while the change fails with [unix.EADDRINUSE] because of a link that no longer has a namespace.
+// host is the space of the parent, unless the parent is in this space.
 func (s Links) Retry(l Link, host *Space, change func() error) error {
 	err := change()
 	if l.Parent == 0 || !errors.Is(err, unix.EADDRINUSE) {
@@ -45,8 +47,8 @@ func (s Links) Retry(l Link, host *Space, change func() error) error {
 	})
 }
 
-// retryOn makes a change that needs room on a parent which is here, again after each change of a link here, as long as
-// change asks for it and for up to 10 s.
+// retryOn makes a change that needs room on a parent in this space. It repeats the change after
+// each change of a link here, while change returns again, for up to 10 s.
 func (s *Space) retryOn(parent Link, change func() (again bool, err error)) error {
 	ctx, cancel := context.WithTimeout(s.tx.ctx, retryWait)
 	defer cancel()
@@ -62,8 +64,8 @@ func (s *Space) retryOn(parent Link, change func() (again bool, err error)) erro
 	return errors.Join(failed, err)
 }
 
-// onParent finds a link that matches on a parent that is here, wherever the link is: here, or in a namespace that exists and
-// has an identifier here.
+// onParent finds a matching link on a parent in this space. The link may be here, or in an existing
+// namespace with an identifier here.
 func (s *Space) onParent(parent int, match func(Link) bool) (l Link, here, ok bool) {
 	of := func(links []Link, nsid int) bool {
 		i := slices.IndexFunc(links, func(l Link) bool { return l.Parent == parent && l.ParentNSID == nsid && match(l) })

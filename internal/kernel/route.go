@@ -22,9 +22,9 @@ const (
 	DefaultMetric6 = netlink.DefaultMetric6
 )
 
-// Add adds a route that leaves through l; r.Link is not looked at. It neither replaces nor appends, and lets
-// routes to the same destination through other gateways be (IPv6 joins them to a multipath route). An identical route
-// that is there counts as added, and stays when the transaction is rolled back.
+// Add adds a route through l; it ignores r.Link. It neither replaces nor appends, and keeps routes
+// to the same destination through other gateways (the kernel joins IPv6 routes to a multipath
+// route). If an identical route exists, Add succeeds, and Rollback keeps the route.
 func (s Routes) Add(l Link, r Route) error {
 	r.Link = l.Index
 	return s.space.tx.change(routeOp(l, r),
@@ -32,8 +32,8 @@ func (s Routes) Add(l Link, r Route) error {
 		func() error { return errorOf(s.space.rt.Routes.Delete(r)) })
 }
 
-// Delete removes a route that leaves through l; one that is gone is as good as removed. The scope of an IPv4 route has to
-// be right. Undone by adding it again.
+// Delete removes a route through l. It succeeds if the route does not exist. The scope of an IPv4
+// route must match. Rollback adds the route again.
 func (s Routes) Delete(l Link, r Route) error {
 	r.Link = l.Index
 	return s.space.tx.change("delete "+routeOp(l, r),
@@ -41,15 +41,16 @@ func (s Routes) Delete(l Link, r Route) error {
 		func() error { return present(errorOf(s.space.rt.Routes.Add(r))) })
 }
 
-// All lists the unicast routes of both families in a table or in [AllTables]. A multipath route is listed once for
-// each of its hops.
+// All lists the unicast routes of both families in a table or in [AllTables]. It lists a multipath
+// route once per hop.
 func (s Routes) All(table int) ([]Route, error) { return s.space.rt.Routes.All(table) }
 
-// LinkLocal is the network that each IPv6 interface is in (RFC 4291 section 2.5.6).
+// LinkLocal is the link-local network of every IPv6 interface (RFC 4291 section 2.5.6).
 var LinkLocal = netip.MustParsePrefix("fe80::/64")
 
-// Check looks for routes through l. What an expected one says nothing of, by its zero values, may be anything; so
-// may be the table of one that was made in the main table, as others move routes. The error says what is missing.
+// Check looks for routes through l. Zero values in an expected route match any value, and so does
+// the table main, because other plugins move routes to other tables. The error names the missing
+// route.
 func (s Routes) Check(l Link, expected []Route) error {
 	have, err := s.All(AllTables)
 	if err != nil {
@@ -76,7 +77,8 @@ func satisfies(rt, want Route) bool {
 		(want.AdvMSS == 0 || rt.AdvMSS == want.AdvMSS)
 }
 
-// LinkTo returns the link through which packets to an address leave. The error wraps [ErrNoRoute] if none does.
+// LinkTo returns the link through which packets to an address leave. The error wraps [ErrNoRoute]
+// if none does.
 func (s Routes) LinkTo(dst netip.Addr) (Link, error) {
 	hop, ok, err := s.space.rt.Routes.Lookup(dst)
 	if err != nil {
@@ -88,13 +90,13 @@ func (s Routes) LinkTo(dst netip.Addr) (Link, error) {
 	return s.space.rt.Links.ByIndex(hop.Link)
 }
 
-// IsLocal reports whether an address is one of this machine: of the namespace, that is.
+// IsLocal reports whether an address belongs to the namespace.
 func (s Addrs) IsLocal(a netip.Addr) (bool, error) {
 	hop, _, err := s.space.rt.Routes.Lookup(a)
 	return hop.Local, err
 }
 
-// ErrNoRoute says that packets to an address would not leave.
+// ErrNoRoute reports that packets to an address cannot leave.
 var ErrNoRoute = errors.New("no route")
 
 func routeOp(l Link, r Route) string { return fmt.Sprintf("route %s dev %s", r, l.Name) }

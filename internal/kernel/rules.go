@@ -17,8 +17,8 @@ import (
 // ErrNoNFT reports that the kernel lacks nftables, or a part of it that is needed.
 var ErrNoNFT = nft.ErrNoNFT
 
-// UnlessNoNFT returns err, but nil for an [ErrNoNFT]: a kernel without nftables has no element to
-// remove or to list.
+// UnlessNoNFT returns err, or nil if it wraps [ErrNoNFT]: a kernel without nftables has no elements
+// to remove or to list.
 func UnlessNoNFT(err error) error {
 	if errors.Is(err, ErrNoNFT) {
 		return nil
@@ -107,7 +107,7 @@ func (s Rules) Remove(rs *RuleSet, match func(tag string) bool) ([]Held, error) 
 	return s.space.remove(rs, match, nil)
 }
 
-// RemoveIf is Remove if one element exists with an owner that matches, and else does nothing, which
+// RemoveIf is Remove if one element exists with a matching owner. Otherwise it does nothing, which
 // takes one lookup.
 func (s Rules) RemoveIf(first Element, rs *RuleSet, match func(tag string) bool) ([]Held, error) {
 	return s.space.remove(rs, match, &first)
@@ -180,15 +180,15 @@ func (s Rules) Guard(tag string, port Link, mac net.HardwareAddr) error {
 }
 
 type (
-	// Flow is an entry of the connection tracking.
+	// Flow is an entry of connection tracking.
 	Flow = netlink.Flow
-	// FlowFilter selects entries of the connection tracking.
+	// FlowFilter selects entries of connection tracking.
 	FlowFilter = netlink.FlowFilter
 )
 
-// DeleteFlows deletes entries of the connection tracking, so that the next packet is treated as the
-// first of a connection. It cannot be undone. If entries cannot be listed or deleted, DeleteFlows
-// calls failed with the error, and the transaction goes on.
+// DeleteFlows deletes entries of connection tracking, so that the kernel treats the next packet as
+// the first of a connection. Rollback does not restore them. If entries cannot be listed or
+// deleted, DeleteFlows calls failed with the error, and the transaction continues.
 func (s Rules) DeleteFlows(f FlowFilter, failed func(error)) error {
 	return s.space.tx.Do(fmt.Sprintf("delete connection tracking entries of protocol %d port %d", f.Protocol, f.DstPort), func() error {
 		if _, err := netlink.DeleteFlows(s.space.NS, f); err != nil {

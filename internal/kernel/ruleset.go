@@ -27,7 +27,8 @@ type (
 	Isolation     = nft.Isolation   // of Filtering and PortIsolation
 )
 
-// Publish returns the elements of [Publishing] for an owner. The last element is the one of [Publisher].
+// Publish returns the elements of [Publishing] for an owner. The last element is the one of
+// [Publisher].
 func Publish(tag string, p Publication) ([]Element, error) { return nft.Publish(tag, p) }
 
 // Publisher returns the element that exists if an owner has published any port.

@@ -13,39 +13,41 @@ import (
 	"github.com/tenon-cni/tenon/internal/netns"
 )
 
-// Setting is a kernel setting below /proc/sys, see sysctl(8). Keys are written with dots or slashes:
-// if a dot comes before the first slash the two are exchanged in the whole key, so that
-// net.ipv4.conf.eth0/100.arp_notify and net/ipv4/conf/eth0.100/arp_notify are the same
+// Setting is a kernel setting below /proc/sys, see sysctl(8). Keys are written with dots or
+// slashes. If a dot precedes the first slash, dots and slashes are exchanged in the whole key, so
+// that net.ipv4.conf.eth0/100.arp_notify and net/ipv4/conf/eth0.100/arp_notify are the same
 // (sysctl.d(5)). One leading slash is ignored.
 type Setting struct {
 	Key, Value string
 
-	// Optional says that a setting that cannot be set is no error, unless it can be the next time,
+	// Optional means that failing to set it is not an error, unless the next attempt could succeed,
 	// see [Exhausted].
 	Optional bool
 }
 
-// globalSettings are the settings below net that exist in every network namespace, can be written in
-// it, and act on the whole host.
+// globalSettings are the settings below net that exist in every network namespace, can be written
+// in it, and act on the whole host.
 //
 // All other settings that act on the host exist in the first namespace only (most of net/core,
 // nf_conntrack_max of net, memory limits of TCP and UDP, thresholds of neighbour tables), or can be
-// written there only: since 5.13 the kernel removes the write permission from settings that have one
-// value for all namespaces. TestGlobal measures it for the kernel it runs on.
+// written there only: since 5.13 the kernel removes the write permission from settings that have
+// one value for all namespaces. TestGlobal measures it for the kernel it runs on.
 var globalSettings = []string{
-	// A switch in the code, so the kernel does not find a value. Once it is on, it stays on.
+	// A switch in code rather than a value, so the kernel does not recognize it as global.
+	// Once on, it stays on.
 	"net/netfilter/nf_hooks_lwtunnel",
 
-	// Before 5.13 (CVE-2021-38209).
+	// Writable in every namespace before 5.13 (CVE-2021-38209).
 	"net/ipv4/tcp_allowed_congestion_control",
 	"net/netfilter/nf_conntrack_buckets",
 	"net/netfilter/nf_conntrack_expect_max",
 	"net/netfilter/nf_conntrack_max",
 }
 
-// NoDAD makes a link of the host that containers are behind not detect duplicates of its own IPv6
-// addresses: while it does for its link-local one it asks for no neighbour, and packets to the
-// containers wait. It is for links that have not come up yet, as a bridge without ports.
+// NoDAD returns the setting that turns duplicate address detection off for a link of the host with
+// containers behind it. While the kernel checks the link-local address of the link, it sends no
+// neighbour solicitations, and packets to the containers wait. The setting is for links that have
+// not come up yet, such as a bridge without ports.
 func NoDAD(link string) Setting {
 	return Setting{Key: "net/ipv6/conf/" + link + "/accept_dad", Value: "0", Optional: true}
 }
@@ -56,7 +58,7 @@ func (s Setting) Valid() bool {
 	return err == nil
 }
 
-// Global reports whether the setting acts on the whole host in whichever namespace it is written.
+// Global reports whether the setting acts on the whole host, whatever namespace it is written in.
 // The key must be written with slashes.
 func (s Setting) Global() bool { return slices.Contains(globalSettings, s.Key) }
 
@@ -84,8 +86,8 @@ func settingPath(key string) (string, error) {
 	return path.Join("/proc/sys", k), nil
 }
 
-// readSetting returns a value in the namespace of the calling thread, without the final newline. The
-// error wraps [fs.ErrNotExist] if there is no such setting.
+// readSetting returns a value in the namespace of the calling thread, without the final newline.
+// The error wraps [fs.ErrNotExist] if there is no such setting.
 func readSetting(key string) (string, error) {
 	file, err := settingPath(key)
 	if err != nil {
@@ -96,7 +98,7 @@ func readSetting(key string) (string, error) {
 }
 
 // write sets the value in the namespace of the calling thread. It writes an empty value as an empty
-// line, because to write nothing would change nothing. The error wraps [fs.ErrNotExist] if there is
+// line, because writing nothing would change nothing. The error wraps [fs.ErrNotExist] if there is
 // no such setting.
 func (s Setting) write() error {
 	file, err := settingPath(s.Key)
@@ -110,9 +112,9 @@ func (s Setting) write() error {
 }
 
 // set writes the value in the namespace of the calling thread unless the setting has it. restore
-// writes the value before, and is nil if set changed nothing. A setting that exists and cannot be
-// read (a command, such as net/ipv4/route/flush, or a secret that has not been set) is written and
-// does not count as changed, because the value before is unknown.
+// writes the former value, and is nil if set changed nothing. set writes a setting that exists but
+// cannot be read (a command, such as net/ipv4/route/flush, or a secret that has not been set); this
+// does not count as a change, because the former value is unknown.
 func (s Setting) set() (restore func() error, err error) {
 	old, err := readSetting(s.Key)
 	switch {

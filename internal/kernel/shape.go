@@ -9,10 +9,11 @@ import (
 	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
-// TBF are the parameters of a token bucket filter (tc-tbf(8)).
+// TBF contains the parameters of a token bucket filter (tc-tbf(8)).
 type TBF = netlink.TBF
 
-// TBF returns the token bucket filter that [Qdiscs.SetTBF] has made the root of a link, and whether there is one.
+// TBF returns the token bucket filter that [Qdiscs.SetTBF] installed as the root of a link, and
+// whether there is one.
 func (s Qdiscs) TBF(l Link) (t TBF, ok bool, err error) {
 	q, err := s.space.root(l)
 	return q.TBF, q.Ours && q.Kind == "tbf", err
@@ -27,9 +28,9 @@ func (s *Space) root(l Link) (netlink.Qdisc, error) {
 	return all[i], err
 }
 
-// SetTBF makes a token bucket filter the root of a link, with handle 1:, or gives the one that is there other parameters,
-// which loses no packet. Undone by giving it the former ones. A root that somebody else has made stays: then the error wraps
-// [unix.EEXIST].
+// SetTBF installs a token bucket filter as the root of a link, with handle 1:, or changes the
+// parameters of the existing one, which loses no packets. Rollback restores the former parameters.
+// SetTBF does not replace the root of another program; the error then wraps [unix.EEXIST].
 func (s Qdiscs) SetTBF(l Link, t TBF) error {
 	q, err := s.space.root(l)
 	if err != nil {
@@ -37,7 +38,7 @@ func (s Qdiscs) SetTBF(l Link, t TBF) error {
 	}
 	was, had := q.TBF, q.Ours && q.Kind == "tbf"
 	if q.Kind != "" && !q.Default && !had {
-		return fmt.Errorf("link %q has a qdisc %s of somebody else: %w", l.Name, q.Kind, unix.EEXIST)
+		return fmt.Errorf("link %q has a qdisc %s of another program: %w", l.Name, q.Kind, unix.EEXIST)
 	}
 	if had && was.Same(t) {
 		return nil
@@ -52,7 +53,7 @@ func (s Qdiscs) SetTBF(l Link, t TBF) error {
 		})
 }
 
-// DeleteTBF deletes what [Qdiscs.SetTBF] has made. Undone by making it again.
+// DeleteTBF deletes the filter of [Qdiscs.SetTBF]. Rollback installs it again.
 func (s Qdiscs) DeleteTBF(l Link) error {
 	was, had, err := s.TBF(l)
 	if err != nil || !had {

@@ -9,9 +9,9 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft"
 )
 
-// Space is a network namespace within a transaction: one rtnetlink socket, and from the first use of rules on one
-// nfnetlink socket, both bound to it. All changes are made through [Tx.Do] and are taken back by [Tx.Rollback] unless
-// the method says otherwise. It is for one goroutine.
+// Space is a network namespace within a transaction. It has one rtnetlink socket and, after the
+// first use of rules, one nfnetlink socket. All changes are made through [Tx.Do], and [Tx.Rollback]
+// reverts them unless the method says otherwise. A Space is for one goroutine.
 type Space struct {
 	NS *netns.NS
 
@@ -26,23 +26,26 @@ type Space struct {
 	rt  *netlink.Conn
 	nft *nft.Conn // nil until first used
 
-	legacyNAT map[iptables.Family]bool // the variant of iptables that ChooseNAT found the deciding rule in
+	legacyNAT map[iptables.Family]bool // whether ChooseNAT found the deciding rule in legacy iptables
 
-	unlock func() // nil without [Space.Lock]
+	unlock func() // nil unless [Space.Lock] was called
 }
 
-// The methods of a [Space], in groups. A group has no state of its own.
+// The methods of a [Space], in groups. A group has no state.
 type (
-	// Links adds, changes, finds and deletes links (network interfaces), and the VLANs of bridge ports.
+	// Links adds, changes, finds and deletes links (network interfaces), and the VLANs of bridge
+	// ports.
 	Links struct{ space *Space }
 
-	// Addrs assigns addresses to links, and reports what the kernel knows of addresses.
+	// Addrs assigns addresses to links, and answers questions about addresses.
 	Addrs struct{ space *Space }
 
-	// Routes adds and deletes routes and policy rules, and moves links into and out of VRFs with their routes.
+	// Routes adds and deletes routes and policy rules, and moves links with their routes into and
+	// out of VRFs.
 	Routes struct{ space *Space }
 
-	// Rules applies, removes and compares rules of nftables and iptables, and deletes connections that they decided about.
+	// Rules applies, removes and compares rules of nftables and iptables, and deletes connections
+	// that they decided about.
 	Rules struct{ space *Space }
 
 	// Sysctl reads and writes the settings below /proc/sys.
@@ -52,14 +55,14 @@ type (
 	Qdiscs struct{ space *Space }
 )
 
-// group gives the groups of s their space.
+// group initializes the groups of s.
 func (s *Space) group() {
 	s.Links, s.Addrs, s.Routes = Links{s}, Addrs{s}, Routes{s}
 	s.Rules, s.Sysctl, s.Qdiscs = Rules{s}, Sysctl{s}, Qdiscs{s}
 }
 
-// Open opens a namespace for the transaction. ns stays the caller's and must stay open as long as the space, and the
-// space until the transaction is kept or rolled back.
+// Open opens a namespace for the transaction. The caller keeps ns and must not close it before the
+// space. The space must stay open until the transaction is kept or rolled back.
 func (tx *Tx) Open(ns *netns.NS) (*Space, error) {
 	rt, err := netlink.Open(ns)
 	if err != nil {
@@ -70,8 +73,8 @@ func (tx *Tx) Open(ns *netns.NS) (*Space, error) {
 	return s, nil
 }
 
-// OpenHost opens the current namespace, of the caller's thread, for a transaction of its own. The caller must call
-// closeAll.
+// OpenHost opens the current namespace, of the caller's thread, in a new transaction. The caller
+// must call closeAll.
 func OpenHost(ctx context.Context) (host *Space, closeAll func(), err error) {
 	return Begin(ctx).OpenHost()
 }
@@ -89,7 +92,8 @@ func (tx *Tx) OpenHost() (host *Space, closeAll func(), err error) {
 	return host, func() { host.Close(); ns.Close() }, nil
 }
 
-// Shared returns the same space for changes to links that others use too: none is undone, whatever the method says.
+// Shared returns the same space for changes to shared links: Rollback reverts none of them,
+// whatever the method says.
 func (s *Space) Shared() *Space {
 	shared := *s
 	shared.tx = &Tx{ctx: s.tx.ctx, watch: s.tx.watch, batch: s.tx.batch} // never rolled back
@@ -97,17 +101,19 @@ func (s *Space) Shared() *Space {
 	return &shared
 }
 
-// Lock takes the lock of the namespace, see [netns.NS.Lock], and holds it until Close: past a rollback.
+// Lock takes the lock of the namespace, see [netns.NS.Lock], and holds it until Close, also during
+// a rollback.
 func (s *Space) Lock(ctx context.Context) (err error) {
 	s.unlock, err = s.NS.Lock(ctx)
 	return err
 }
 
-// Exclusive takes the same lock for as long as it takes until unlock is called.
+// Exclusive takes the same lock until the caller calls unlock.
 func (s *Space) Exclusive() (unlock func(), err error) { return s.NS.Lock(s.tx.ctx) }
 
-// Close closes the sockets and gives the lock back. After rules were deleted the kernel takes about 15 ms for it, and next to nothing if a link was
-// deleted in between: it waits for the same.
+// Close closes the sockets and releases the lock. After the deletion of rules, this takes the
+// kernel about 15 ms, and almost no time if a link was deleted in between, because both wait for
+// the same event.
 func (s *Space) Close() {
 	s.rt.Close()
 	if s.nft != nil {

@@ -6,13 +6,13 @@ import (
 	"io/fs"
 )
 
-// Set sets a kernel setting in the namespace unless it has the value. Undone by setting the value before. The error
-// wraps [fs.ErrNotExist] if there is no such setting.
+// Set sets a kernel setting in the namespace unless it has the value. Rollback restores the former
+// value. The error wraps [fs.ErrNotExist] if there is no such setting.
 func (s Sysctl) Set(key, value string) error {
 	return s.SetAll([]Setting{{Key: key, Value: value}})
 }
 
-// SetAll sets several settings, each a change as [Sysctl.Set] makes it, on one visit to the namespace.
+// SetAll sets several settings like [Sysctl.Set], on one visit to the namespace.
 func (s Sysctl) SetAll(settings []Setting) error {
 	return s.space.NS.Visit(func() error {
 		for _, set := range settings {
@@ -21,12 +21,12 @@ func (s Sysctl) SetAll(settings []Setting) error {
 				restore, err = set.set()
 				return err
 			}
-			undo := func() error { // not on this visit
+			undo := func() error { // runs on another visit
 				if restore == nil {
 					return nil
 				}
 				err := s.space.NS.Visit(restore)
-				if errors.Is(err, fs.ErrNotExist) { // gone with its link
+				if errors.Is(err, fs.ErrNotExist) { // deleted with its link
 					return nil
 				}
 				return err
@@ -39,11 +39,12 @@ func (s Sysctl) SetAll(settings []Setting) error {
 	})
 }
 
-// Ensure sets kernel settings that others share, such as forwarding, unless they have the value. It is not undone.
+// Ensure sets shared kernel settings, such as forwarding, unless they have the value. Rollback does
+// not revert it.
 func (s Sysctl) Ensure(settings []Setting) error { return s.space.Shared().Sysctl.SetAll(settings) }
 
-// Read returns the value of a kernel setting in the namespace, without the final newline. The error wraps
-// [fs.ErrNotExist] if there is no such setting.
+// Read returns the value of a kernel setting in the namespace, without the final newline. The error
+// wraps [fs.ErrNotExist] if there is no such setting.
 func (s Sysctl) Read(key string) (value string, err error) {
 	err = s.space.NS.Visit(func() error {
 		value, err = readSetting(key)
@@ -55,8 +56,8 @@ func (s Sysctl) Read(key string) (value string, err error) {
 	return value, nil
 }
 
-// Values reads several kernel settings on one visit to the namespace, in their order. Those that cannot be read are left
-// out: there is none, or it can only be written.
+// Values reads several kernel settings on one visit to the namespace, in their order. It omits
+// settings that do not exist or are write-only.
 func (s Sysctl) Values(keys []string) (values []Setting, err error) {
 	err = s.space.NS.Visit(func() error {
 		for _, key := range keys {

@@ -13,36 +13,38 @@ import (
 )
 
 var (
-	// ErrNoTun reports that the kernel cannot make tap devices, or that /dev/net/tun is missing.
+	// ErrNoTun reports that the kernel does not support tap devices, or that /dev/net/tun is
+	// missing.
 	ErrNoTun = netlink.ErrNoTun
 	// ErrNoSELinux reports that the kernel was started without SELinux.
 	ErrNoSELinux = netlink.ErrNoSELinux
-	// ErrContext reports that SELinux does not know a context, or refuses to execute with it.
+	// ErrContext reports that SELinux does not know a context, or does not allow execution in it.
 	ErrContext = netlink.ErrContext
 )
 
-// TapDevice is the part of a [Tap] that only its creation can set.
+// TapDevice contains the properties of a [Tap] that can be set only at creation.
 type TapDevice = netlink.Tap
 
-// MakeTap is the work of the program that [Tap.Program] starts: it makes the device described. The
+// MakeTap implements the program that [Tap.Program] starts: it creates the device described. The
 // exit status is 0, or the error number with a message on stderr.
 func MakeTap(description string, stderr io.Writer) (status int) {
 	return netlink.MakeTap(description, stderr)
 }
 
-// Tap describes a tap device to be made.
+// Tap describes a new tap device.
 type Tap struct {
 	TapDevice
 	MAC   net.HardwareAddr // nil lets the kernel choose
 	MTU   int              // bytes; 0 is the kernel's default
 	Alias string           // names the owner
 
-	Context string   // the security context (SELinux) of the device; "" is the one of this process
-	Program []string // arguments 0 and following: how this executable makes a device with another context
+	Context string   // the security context (SELinux) of the device; "" stands for the context of this process
+	Program []string // the command line that creates a device in another context
 }
 
-// AddTap makes a tap device, in this space under its name from the start, and down. It stays until it is deleted, and has no
-// carrier until a program opens it. If the name is taken the error says so, and wraps [unix.EEXIST].
+// AddTap creates a tap device in this space, immediately under its name, and down. It exists until
+// it is deleted, and has no carrier until a program opens it. If the name is in use, the error
+// wraps [unix.EEXIST].
 func (s Links) AddTap(t Tap) (Link, error) {
 	err := s.space.tx.Do("add tap "+t.Name,
 		func() error {
@@ -75,7 +77,7 @@ func (s Links) AddTap(t Tap) (Link, error) {
 	return s.ByIndex(made.Index)
 }
 
-// create is for a thread that ends afterwards.
+// create must run on a thread that ends afterwards.
 func (t Tap) create() error {
 	if t.Context != "" {
 		return t.CreateLabelled(t.Context, t.Program)
@@ -83,7 +85,7 @@ func (t Tap) create() error {
 	return t.Create()
 }
 
-// deleteTap goes by name: the ioctl that makes a device does not tell its index.
+// deleteTap finds the device by name, because the ioctl that creates it does not return its index.
 func (s *Space) deleteTap(name string) error {
 	l, err := s.rt.Links.ByName(name)
 	if err == nil {
@@ -92,8 +94,8 @@ func (s *Space) deleteTap(name string) error {
 	return present(err)
 }
 
-// CheckTap compares a link with what AddTap makes: that it is a tap device, and what t demands of owner, group and queues. Linux
-// tells these from 4.18 on; before, there is nothing to compare.
+// CheckTap verifies that a link is a tap device with the owner, group and queues of t. Linux
+// reports these since 4.18; CheckTap succeeds on older kernels.
 func CheckTap(l Link, t TapDevice) error {
 	have := l.Tun
 	if have == nil {

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// undoBudget is how long undoing one change may wait, for a lock for example. It does not depend on
-// the context of the transaction, which may be why there is something to undo.
+// undoBudget limits how long undoing one change may wait, for a lock for example. It is independent
+// of the transaction's context, because a done context can be the reason for the rollback.
 const undoBudget = 10 * time.Second
 
-// Tx is a run of changes that can be taken back. It is for one goroutine.
+// Tx is a sequence of changes that can be rolled back. It is for one goroutine.
 type Tx struct {
 	ctx   context.Context       // bounds the transaction, as it does in database/sql
 	watch func(op string) error // see Watch; may be nil
@@ -29,18 +29,19 @@ type change struct {
 // Begin starts a transaction. It makes no change once ctx is done.
 func Begin(ctx context.Context) *Tx { return &Tx{ctx: ctx} }
 
-// Watch makes tx call watch before each change, with the description of the change. If watch returns
-// an error, tx does not make the change and [Tx.Do] returns the error. A nil function is not called.
+// Watch makes tx call watch before each change, with the description of the change. If watch
+// returns an error, tx does not make the change and [Tx.Do] returns the error. A nil function is
+// not called.
 func (tx *Tx) Watch(watch func(op string) error) { tx.watch = watch }
 
 // CollectInto makes [Rules.Apply] append to b instead of changing the kernel, for
 // [Rules.ApplyBatches] to apply together with other requests. Rollback does not affect b.
 func (tx *Tx) CollectInto(b *Batch) { tx.batch = b }
 
-// Do makes a change by calling apply. op names it, with its object, for the trace and for the
-// error, which is "op: cause". undo takes the change back; nil says that it goes away with an
-// earlier one, or stays on purpose. A change that fails leaves nothing to undo: that is up to
-// apply.
+// Do makes a change by calling apply. op names the change and its object, for the trace and for the
+// error, which is "op: cause". undo reverts the change; nil means that the undo of an earlier
+// change reverts this one, or that the change is permanent. If apply fails, it must leave nothing
+// to undo.
 func (tx *Tx) Do(op string, apply, undo func() error) error {
 	if err := tx.attempt(op, apply); err != nil {
 		return fmt.Errorf("%s: %w", op, err)
@@ -51,9 +52,9 @@ func (tx *Tx) Do(op string, apply, undo func() error) error {
 	return nil
 }
 
-// set is Do for a change with an undo that is harmless if the change was not made. If apply fails for
-// lack of resources, set calls undo at once: the kernel may have made the change without being able
-// to report it.
+// set is Do for a change with an undo that is harmless if the change was not made. If apply fails
+// for lack of resources, set calls undo at once: the kernel may have made the change without being
+// able to report it.
 func (tx *Tx) set(op string, apply, undo func() error) error {
 	return tx.Do(op, func() error {
 		err := apply()
@@ -64,8 +65,8 @@ func (tx *Tx) set(op string, apply, undo func() error) error {
 	}, undo)
 }
 
-// change is Do for a change that apply may find made already. apply reports whether it changed
-// anything: otherwise there is nothing to undo.
+// change is Do for a change that may already be in place. apply reports whether it changed
+// anything; if not, there is nothing to undo.
 func (tx *Tx) change(op string, apply func() (changed bool, err error), undo func() error) error {
 	return ifChanged(tx.Do, op, apply, undo)
 }
@@ -109,9 +110,9 @@ func (tx *Tx) attempt(op string, apply func() error) error {
 	return apply()
 }
 
-// Rollback takes all changes back, newest first. It goes on past failures and returns them joined.
-// Afterwards the transaction is empty and can be used again. It works when the context of the
-// transaction is done.
+// Rollback reverts all changes, newest first. It continues past errors and returns them joined.
+// Afterwards the transaction is empty and can be used again. Rollback works even if the context of
+// the transaction is done.
 func (tx *Tx) Rollback() error {
 	var errs []error
 	for len(tx.done) > 0 {
@@ -127,13 +128,13 @@ func (tx *Tx) Rollback() error {
 // Keep makes all changes so far permanent.
 func (tx *Tx) Keep() { tx.done = nil }
 
-// undoContext is the context for waiting while a change is undone.
+// undoContext returns the context for undoing a change.
 func (tx *Tx) undoContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(tx.ctx), undoBudget)
 }
 
-// Exhausted reports whether something failed for lack of memory, open files or the like, so that it can succeed the next time.
-// A call that failed for another reason would fail again.
+// Exhausted reports whether err means a lack of memory, open files or the like, so that the next
+// attempt can succeed. After any other error it would fail again.
 func Exhausted(err error) bool {
 	for _, errno := range []unix.Errno{unix.ENOMEM, unix.ENOBUFS, unix.EAGAIN, unix.EINTR, unix.EMFILE, unix.ENFILE} {
 		if errors.Is(err, errno) {

@@ -11,21 +11,24 @@ import (
 	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
-// Veth describes a veth pair to be made (veth(4)): one end in the space it is made from, the other one in Host.
+// Veth describes a new veth pair (veth(4)): the inner end is in the space that creates it, the
+// outer end in Host.
 type Veth struct {
 	Name     string           // of the inner end
-	MAC      net.HardwareAddr // of the inner end; nil lets the kernel choose, as it does for the outer one
+	MAC      net.HardwareAddr // of the inner end; nil lets the kernel choose, as for the outer end
 	MTU      int              // bytes, of both ends; 0 is the kernel's default
-	Host     *Space           // where the outer end is
+	Host     *Space           // of the outer end
 	HostName string           // of the outer end
 	Alias    string           // of the outer end; names the owner
 }
 
-// AddVeth makes a pair, both ends in their namespaces under their names from the start, and down. If a name is taken, the
-// error says which one and where, and wraps [unix.EEXIST]. One undo removes both.
+// AddVeth creates a veth pair, both ends in their namespaces immediately under their names, and
+// down. If a name is in use, the error says which one and where, and wraps [unix.EEXIST]. Rollback
+// deletes the pair.
 //
-// A pair that AddVeth made for the same owner in another namespace is deleted first, for good: the owner has lost that
-// namespace, which the kernel may still be tearing down, some time after its last user has gone.
+// AddVeth first deletes, for good, a pair of the same owner in another namespace. The owner has
+// lost that namespace, and the kernel may still be deleting it, some time after its last user has
+// gone.
 func (s Links) AddVeth(v Veth) (inside, host Link, err error) {
 	pair := Link{Name: v.Name}
 	err = s.space.tx.Do(fmt.Sprintf("add veth %s (peer %s)", v.Name, v.HostName),
@@ -72,8 +75,8 @@ func (s *Space) addVeth(v Veth) (index int, err error) {
 	return index, err
 }
 
-// deleteAbandoned deletes a pair of the same owner if its container-side veth is in another namespace. It reports whether both
-// names are free.
+// deleteAbandoned deletes a pair of the same owner if its container-side veth is in another
+// namespace. It reports whether both names are free.
 func (s *Space) deleteAbandoned(v Veth) (free bool, err error) {
 	if _, err := s.Links.ByName(v.Name); !errors.Is(err, ErrNoLink) {
 		return false, err
@@ -93,7 +96,7 @@ func (s *Space) deleteAbandoned(v Veth) (free bool, err error) {
 	return err == nil, err
 }
 
-// nameInUse wraps cause if the name is in use here, and returns nil if it is not.
+// nameInUse wraps cause if the name is in use here, and otherwise returns nil.
 func (s *Space) nameInUse(name string, cause error) error {
 	if _, err := s.Links.ByName(name); err != nil {
 		return nil
@@ -101,15 +104,15 @@ func (s *Space) nameInUse(name string, cause error) error {
 	return fmt.Errorf("link %q exists in %s: %w", name, s.NS, cause)
 }
 
-// Peer returns the end of a pair that is here, of the one inside, which is in another namespace. The error wraps [ErrNoLink]
-// if there is none.
+// Peer returns the peer of inside, a veth in another namespace, if the peer is in this space.
+// Otherwise the error wraps [ErrNoLink].
 func (s Links) Peer(inside Link) (Link, error) {
 	if inside.Kind != "veth" || inside.Peer == 0 {
-		return Link{}, fmt.Errorf("link %q: %w: it is not an end of a pair", inside.Name, ErrNoLink)
+		return Link{}, fmt.Errorf("link %q: %w: it is not a veth", inside.Name, ErrNoLink)
 	}
 	peer, err := s.ByIndex(inside.Peer)
 	if err == nil && (peer.Kind != "veth" || peer.Peer != inside.Index) {
-		err = fmt.Errorf("link %q: %w: its peer is not in the host's namespace", inside.Name, ErrNoLink)
+		err = fmt.Errorf("link %q: %w: its peer is not in the host namespace", inside.Name, ErrNoLink)
 	}
 	return peer, err
 }

@@ -11,10 +11,11 @@ import (
 	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
-// JoinVRF makes l a member of a VRF, with its routes of the main table in that of the VRF. The kernel sets the link down and
-// up for that, and forgets its routes and most of its IPv6 addresses. Both are put back as they were, and compared: the error
-// says what is missing. Addresses that duplicates are being looked for are waited for before, and need not be looked for
-// again. Undone by leaving the VRF, with everything as it was before. The space should be locked.
+// JoinVRF makes l a member of a VRF and moves its routes from the main table to the table of the
+// VRF. In the process the kernel sets the link down and up, and deletes its routes and most of its
+// IPv6 addresses. JoinVRF restores them and compares the result; the error names missing routes. It
+// first waits for duplicate address detection, and does not repeat it. Rollback leaves the VRF and
+// restores the former state. The caller should lock the space.
 func (s Routes) JoinVRF(ctx context.Context, l, vrf Link) error {
 	if err := s.space.Addrs.WaitDAD(ctx, l); err != nil {
 		return err
@@ -27,7 +28,8 @@ func (s Routes) JoinVRF(ctx context.Context, l, vrf Link) error {
 	})
 }
 
-// LeaveVRF is the inverse of [Routes.JoinVRF]: the routes of l in the table of the VRF are in the main table afterwards.
+// LeaveVRF is the inverse of [Routes.JoinVRF]: it moves the routes of l from the table of the VRF
+// to the main table.
 func (s Routes) LeaveVRF(ctx context.Context, l, vrf Link) error {
 	return s.space.changeVRF(ctx, l, 0, "leave vrf "+vrf.Name, func(table int) int {
 		if table == vrf.VRFTable {
@@ -37,7 +39,8 @@ func (s Routes) LeaveVRF(ctx context.Context, l, vrf Link) error {
 	})
 }
 
-// changeVRF gives l another master, 0 for none. Its routes move to the table that table returns for theirs.
+// changeVRF changes the master of l, 0 for none. table maps the former table of a route to the new
+// one.
 func (s *Space) changeVRF(ctx context.Context, l Link, master int, op string, table func(int) int) error {
 	before, err := s.belongings(l)
 	if err != nil {
@@ -67,7 +70,7 @@ func (s *Space) changeVRF(ctx context.Context, l Link, master int, op string, ta
 	}, undo)
 }
 
-// belongings are what the kernel forgets of a link that is set down.
+// belongings are the addresses and routes that a link loses when it is set down.
 type belongings struct {
 	addrs  []netlink.StoredAddr
 	routes []StoredRoute
@@ -81,7 +84,7 @@ func (s *Space) belongings(l Link) (b belongings, err error) {
 	return b, err
 }
 
-// setMaster changes the master of a link and puts back what belongs to it.
+// setMaster changes the master of a link and restores its addresses and routes.
 func (s *Space) setMaster(ctx context.Context, l Link, master int, want belongings) error {
 	return s.withoutDAD(l, want.addrs, func() error {
 		if err := s.rt.Links.SetMaster(l, master); err != nil {
@@ -94,8 +97,9 @@ func (s *Space) setMaster(ctx context.Context, l Link, master int, want belongin
 	})
 }
 
-// withoutDAD calls do, during which no duplicates of addresses are looked for, as that has been done: unless it still goes on
-// for one of them. Without IPv6 there is nothing to look for.
+// withoutDAD calls do with duplicate address detection turned off, because it has already been done
+// for addrs. If detection is in progress for one of them, or the kernel has no IPv6, nothing is
+// turned off.
 func (s *Space) withoutDAD(l Link, addrs []netlink.StoredAddr, do func() error) error {
 	if slices.ContainsFunc(addrs, func(a netlink.StoredAddr) bool { return a.Tentative }) {
 		return do()
@@ -116,8 +120,9 @@ func (s *Space) withoutDAD(l Link, addrs []netlink.StoredAddr, do func() error) 
 	return errors.Join(err, s.NS.Visit(restore))
 }
 
-// putAddrs puts back the addresses that are gone. When it returns they can be used, as routes that have one as their source
-// demand: unless they could not before, because the link has no carrier. The last to be added becomes the first.
+// putAddrs restores missing addresses and waits until they can be used, which routes with such a
+// source need. It does not wait if the addresses could not be used before because the link has no
+// carrier. The last address to be added becomes the first.
 func (s *Space) putAddrs(ctx context.Context, l Link, addrs []netlink.StoredAddr) error {
 	for _, a := range slices.Backward(addrs) {
 		if err := s.rt.Addrs.Restore(a); err != nil {
@@ -130,8 +135,9 @@ func (s *Space) putAddrs(ctx context.Context, l Link, addrs []netlink.StoredAddr
 	return s.Addrs.WaitDAD(ctx, l)
 }
 
-// putRoutes makes the routes of a link those that are wanted. The kernel has made those to the networks of its addresses, also
-// where somebody had removed them: they go last, as it takes no gateway that it cannot reach.
+// putRoutes restores the routes of a link. The kernel has added the routes to the networks of its
+// addresses, including routes that had been removed. putRoutes removes these last, because the
+// kernel accepts only reachable gateways.
 func (s *Space) putRoutes(l Link, want []StoredRoute) error {
 	have, err := s.rt.Routes.Stored(l)
 	if err != nil {
@@ -143,7 +149,7 @@ func (s *Space) putRoutes(l Link, want []StoredRoute) error {
 		}
 	}
 	for _, r := range slices.Backward(without(have, want)) {
-		if r.Dst == LinkLocal { // comes and goes with the carrier
+		if r.Dst == LinkLocal { // depends on the carrier
 			continue
 		}
 		if _, err := s.rt.Routes.Remove(r); err != nil {
@@ -154,12 +160,12 @@ func (s *Space) putRoutes(l Link, want []StoredRoute) error {
 		return err
 	}
 	if lost := without(want, have); len(lost) > 0 {
-		return fmt.Errorf("%s is not there although the kernel has accepted it, and so are %d more", routeOp(l, lost[0].Route), len(lost)-1)
+		return fmt.Errorf("the kernel accepted %s but does not list it, nor %d more", routeOp(l, lost[0].Route), len(lost)-1)
 	}
 	return nil
 }
 
-// without returns the routes that are none of the others.
+// without returns the routes that others does not contain.
 func without(routes, others []StoredRoute) []StoredRoute {
 	return slices.DeleteFunc(slices.Clone(routes), func(r StoredRoute) bool {
 		return slices.ContainsFunc(others, func(o StoredRoute) bool { return r.Table == o.Table && r.Same(o) })
