@@ -1,13 +1,15 @@
-// Package about has the words in which logs say what a line is about: the same for runtimes, plugins and the DHCP daemon, so that the
-// lines of one attachment are found together, and with what the kernel has of it. It writes nothing.
+// Package about defines the log attributes that identify an attachment. Runtimes, plugins and the
+// DHCP daemon share them, so that a search finds all log lines of an attachment, and its objects in
+// the kernel. The package writes nothing.
 package about
 
 import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// Args returns attributes for package slog: the attachment by its owner, as link aliases and rules name it, then its key, then
-// more, which are keys and values. What is empty is left out: a may be a network or a container alone.
+// Args returns attributes for package slog: the attachment by its owner, as in link aliases and
+// rules, its key, and more, which contains keys and values. It omits empty values, so a may consist
+// of only a network or a container.
 func Args(a cni.Attachment, more ...string) []any {
 	var args []any
 	if a.IfName != "" {

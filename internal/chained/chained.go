@@ -1,8 +1,9 @@
-// Package chained is what all plugins have in common that work on the result of the plugins before them: namespaces,
-// roll-back, finding again what belongs to an attachment, CHECK, STATUS and GC. A plugin says what it adds to an
-// attachment ([Decorator]); everything else happens here, once.
+// Package chained implements the flow that all chained plugins share: namespaces, rollback, finding
+// the objects of an attachment, CHECK, STATUS and GC. A plugin implements [Decorator]: its
+// additions to an attachment.
 //
-// It makes no container interface and gives no address: that is what the plugins before have done.
+// The package creates no container interface and allocates no address, because earlier plugins have
+// done so.
 package chained
 
 import (
@@ -14,34 +15,34 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Decorator is the configuration of a chained plugin, with the part of its work that differs from
-// one plugin to the next. It may also be a [plugin.Validator], a [plugin.Statuser], a
-// [plugin.Advisor] and a [Ruler].
+// Decorator is the configuration of a chained plugin, with the part of its work that differs
+// between plugins. It may also implement [plugin.Validator], [plugin.Statuser], [plugin.Advisor]
+// and [Ruler].
 type Decorator interface {
 	plugin.Configuration
 
-	// Apply makes the changes, in the transaction of the session. The result is a copy of the one before, which it may
-	// amend; it becomes the plugin's own.
+	// Apply makes the changes, in the transaction of the session. It may amend the result, a copy
+	// of the previous one, which becomes the result of the plugin.
 	Apply(context.Context, *Session, *cni.Result) error
 
-	// Verify compares what Apply makes for the configuration with what is there, and changes nothing.
+	// Verify checks that the changes of Apply are in place, and changes nothing.
 	Verify(context.Context, *Session) error
 
-	// Remove removes what Apply has made for attachments that are gone. It needs nothing but their
-	// keys: Sandbox and Prev may be nil, and the configuration is the part that could be decoded.
-	// It continues past errors.
+	// Remove removes the changes of Apply for attachments that no longer exist. It needs only their
+	// keys: Sandbox and Prev may be nil, and the configuration contains only the keys that could be
+	// decoded. It continues past errors.
 	Remove(context.Context, *Session, Gone) error
 }
 
 // Session is one call in progress. Sandbox is nil unless the plugin is [Traits.Inside], and on DEL
-// where the container's namespace is gone. On ADD and CHECK Prev is there.
+// if the container's namespace no longer exists. On ADD and CHECK, Prev is not nil.
 type Session = session.Session
 
-// Gone is what DEL and GC have to remove.
+// Gone selects attachments that no longer exist, for DEL and GC.
 type Gone = session.Gone
 
-// Add implements [plugin.Plugin]. It applies the Decorator to the result of the plugins before. If
-// that fails, Add rolls back all changes.
+// Add implements [plugin.Plugin]. It applies the Decorator to the previous result. If that fails,
+// Add rolls back all changes.
 func (p *Plugin) Add(ctx context.Context, c *plugin.Call) (*cni.Result, error) {
 	s, err := p.open(ctx, c)
 	if err != nil {
@@ -90,7 +91,7 @@ func (p *Plugin) Check(ctx context.Context, c *plugin.Call) error {
 func (p *Plugin) open(ctx context.Context, c *plugin.Call) (*Session, error) {
 	if c.Prev == nil {
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "%s", p.NoPrev.text(c.Command)).
-			WithDetails("no prevResult: " + c.Type + " belongs behind a plugin that makes an interface, such as bridge, in the plugins of a network")
+			WithDetails("no prevResult: " + c.Type + " must follow a plugin that creates an interface, such as bridge, in the network's plugins")
 	}
 	s, err := session.Open(ctx, c)
 	if err != nil {
@@ -105,7 +106,7 @@ func (p *Plugin) open(ctx context.Context, c *plugin.Call) (*Session, error) {
 	return s, nil
 }
 
-// Del implements [plugin.Plugin]. It removes what there is of the attachment.
+// Del implements [plugin.Plugin]. It removes all objects of the attachment.
 func (p *Plugin) Del(ctx context.Context, c *plugin.Call) error {
 	s, err := session.Open(ctx, c)
 	if err != nil {
@@ -119,8 +120,8 @@ func (p *Plugin) Del(ctx context.Context, c *plugin.Call) error {
 	return errors.Join(entered, p.clean(ctx, s, session.GoneOne(c.Attachment())))
 }
 
-// GC implements [plugin.Collector]. It removes what attachments of this network have left that are
-// not valid any more.
+// GC implements [plugin.Collector]. It removes the objects of attachments of this network that are
+// no longer valid.
 func (p *Plugin) GC(ctx context.Context, c *plugin.Call) error {
 	s, err := session.Open(ctx, c)
 	if err != nil {

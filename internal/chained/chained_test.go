@@ -26,7 +26,7 @@ type (
 	session = chained.Session
 )
 
-// fake is a Decorator made of functions; nil does nothing.
+// fake is a Decorator that calls functions; nil functions do nothing.
 type fake struct {
 	config
 	apply  func(*session, *cni.Result) error
@@ -85,12 +85,12 @@ func wantError(t *testing.T, err error, says ...string) {
 	t.Helper()
 	for _, text := range says {
 		if err == nil || !strings.Contains(err.Error(), text) {
-			t.Errorf("error is %v, want one that says %q", err, text)
+			t.Errorf("error %v does not contain %q", err, text)
 		}
 	}
 }
 
-// change marks the interfaces on both sides.
+// change marks the interfaces in both namespaces.
 func change(s *session) error {
 	host, err := s.Host.Links.ByName(s.Prev.Interfaces[0].Name)
 	if err != nil {
@@ -103,7 +103,8 @@ func change(s *session) error {
 	return errors.Join(s.Host.Links.SetAlias(host, s.Tag), s.Sandbox.Links.SetAlias(inside, s.Tag))
 }
 
-// TestRollback: what Apply has changed in either namespace is taken back if it fails, however it does (PL-ADD-10).
+// TestRollback: if Apply fails or panics, its changes in both namespaces are rolled back
+// (PL-ADD-10).
 func TestRollback(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func() error{
@@ -131,7 +132,7 @@ func TestRollback(t *testing.T) {
 	}
 }
 
-// TestKept: what Apply has changed stays if it succeeds.
+// TestKept: the changes of a successful Apply stay.
 func TestKept(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, &fake{apply: func(s *session, _ *cni.Result) error { return change(s) }}, chained.Traits{Inside: true})
@@ -144,8 +145,8 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestRollbackGoesPastErrors: where taking back fails too, the error tells both.
-func TestRollbackGoesPastErrors(t *testing.T) {
+// TestRollbackReportsErrors: if the rollback fails too, the error contains both causes.
+func TestRollbackReportsErrors(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, &fake{apply: func(s *session, _ *cni.Result) error {
 		nothing := func() error { return nil }
@@ -157,11 +158,12 @@ func TestRollbackGoesPastErrors(t *testing.T) {
 	wantError(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeIOFailure), "end of Apply", "undo a change: stuck")
 }
 
-// TestPrevResult: ADD and CHECK demand one and say what is wrong; DEL and GC do without (PL-ADD-08, PL-CHK-02, PL-DEL-04).
+// TestPrevResult: without a previous result ADD and CHECK fail, and DEL and GC succeed (PL-ADD-08,
+// PL-CHK-02, PL-DEL-04).
 func TestPrevResult(t *testing.T) {
 	t.Parallel()
 	never := func(*session) error {
-		t.Error("the decorator was asked")
+		t.Error("the decorator was called")
 		return nil
 	}
 	removals := 0
@@ -188,8 +190,8 @@ func TestPrevResult(t *testing.T) {
 	}
 }
 
-// TestResult: the result of ADD is that of the plugins before with what Apply amends, and Prev stays as it was sent
-// (PL-ADD-06).
+// TestResult: the result of ADD is the previous result as amended by Apply, and Prev stays
+// unchanged (PL-ADD-06).
 func TestResult(t *testing.T) {
 	t.Parallel()
 	var prev *cni.Result
@@ -209,7 +211,7 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// TestInside: the container's namespace is there for those who ask for it, and must be there then, but for DEL.
+// TestInside: a plugin with Inside gets the container's namespace, which must exist except for DEL.
 func TestInside(t *testing.T) {
 	t.Parallel()
 	for _, inside := range []bool{true, false} {
@@ -244,8 +246,8 @@ func TestInside(t *testing.T) {
 	}
 }
 
-// TestDelWithoutNamespace: Remove is called in any case, with the attachment and without a sandbox. That it cannot be told
-// whether the namespace is there is an error, but a later one (PL-DEL-03, PL-DEL-04).
+// TestDelWithoutNamespace: DEL calls Remove, without a sandbox, for a missing and for an unreadable
+// namespace, and reports only errors of Remove (PL-DEL-03, PL-DEL-04).
 func TestDelWithoutNamespace(t *testing.T) {
 	t.Parallel()
 	loop := filepath.Join(t.TempDir(), "loop")
@@ -276,7 +278,7 @@ func TestDelWithoutNamespace(t *testing.T) {
 	}
 }
 
-// TestGC: Remove gets all attachments of the network but the valid ones.
+// TestGC: Remove gets all attachments of the network except the valid ones.
 func TestGC(t *testing.T) {
 	t.Parallel()
 	calls := 0
@@ -302,13 +304,13 @@ func TestGC(t *testing.T) {
 	}
 }
 
-// TestStatus: what the kernel lacks is said before what the decorator knows, as without it that says nothing.
+// TestStatus: STATUS reports missing kernel features before it asks the decorator.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name      string
 		decorator chained.Decorator
-		says      string // empty: STATUS succeeds
+		says      string // "": STATUS succeeds
 	}{
 		{"nothing needed, nothing known", &fake{}, ""},
 		{"kernel has it, decorator is not ready", &demanding{needs: kernel.FeatureVeth}, "decorator"},
@@ -327,7 +329,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestValidate: the decorator judges the configuration before ADD and CHECK, not before DEL and GC.
+// TestValidate: the decorator validates the configuration for ADD and CHECK, but not for DEL and
+// GC.
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, &demanding{}, chained.Traits{})

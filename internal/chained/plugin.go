@@ -10,23 +10,23 @@ import (
 
 // Traits are the static properties of a plugin.
 type Traits struct {
-	Inside bool // it works in the container's namespace too
+	Inside bool // the plugin also works in the container's namespace
 
-	// Contained says that it works in the container's namespace alone, with which everything it
-	// made ends. The flow calls Apply and Remove with the lock of the namespace, and calls Remove
-	// only while the namespace exists. It implies Inside.
+	// Contained means that the plugin works only in the container's namespace, so that all its
+	// changes end with the namespace. The flow calls Apply and Remove with the lock of the
+	// namespace, and calls Remove only while the namespace exists. It implies Inside.
 	Contained bool
 
 	NoPrev   NoPrev
-	RuleSets []*kernel.RuleSet // of the entries of a [Ruler]: where DEL and GC look for them
+	RuleSets []*kernel.RuleSet // of the elements of a [Ruler], for DEL and GC
 
-	// Holds returns an entry that is there if an owner, by its tag, has any: then DEL of an attachment that has none takes
-	// one question. nil: there is none.
+	// Holds returns an element that exists if the owner with that tag has any. DEL of an attachment
+	// without elements then takes one lookup. nil means that there is no such element.
 	Holds func(tag string) kernel.Element
 }
 
-// NoPrev are the messages of ADD and CHECK without a previous result, in the words of the upstream plugin. Check is Add where
-// it is empty, and Add "must be called as chained plugin".
+// NoPrev contains the upstream plugin's messages for ADD and CHECK without a previous result. An
+// empty Check defaults to Add, and an empty Add to "must be called as chained plugin".
 type NoPrev struct{ Add, Check string }
 
 func (n NoPrev) text(verb cni.Command) string {
@@ -36,7 +36,7 @@ func (n NoPrev) text(verb cni.Command) string {
 	return cmp.Or(n.Add, "must be called as chained plugin")
 }
 
-// Define describes a plugin. new returns an empty configuration of it.
+// Define returns the definition of a plugin. new returns an empty configuration of it.
 func Define(i plugin.Info, t Traits, new func() Decorator) plugin.Definition {
 	return plugin.DefineFlow(i, func() (plugin.Configuration, plugin.Plugin) {
 		d := new()
@@ -44,7 +44,7 @@ func Define(i plugin.Info, t Traits, new func() Decorator) plugin.Definition {
 	})
 }
 
-// Plugin makes a [plugin.Plugin] of a Decorator.
+// Plugin implements [plugin.Plugin] for a Decorator.
 type Plugin struct {
 	Decorator
 	Traits

@@ -13,8 +13,9 @@ import (
 	"github.com/tenon-cni/tenon/internal/chained"
 )
 
-// TestPrevIPs: an address counts as the container's if its interface has the container's name and is in its namespace,
-// by whatever path, and if the result does not say that rightly, by the name alone (RES-10).
+// TestPrevIPs: an address belongs to the container if its interface has the container's interface
+// name and the container's namespace as sandbox, by any path. If the result has no such interface,
+// the name alone counts (RES-10).
 func TestPrevIPs(t *testing.T) {
 	t.Parallel()
 	var got []string

@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Repair implements [session.Repairer]. It repairs what a [Ruler] has made.
+// Repair implements [session.Repairer]. It repairs the rules of a [Ruler].
 func (p *Plugin) Repair(ctx context.Context, c *plugin.Call, repairs *session.Repairs) error {
 	r, ok := p.Decorator.(Ruler)
 	if !ok {
@@ -41,8 +41,9 @@ func (p *Plugin) Repair(ctx context.Context, c *plugin.Call, repairs *session.Re
 	})
 }
 
-// attached returns nil if the container's interface is there, with one of its addresses if it was given any. Otherwise the
-// namespace is another container's by now, and so may be what rules would be about: [cni.CodeUnknownContainer].
+// attached returns nil if the container's interface exists and has one of its addresses, if it was
+// given any. Otherwise the namespace and the addresses may belong to another container now, and the
+// error has the code [cni.CodeUnknownContainer].
 func attached(s *Session) error {
 	if s.Sandbox == nil {
 		if err := s.Enter(); err != nil {
@@ -63,10 +64,10 @@ func attached(s *Session) error {
 	}) {
 		return err
 	}
-	return cni.Errorf(cni.CodeUnknownContainer, "interface %s has none of its addresses: it is another's by now", s.IfName)
+	return cni.Errorf(cni.CodeUnknownContainer, "interface %s has none of its addresses, so it belongs to another container", s.IfName)
 }
 
-// inSession makes changes in a session, and takes back what it has changed if it fails.
+// inSession makes changes in a session, and rolls them back if change fails.
 func (p *Plugin) inSession(ctx context.Context, c *plugin.Call, change func(*Session) error) error {
 	s, err := p.open(ctx, c)
 	if err != nil {

@@ -9,19 +9,19 @@ import (
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
-// Ruler is a Decorator that wants entries in the rule set of the host. ADD makes them, in one
+// Ruler is a Decorator with elements in rule sets of the host. ADD applies them, in one
 // transaction, before Apply; CHECK looks for them before Verify; DEL and GC remove them before
-// Remove. A repair restores them, because they follow from the call. Afterwards the repair restores
-// rules of iptables and sources of firewalld; Sandbox is then as on CHECK.
+// Remove. A repair restores them, because they are derived from the call. Afterwards the repair
+// restores rules of iptables and sources of firewalld, with the same Sandbox as CHECK.
 type Ruler interface {
-	// Rules returns the entries of the attachment.
+	// Rules returns the elements of the attachment.
 	Rules(*Session) ([]kernel.Element, error)
 
-	// Released is called with the entries that DEL or GC have removed.
+	// Released is called with the elements that DEL or GC removed.
 	Released(context.Context, *Session, []kernel.Held) error
 
-	// VerifyReference looks for what the upstream plugin makes instead of the entries. It returns
-	// an error if that is missing.
+	// VerifyReference looks for the rules that the upstream plugin makes instead of the elements.
+	// It returns an error if they are missing.
 	VerifyReference(context.Context, *Session) error
 
 	// Restore implements Restore of [session.Repairs].
@@ -31,7 +31,7 @@ type Ruler interface {
 	Move(ctx context.Context, s *Session, dryRun bool) ([]session.Move, error)
 }
 
-// rules returns the entries of the Ruler, none if the Decorator is no Ruler.
+// rules returns the elements of the Ruler, none if the Decorator is no Ruler.
 func (p *Plugin) rules(s *Session) ([]kernel.Element, error) {
 	if r, ok := p.Decorator.(Ruler); ok {
 		return r.Rules(s)
@@ -39,27 +39,27 @@ func (p *Plugin) rules(s *Session) ([]kernel.Element, error) {
 	return nil, nil
 }
 
-// applyRules applies the elements of the Ruler. It takes over conflicting elements of containers that no
-// longer exist.
+// applyRules applies the elements of the Ruler. It takes over conflicting elements of containers
+// that no longer exist.
 func (p *Plugin) applyRules(s *Session) error {
-	entries, err := p.rules(s)
-	if err != nil || len(entries) == 0 {
+	elements, err := p.rules(s)
+	if err != nil || len(elements) == 0 {
 		return err
 	}
 	for {
-		err := s.Host.Rules.Apply(s.Type+" rules", s.Tag, entries)
+		err := s.Host.Rules.Apply(s.Type+" rules", s.Tag, elements)
 		var conflict *kernel.ConflictError
 		if !errors.As(err, &conflict) {
 			return err
 		}
 		if free, wrong := s.TakeOver(p.RuleSets, conflict.Holder, conflict.To); !free {
-			return errors.Join(told(err), wrong)
+			return errors.Join(inUse(err), wrong)
 		}
 	}
 }
 
-// told says in the words of the protocol who has what is wanted.
-func told(err error) error {
+// inUse returns the error of [InUse] for a conflict, and any other error unchanged.
+func inUse(err error) error {
 	var conflict *kernel.ConflictError
 	if errors.As(err, &conflict) {
 		return InUse(conflict.What, conflict.Holder)
@@ -67,33 +67,37 @@ func told(err error) error {
 	return err
 }
 
-// InUse returns the error that an object is in use. It names the holder: the attachment of a tag, or
-// another program in its own words.
+// InUse returns the error that an object is already in use. It names the holder: the attachment of
+// a tag, or another program by its own description.
 func InUse(what, holder string) error {
-	return cni.Errorf(session.CodeInUse, "%s is taken by %s", what, session.Holder(holder)).WithDetails("DEL of that attachment frees it; GC, if its container is gone")
+	const hint = "DEL of that attachment releases it; if its container no longer exists, GC does"
+	return cni.Errorf(session.CodeInUse, "%s is already in use by %s", what, session.Holder(holder)).
+		WithDetails(hint)
 }
 
-// verifyRules looks for the entries of the Ruler. Where there is none at all the reference plugin may have run ADD.
+// verifyRules looks for the elements of the Ruler. If none exists, the upstream plugin may have run
+// ADD.
 func (p *Plugin) verifyRules(ctx context.Context, s *Session) error {
-	entries, err := p.rules(s)
-	if err != nil || len(entries) == 0 {
+	elements, err := p.rules(s)
+	if err != nil || len(elements) == 0 {
 		return err
 	}
-	missing, err := s.Host.Rules.Missing(s.Tag, entries)
+	missing, err := s.Host.Rules.Missing(s.Tag, elements)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	if len(missing) == len(entries) && p.Decorator.(Ruler).VerifyReference(ctx, s) == nil {
+	if len(missing) == len(elements) && p.Decorator.(Ruler).VerifyReference(ctx, s) == nil {
 		return nil
 	}
 	if m := missing[0]; m.Unwanted {
-		return session.Drift("nftables table tenon, set %s: expected no %s for %s, found it is there", m.Set, m.Text, s.Attachment())
+		return session.Drift("nftables table tenon, set %s: unexpected element %s for %s", m.Set, m.Text, s.Attachment())
 	}
-	return session.Drift("nftables table tenon, set %s: expected %s for %s, found it is not there (%d of %d are missing)",
-		missing[0].Set, missing[0].Text, s.Attachment(), len(missing), len(entries))
+	return session.Drift("nftables table tenon, set %s: element %s for %s is missing (%d of %d elements)",
+		missing[0].Set, missing[0].Text, s.Attachment(), len(missing), len(elements))
 }
 
-// release removes the entries of attachments that are gone. A kernel without nftables has none.
+// release removes the elements of attachments that no longer exist. A kernel without nftables has
+// none.
 func (p *Plugin) release(ctx context.Context, s *Session, gone Gone) error {
 	var errs []error
 	for _, ruleSet := range p.RuleSets {

@@ -85,7 +85,7 @@ func TestAddrChangesAreUndone(t *testing.T) {
 	must(t, b.container.Addrs.Add(inside, prefix("fd00::3/64")))
 	must(t, b.container.Addrs.Delete(inside, old))
 	must(t, b.container.Addrs.Delete(inside, oldv6))
-	must(t, b.container.Addrs.Delete(inside, prefix("10.7.7.7/8"))) // not there
+	must(t, b.container.Addrs.Delete(inside, prefix("10.7.7.7/8"))) // does not exist
 	if as, err := b.container.Addrs.Of(inside); err != nil || slices.Contains(as, old) || slices.Contains(as, oldv6) {
 		t.Errorf("not removed: %v, %v", as, err)
 	}
@@ -105,5 +105,5 @@ func TestEnsureGateway(t *testing.T) {
 	}
 	before := b.snapshot(t)
 	must(t, b.tx.Rollback())
-	b.unchanged(t, before) // it is shared
+	b.unchanged(t, before) // the bridge is shared
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// TestAutoconf: what the kernel has made of a router advertisement is told from what others have given the link, and waited for
-// until it can be used.
+// TestAutoconf: Autoconf returns only addresses from router advertisements, and WaitAutoconf waits
+// until they can be used.
 func TestAutoconf(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

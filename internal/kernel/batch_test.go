@@ -8,8 +8,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft"
 )
 
-// TestCollectInto shows that a transaction with a batch changes nothing until another one applies
-// the batch, also through [kernel.Space.Shared].
+// TestCollectInto: a transaction with a batch changes nothing until another one applies the batch,
+// also through [kernel.Space.Shared].
 func TestCollectInto(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -10,11 +10,11 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// BenchmarkAttach makes and removes an attachment to a bridge and reports each call by itself.
+// BenchmarkAttach creates and removes an attachment to a bridge and reports each call separately.
 func BenchmarkAttach(b *testing.B) {
 	n := setup(b)
 	must(b, n.container.Sysctl.Ensure([]kernel.Setting{{Key: "net/ipv6/conf/default/accept_dad", Value: "0"}}))
-	must(b, n.host.Rules.Masquerade("first", kernel.Masq{}, []netip.Prefix{prefix("10.1.2.2/24")})) // makes the skeleton
+	must(b, n.host.Rules.Masquerade("first", kernel.Masq{}, []netip.Prefix{prefix("10.1.2.2/24")})) // creates the skeleton
 	var tx *kernel.Tx
 	var host, container *kernel.Space
 	hostNS, containerNS := testnet.NS(b, n.Host), testnet.NS(b, n.Container("container"))

@@ -22,10 +22,10 @@ func TestEnsureBridgeCreates(t *testing.T) {
 	}
 	before := b.snapshot(t)
 	must(t, b.tx.Rollback())
-	b.unchanged(t, before) // it is shared
+	b.unchanged(t, before) // the bridge is shared
 }
 
-func TestEnsureBridgeUsesWhatIsThere(t *testing.T) {
+func TestEnsureBridgeUsesExisting(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.Host.Command("ip", "link", "add", "br0", "mtu", "1300", "type", "bridge", "ageing_time", "100")
@@ -44,7 +44,7 @@ func TestEnsureBridgeUsesWhatIsThere(t *testing.T) {
 	b.unchanged(t, before)
 }
 
-func TestEnsureBridgePromiscBesideOthers(t *testing.T) {
+func TestEnsureBridgePromiscWithOtherUsers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	br, _, err := b.host.Links.EnsureBridge(kernel.Bridge{Name: "br0"})
@@ -56,7 +56,7 @@ func TestEnsureBridgePromiscBesideOthers(t *testing.T) {
 			t.Errorf("%+v, %v", br, err)
 		}
 	}
-	// A capture counts too, but ends.
+	// A capture counts too, but only while it runs.
 	b.Host.Command("ip", "link", "set", "br0", "promisc", "off")
 	b.Host.Do(func() {
 		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
@@ -67,7 +67,7 @@ func TestEnsureBridgePromiscBesideOthers(t *testing.T) {
 		}))
 		br, _, err = b.host.Links.EnsureBridge(kernel.Bridge{Name: "br0", Promisc: true})
 		if err != nil || br.Promisc != 2 {
-			t.Errorf("beside a capture: %+v, %v", br, err)
+			t.Errorf("during a capture: %+v, %v", br, err)
 		}
 	})
 }
@@ -111,7 +111,7 @@ func TestEnsureBridgeRace(t *testing.T) {
 	close(start)
 	wg.Wait()
 	if created.Load() != 1 {
-		t.Errorf("%d say that they created it", created.Load())
+		t.Errorf("%d calls report that they created it", created.Load())
 	}
 }
 
@@ -121,7 +121,7 @@ func TestSetMaster(t *testing.T) {
 	_, host := b.veth(t)
 	first, _, err := b.host.Links.EnsureBridge(kernel.Bridge{Name: "br0"})
 	must(t, err)
-	must(t, b.host.Links.SetMAC(first, first.MAC)) // or it changes with the ports
+	must(t, b.host.Links.SetMAC(first, first.MAC)) // otherwise it changes with the ports
 	second, _, err := b.host.Links.EnsureBridge(kernel.Bridge{Name: "br1"})
 	must(t, err)
 	must(t, b.host.Links.SetMAC(second, second.MAC))
@@ -147,7 +147,7 @@ func TestSetPort(t *testing.T) {
 	br, _, err := b.host.Links.EnsureBridge(kernel.Bridge{Name: "br0"})
 	must(t, err)
 	if err := b.host.Links.SetPort(host, kernel.Port{}); err == nil {
-		t.Error("configures what is not a port")
+		t.Error("SetPort succeeds for a link that is not a port")
 	}
 	must(t, b.host.Links.SetMaster(host, br))
 	for _, want := range []kernel.Port{{Hairpin: true}, {Isolated: true}, {}, {Hairpin: true, Isolated: true}} {

@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// What the tools of others manage to make must be reported as there, and nothing else.
+// TestMissingAgreesWithTools: Missing reports exactly the features that the tools cannot use.
 func TestMissingAgreesWithTools(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("ip"), testnet.Tool("nft"), testnet.Tool("tc"))
@@ -72,8 +72,9 @@ func TestMissingChangesNothing(t *testing.T) {
 	}
 }
 
-// TestMissingWithoutPrivilege: what cannot be asked is not taken for missing, and the error says why. Neither does
-// masquerading choose its backend by asking: it is nftables unless the configuration says iptables.
+// TestMissingWithoutPrivilege: without privilege, Missing returns an error with the reason instead
+// of reporting features as missing. Masquerading does not choose its backend by asking: it
+// is nftables unless the configuration says iptables.
 func TestMissingWithoutPrivilege(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Root)
@@ -87,7 +88,7 @@ func TestMissingWithoutPrivilege(t *testing.T) {
 		for _, f := range []kernel.Feature{kernel.FeatureVeth, kernel.FeatureNFT} {
 			missing, err := kernel.Missing(f)
 			if err == nil || !strings.Contains(err.Error(), "not permitted") || !strings.Contains(err.Error(), string(f)) || missing != nil {
-				t.Errorf("%s: got %v, %v; want that it cannot be asked", f, missing, err)
+				t.Errorf("%s: got %v, %v; want an error", f, missing, err)
 			}
 		}
 	})

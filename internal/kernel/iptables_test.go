@@ -23,13 +23,13 @@ import (
 
 var chain = iptables.Masquerade{Chain: "CNI-1", Comment: "one"}
 
-// jumps are the rules of both kinds that lead from POSTROUTING to a chain.
+// jumps selects the rules of both families that jump from POSTROUTING to a chain.
 func jumps(chain string) kernel.IPTables {
 	return kernel.IPTables{Table: "nat", Removal: iptables.Removal{In: "POSTROUTING", Target: chain}}
 }
 
-// TestMasqueradeIPTables makes, repeats, takes back and removes, with both kinds of iptables. It is not parallel since
-// it changes PATH.
+// TestMasqueradeIPTables creates, repeats, rolls back and removes, with both variants of iptables.
+// It is not parallel because it changes PATH.
 func TestMasqueradeIPTables(t *testing.T) {
 	for _, kind := range []string{"-nft", "-legacy"} {
 		t.Run(kind, func(t *testing.T) {
@@ -79,8 +79,8 @@ func TestMasqueradeIPTables(t *testing.T) {
 	}
 }
 
-// TestEditIPTables makes, changes, takes back, checks and removes, with both kinds of iptables, in a table where there is
-// more. It is not parallel since it changes PATH.
+// TestEditIPTables creates, changes, rolls back, checks and removes, with both variants of
+// iptables, in a table with other rules. It is not parallel because it changes PATH.
 func TestEditIPTables(t *testing.T) {
 	first := iptables.Edit{
 		Chains: []string{"SHARED"}, Common: []string{"-I FORWARD -j SHARED", "-A SHARED -o eth8 -j RETURN"},
@@ -131,7 +131,7 @@ func TestEditIPTables(t *testing.T) {
 				t.Errorf("changed (-want +got):\n%s", diff)
 			}
 			if err := b.host.Rules.CheckIPTables(table, first.Rules); !errors.Is(err, iptables.ErrMissing) || !strings.Contains(err.Error(), "-i eth0") {
-				t.Errorf("check of what is gone: %v", err)
+				t.Errorf("check of a removed rule: %v", err)
 			}
 			must(t, b.tx.Rollback())
 			same("changed, taken back", one)
@@ -156,7 +156,7 @@ func TestEditIPTables(t *testing.T) {
 	}
 }
 
-// TestMasqueradeIPTablesRace: many want the same at once, and there is one rule for it.
+// TestMasqueradeIPTablesRace: concurrent identical requests create one rule.
 func TestMasqueradeIPTablesRace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -194,7 +194,7 @@ func TestGuardWithinTransaction(t *testing.T) {
 	}
 }
 
-// BenchmarkRemoveNothing is what DEL pays for looking where the reference plugins could have left something.
+// BenchmarkRemoveNothing measures the cost for DEL of looking for rules of the upstream plugins.
 func BenchmarkRemoveNothing(b *testing.B) {
 	s := setup(b)
 	never := func(string) bool { return false }
@@ -222,7 +222,7 @@ func BenchmarkRemoveNothing(b *testing.B) {
 	}
 }
 
-// A deadline can end iptables when it has just done its work.
+// TestMasqueradeIPTablesCalledOff: a deadline may kill iptables just after it has made its change.
 func TestMasqueradeIPTablesCalledOff(t *testing.T) {
 	real, err := exec.LookPath("iptables-restore")
 	must(t, err)
@@ -241,7 +241,8 @@ func TestMasqueradeIPTablesCalledOff(t *testing.T) {
 	b.unchanged(t, before)
 }
 
-// One process for each family is started to masquerade, and none to stop. Only if there is a chain is it read first.
+// TestIPTablesProcesses: masquerading starts one process per family, and removal none. An
+// additional process reads the chain only if it exists.
 func TestIPTablesProcesses(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "log")

@@ -45,7 +45,7 @@ func open(t testing.TB, tx *kernel.Tx, ns *testnet.Namespace) *kernel.Space {
 	return s
 }
 
-// veth makes eth0 in the container with veth0 as its peer in the host.
+// veth creates eth0 in the container with veth0 as its peer in the host.
 func (b *bench) veth(t testing.TB) (inside, host kernel.Link) {
 	t.Helper()
 	inside, host, err := b.container.Links.AddVeth(kernel.Veth{Name: "eth0", Host: b.host, HostName: "veth0"})
@@ -55,7 +55,7 @@ func (b *bench) veth(t testing.TB) (inside, host kernel.Link) {
 	return inside, host
 }
 
-// vethUp makes the pair and sets both ends up.
+// vethUp creates the veth pair and sets both ends up.
 func (b *bench) vethUp(t testing.TB) (inside, host kernel.Link) {
 	t.Helper()
 	inside, host = b.veth(t)
@@ -77,7 +77,7 @@ func (b *bench) unchanged(t testing.TB, before string) {
 	}
 }
 
-// show returns what ip prints about the one object asked for.
+// show returns ip's description of one object.
 func show(t testing.TB, ns *testnet.Namespace, args ...string) map[string]any {
 	t.Helper()
 	list := showAll(t, ns, args...)
@@ -108,7 +108,7 @@ func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-// deleteNamed deletes a link by its name; one that does not exist is as good as deleted.
+// deleteNamed deletes a link by its name; it succeeds if the link does not exist.
 func deleteNamed(s *kernel.Space, name string) error {
 	l, err := s.Links.ByName(name)
 	if errors.Is(err, kernel.ErrNoLink) {

@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// device makes ens1 in the host, the end of a pair whose other one is in a namespace of its own.
+// device creates ens1 in the host, one end of a veth pair with its peer in another namespace.
 func (b *bench) device(t *testing.T) kernel.Link {
 	t.Helper()
 	b.Host.Batch("link add ens1 type veth peer name ens1 netns "+b.Container("wire").Path(), "link set ens1 alias ens1")
@@ -22,8 +22,8 @@ func (b *bench) device(t *testing.T) kernel.Link {
 	return l
 }
 
-// TestLend: a link comes back as it was, under its index, whoever has the names in between, and the host sees it under no
-// other name. R-84
+// TestLend: a link returns unchanged, under its index, even if its names are in use meanwhile, and
+// the host sees it under no other name.
 func TestLend(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -89,7 +89,7 @@ func TestLend(t *testing.T) {
 	}
 }
 
-// TestLendIsUndone: the link has everything again that it loses on the move.
+// TestLendIsUndone: rollback restores everything that the link lost in the move.
 func TestLendIsUndone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -110,7 +110,7 @@ func TestLendIsUndone(t *testing.T) {
 	b.unchanged(t, before)
 }
 
-// TestLendToTakenName: nothing changes where the name is in use, even if it is only since a moment ago.
+// TestLendToTakenName: nothing changes if the name is in use, even if only since a moment ago.
 func TestLendToTakenName(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -138,8 +138,8 @@ func TestLendToTakenName(t *testing.T) {
 	}
 }
 
-// TestFetchDropsAltNames: alternative names that the container gave a link, and that are in use in the host, do not keep it
-// from coming back. The others stay.
+// TestFetchDropsAltNames: alternative names from the container that are in use in the host do not
+// keep a link from returning. The others stay.
 func TestFetchDropsAltNames(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -163,7 +163,7 @@ func TestFetchDropsAltNames(t *testing.T) {
 	}
 }
 
-// TestFetchToTakenName: the link stays what and where it is.
+// TestFetchToTakenName: the link and its namespace stay unchanged.
 func TestFetchToTakenName(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -192,7 +192,7 @@ func TestFetchToTakenName(t *testing.T) {
 	}
 }
 
-// TestFetchWithoutUnusedName: where the container has every name of the host, the link arrives all the same.
+// TestFetchWithoutUnusedName: the link arrives even if the container uses every name of the host.
 func TestFetchWithoutUnusedName(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -206,7 +206,7 @@ func TestFetchWithoutUnusedName(t *testing.T) {
 	}
 }
 
-// TestFetchToTakenIndex: an index that another link has got is not worth an error.
+// TestFetchToTakenIndex: Fetch succeeds if another link uses the index.
 func TestFetchToTakenIndex(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -239,7 +239,7 @@ func TestRename(t *testing.T) {
 	b.unchanged(t, before)
 }
 
-// TestKeptAddrs: those that come from elsewhere are not the administrator's.
+// TestKeptAddrs: Kept omits addresses that no administrator or program added.
 func TestKeptAddrs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

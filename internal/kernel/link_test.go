@@ -170,16 +170,17 @@ func TestLinkChangesOfGoneLink(t *testing.T) {
 		"txqueuelen":   b.host.Links.SetTxQLen(host, 77),
 	} {
 		if !errors.Is(err, unix.ENODEV) && !errors.Is(err, kernel.ErrNoLink) {
-			t.Errorf("%s: %v, want that the link is gone", op, err)
+			t.Errorf("%s: %v, want ErrNoLink", op, err)
 		}
 	}
 }
 
-// lists must be complete while links come and go, which interrupts the kernel's dumps if they have more than one part.
+// TestLinksWhileTheyChange: lists are complete while links come and go, which interrupts the
+// kernel's dumps if they have more than one part.
 func TestLinksWhileTheyChange(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	const some = 60 // 32 KiB have 25 of them
+	const some = 60 // a part of 32 KiB has room for 25
 	var script strings.Builder
 	for i := range some {
 		fmt.Fprintf(&script, "link add br%d type bridge\n", i)

@@ -13,13 +13,13 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// outside has a server in a namespace beyond the host that tells a client the address it sees it under.
+// outside is a namespace beyond the host, with a server that answers with the client's address.
 type outside struct {
 	*bench
 	ns *testnet.Namespace
 }
 
-// connect makes container — host — outside, with routes there and back, IPv4 and IPv6.
+// connect connects container, host and outside, with routes in both directions, for IPv4 and IPv6.
 func connect(t *testing.T) *outside {
 	t.Helper()
 	b := setup(t)
@@ -58,7 +58,7 @@ func connect(t *testing.T) *outside {
 	return o
 }
 
-// sees returns the address under which a server outside sees the container.
+// sees returns the container's address as a server outside sees it.
 func (o *outside) sees(t *testing.T, server string) string {
 	t.Helper()
 	var listener net.PacketConn

@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// added lists the rules that a namespace has not from the beginning.
+// added lists the rules of a namespace without the kernel's initial rules.
 func (b *bench) added(t *testing.T) []kernel.PolicyRule {
 	t.Helper()
 	rules, err := b.container.Routes.Rules()
@@ -50,7 +50,8 @@ func TestPolicyRules(t *testing.T) {
 	b.unchanged(t, before)
 }
 
-// TestDelPolicyRule: one rule is taken away, what differs in anything stays, and the rollback brings it back as it was.
+// TestDelPolicyRule: DeleteRule removes one rule and keeps rules that differ, and rollback restores
+// it.
 func TestDelPolicyRule(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -67,13 +68,13 @@ func TestDelPolicyRule(t *testing.T) {
 		if diff := cmp.Diff(slices.Delete(slices.Clone(all), i, i+1), b.added(t), compareRoutes); diff != "" {
 			t.Errorf("without %v (-want +got):\n%s", rule, diff)
 		}
-		must(t, b.container.Routes.DeleteRule(rule)) // is not there
+		must(t, b.container.Routes.DeleteRule(rule)) // does not exist
 		must(t, b.tx.Rollback())
 		b.unchanged(t, before)
 	}
 }
 
-// TestPolicyRulesThatSayMore: a rule of somebody who wants something else than a table for a source is not taken for one.
+// TestPolicyRulesThatSayMore: Rules omits rules that do more than choose a table by the source.
 func TestPolicyRulesThatSayMore(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -87,12 +88,13 @@ func TestPolicyRulesThatSayMore(t *testing.T) {
 	}
 	for _, rule := range b.added(t) {
 		if !rule.More {
-			t.Errorf("%+v is taken for one that chooses a table by the source alone", rule)
+			t.Errorf("%+v counts as a rule that only chooses a table by the source", rule)
 		}
 	}
 }
 
-// TestFreeTables: used are tables of either family with a route of any type, and what a rule leads to.
+// TestFreeTables: a table is in use if it has a route of any type in either family, or a rule leads
+// to it.
 func TestFreeTables(t *testing.T) {
 	t.Parallel()
 	b, _ := routed(t)
@@ -109,12 +111,12 @@ func TestFreeTables(t *testing.T) {
 	}
 	for _, table := range []int{253, 254, 255} {
 		if slices.Contains(free, table) || free[len(free)-1] < 256 {
-			t.Errorf("%v, which must go past the kernel's own table %d", free, table)
+			t.Errorf("got %v, want no reserved table %d and tables above it", free, table)
 		}
 	}
 }
 
-// TestFreeTablesBesideVRF: the table of a VRF is in use before there is a route in it.
+// TestFreeTablesBesideVRF: the table of a VRF is in use before it contains a route.
 func TestFreeTablesBesideVRF(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Kernel(kernel.FeatureVRF))
@@ -125,7 +127,8 @@ func TestFreeTablesBesideVRF(t *testing.T) {
 	}
 }
 
-// TestSpaceLock: it is held until the space is closed, past a rollback, and against whoever locks the path.
+// TestSpaceLock: the space holds the lock until it is closed, also during a rollback, and the lock
+// excludes a lock by path.
 func TestSpaceLock(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -13,18 +13,19 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// onParent are links of which a parent has one at a time, or one with that address.
+// onParent are links that a parent can have only once, or only once with that address.
 var onParent = []struct {
 	name string
 	link kernel.NewLink
 }{
 	{"macvlan with a MAC address", kernel.NewLink{Kind: "macvlan", Mode: "bridge", MAC: net.HardwareAddr{2, 0, 0, 0, 0, 9}}},
-	{"macvlan that has the parent for itself", kernel.NewLink{Kind: "macvlan", Mode: "passthru"}},
+	{"macvlan that needs the parent exclusively", kernel.NewLink{Kind: "macvlan", Mode: "passthru"}},
 	{"ipvlan with an address", kernel.NewLink{Kind: "ipvlan", Mode: "l2"}},
 	{"vlan", kernel.NewLink{Kind: "vlan", VLAN: 7}},
 }
 
-// eachOnParent runs a test for each of these links that the kernel has, on a host with the parent ens1.
+// eachOnParent runs a test for each of these links that the kernel supports, on a host with the
+// parent ens1.
 func eachOnParent(t *testing.T, test func(*testing.T, *bench, kernel.NewLink)) {
 	t.Helper()
 	for _, row := range onParent {
@@ -39,7 +40,7 @@ func eachOnParent(t *testing.T, test func(*testing.T, *bench, kernel.NewLink)) {
 	}
 }
 
-// attach makes the link in a space as attachments do.
+// attach creates the link in a space in the way of attachments.
 func (b *bench) attach(space *kernel.Space, n kernel.NewLink, owner string) error {
 	parent, err := b.host.Links.ByName("ens1")
 	if err != nil {
@@ -57,7 +58,8 @@ func (b *bench) attach(space *kernel.Space, n kernel.NewLink, owner string) erro
 	return space.Links.Retry(l, b.host, func() error { return space.Links.Up(l) })
 }
 
-// TestLinkAfterTheNamespace: the namespace of a link vanishes, and its successor gets such a link at once, again and again.
+// TestLinkAfterTheNamespace: the namespace of a link vanishes, and its successor repeatedly gets
+// the same link at once.
 func TestLinkAfterTheNamespace(t *testing.T) {
 	t.Parallel()
 	eachOnParent(t, func(t *testing.T, b *bench, n kernel.NewLink) {
@@ -76,7 +78,8 @@ func TestLinkAfterTheNamespace(t *testing.T) {
 	})
 }
 
-// TestLinkOfAnotherOwner: AddLink fails if a link of another owner occupies the parent, the VLAN or the address.
+// TestLinkOfAnotherOwner: Add fails if a link of another owner occupies the parent, the VLAN or the
+// address.
 func TestLinkOfAnotherOwner(t *testing.T) {
 	t.Parallel()
 	eachOnParent(t, func(t *testing.T, b *bench, n kernel.NewLink) {

@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// attach makes every kind of change that can be undone. What is shared must exist.
+// attach makes every kind of change that can be undone. Shared objects must exist.
 func attach(host, container *kernel.Space) error {
 	bridge, _, err := host.Links.EnsureBridge(kernel.Bridge{Name: "br0"})
 	if err != nil {
@@ -66,13 +66,14 @@ func attach(host, container *kernel.Space) error {
 	return nil
 }
 
-// Each change fails once; what was made before it must be gone after the rollback, and nothing else.
+// TestRollbackAfterEachFailure: each change fails once; the rollback reverts all changes before it,
+// and nothing else.
 func TestRollbackAfterEachFailure(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	bridge, _, err := b.host.Links.EnsureBridge(kernel.Bridge{Name: "br0"})
 	must(t, err)
-	must(t, b.host.Links.SetMAC(bridge, bridge.MAC)) // or it changes with the ports
+	must(t, b.host.Links.SetMAC(bridge, bridge.MAC)) // otherwise it changes with the ports
 	b.Host.Command("ip", "link", "add", "old0", "type", "veth", "peer", "old1")
 	b.Host.Command("ip", "addr", "add", "10.8.0.1/24", "brd", "+", "dev", "old0")
 	b.Host.Command("ip", "link", "set", "old0", "up")

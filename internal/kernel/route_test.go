@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// routed is a container whose eth0 is up and has addresses.
+// routed creates a container with eth0 up and with addresses.
 func routed(t *testing.T) (*bench, kernel.Link) {
 	t.Helper()
 	b := setup(t)
@@ -22,7 +22,7 @@ func routed(t *testing.T) (*bench, kernel.Link) {
 	inside, _ := b.vethUp(t)
 	must(t, b.container.Addrs.Add(inside, prefix("10.1.2.3/24")))
 	must(t, b.container.Addrs.Add(inside, prefix("fd00::3/64")))
-	must(t, b.container.Addrs.WaitDAD(t.Context(), inside)) // or it cannot be the source of a route yet
+	must(t, b.container.Addrs.WaitDAD(t.Context(), inside)) // before, it cannot be the source of a route
 	b.tx.Keep()
 	return b, inside
 }
@@ -158,7 +158,7 @@ func TestAddRouteDoesNotUndoAnIdenticalOne(t *testing.T) {
 	}
 }
 
-// TestAddRouteBesideAnother is common.md 13: two gateways for one destination.
+// TestAddRouteBesideAnother: a destination can have two gateways.
 func TestAddRouteBesideAnother(t *testing.T) {
 	t.Parallel()
 	b, inside := routed(t)
@@ -179,7 +179,8 @@ func TestAddRouteBesideAnother(t *testing.T) {
 	}
 }
 
-// TestDelRoute: a route is taken away, those beside it stay, and the rollback brings it back as it was.
+// TestDelRoute: Delete removes one route and keeps others to the same destination, and rollback
+// restores it.
 func TestDelRoute(t *testing.T) {
 	t.Parallel()
 	b, inside := routed(t)
@@ -199,12 +200,12 @@ func TestDelRoute(t *testing.T) {
 			t.Errorf("left (-want +got):\n%s", diff)
 		}
 	}
-	must(t, b.container.Routes.Delete(inside, kernel.Route{Dst: prefix("10.66.0.0/16")})) // is not there
+	must(t, b.container.Routes.Delete(inside, kernel.Route{Dst: prefix("10.66.0.0/16")})) // does not exist
 	must(t, b.tx.Rollback())
 	b.unchanged(t, before)
 }
 
-// TestDelRouteOfTheKernel: what comes with an address can be taken away.
+// TestDelRouteOfTheKernel: Delete removes a route that the kernel added with an address.
 func TestDelRouteOfTheKernel(t *testing.T) {
 	t.Parallel()
 	b, inside := routed(t)
@@ -279,12 +280,12 @@ func TestRoutesNameTheLink(t *testing.T) {
 	}
 	for _, r := range all {
 		if r.Dst == prefix("10.1.2.3/32") {
-			t.Errorf("lists a route of another type: %+v", r)
+			t.Errorf("list contains a route of another type: %+v", r)
 		}
 	}
 }
 
-// TestLinkTo asks the kernel where packets would go.
+// TestLinkTo asks the kernel for the link of an address.
 func TestLinkTo(t *testing.T) {
 	t.Parallel()
 	b, inside := routed(t)
@@ -294,7 +295,7 @@ func TestLinkTo(t *testing.T) {
 			t.Errorf("%s: %s, %v", a, l.Name, err)
 		}
 	}
-	for _, a := range []string{"203.0.113.1", "2001:db8::1", "10.1.2.3", "fd00::3"} { // no route, and its own
+	for _, a := range []string{"203.0.113.1", "2001:db8::1", "10.1.2.3", "fd00::3"} { // no route, and own addresses
 		if _, err := b.container.Routes.LinkTo(addr(a)); !errors.Is(err, kernel.ErrNoRoute) {
 			t.Errorf("%s: %v", a, err)
 		}

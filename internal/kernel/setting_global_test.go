@@ -13,9 +13,9 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// TestGlobal: of the settings that can be written in a namespace, those that are not Global have a value in each. Settings
-// that are no numbers are left out: there are few. A global one would change, and be put back.
-// CVE-2021-38209
+// TestGlobal: settings that are writable in a namespace and not Global have a separate value there.
+// The test changes each number and compares; it omits settings that are not numbers, which are few
+// (CVE-2021-38209).
 func TestGlobal(t *testing.T) {
 	t.Parallel()
 	net := testnet.New(t, "a", "b")
@@ -39,16 +39,16 @@ func TestGlobal(t *testing.T) {
 		}
 		changed++
 		if after, _ := read(t, b, key); after != before {
-			t.Errorf("%s acts on other namespaces too: %q has become %q", key, before, after)
+			t.Errorf("%s acts on other namespaces too: value changed from %q to %q", key, before, after)
 		}
 		undo()
 	}
 	if t.Logf("%d of %d settings changed", changed, len(keys)); changed < 100 {
-		t.Error("too few to tell")
+		t.Error("too few settings changed")
 	}
 }
 
-// writable lists the settings below net that can be written in a namespace.
+// writable lists the settings below net that are writable in a namespace.
 func writable(t *testing.T, n *netns.NS) (keys []string) {
 	t.Helper()
 	err := n.Run(func() error {
@@ -80,7 +80,7 @@ func read(t *testing.T, n *netns.NS, key string) (value string, ok bool) {
 	return value, err == nil
 }
 
-// change gives a number another value, if there is one that the kernel takes, and returns what puts it back.
+// change changes a number, if the kernel accepts another value, and returns the undo.
 func change(t *testing.T, n *netns.NS, key string) (undo func()) {
 	t.Helper()
 	err := n.Run(func() error {
@@ -97,7 +97,7 @@ func change(t *testing.T, n *netns.NS, key string) (undo func()) {
 			if err != nil || restore == nil {
 				continue
 			}
-			undo = func() { _ = n.Run(restore) } // some have no way back, and end with the namespace
+			undo = func() { _ = n.Run(restore) } // some cannot be restored, and end with the namespace
 			return nil
 		}
 		return nil

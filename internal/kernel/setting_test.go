@@ -36,7 +36,7 @@ func TestSettingPath(t *testing.T) {
 	}
 }
 
-// Whatever the key, its file is below /proc/sys.
+// FuzzSettingPath: the file of every key is below /proc/sys.
 func FuzzSettingPath(f *testing.F) {
 	for _, key := range []string{"net.ipv4.conf.eth0/100.arp_notify", "/net/ipv4/ip_forward", "a/../../b", "..//.", "net.//.x"} {
 		f.Add(key)

@@ -22,10 +22,11 @@ func shaping(t *testing.T) *bench {
 	return setup(t)
 }
 
-// orders are the positions of filters of one priority, which do not matter, and how often the kernel uses a qdisc.
+// orders matches properties that do not matter: positions of filters of one priority, and reference
+// counts of qdiscs.
 var orders = regexp.MustCompile(`chain 0 order \d+| refcnt \d+`)
 
-// shown is what tc shows of the host.
+// shown returns tc's output for the host.
 func (b *bench) shown(t *testing.T) string {
 	t.Helper()
 	lines, err := testnet.Shaping(b.Host)
@@ -57,7 +58,7 @@ func TestSetTBF(t *testing.T) {
 		before := b.shown(t)
 		must(t, b.host.Qdiscs.SetTBF(l, tbf))
 		if got, ok, err := b.host.Qdiscs.TBF(l); err != nil || !ok || !got.Same(tbf) {
-			t.Errorf("%s: read %s %t %v, want %s", name, got, ok, err, tbf)
+			t.Errorf("%s: got %s %t %v, want %s", name, got, ok, err, tbf)
 		}
 		must(t, b.tx.Rollback())
 		if diff := cmp.Diff(before, b.shown(t)); diff != "" {
@@ -86,7 +87,7 @@ func TestSetTBF(t *testing.T) {
 	}
 }
 
-// A qdisc that somebody else has made the root stays there.
+// TestSetTBFLeavesOthers: SetTBF does not replace the root qdisc of another program.
 func TestSetTBFLeavesOthers(t *testing.T) {
 	t.Parallel()
 	b := shaping(t)
@@ -100,7 +101,7 @@ func TestSetTBFLeavesOthers(t *testing.T) {
 	b.unchanged(t, before)
 }
 
-// sets of filters to an ifb, by what they are about.
+// filterSets returns sets of filters to an ifb.
 func filterSets(ifb int) map[string][]kernel.Filter {
 	src := func(s string) kernel.Match { return kernel.Match{Prefix: prefix(s)} }
 	dst := func(s string) kernel.Match { return kernel.Match{Prefix: prefix(s), Dst: true} }
@@ -124,7 +125,8 @@ func filterSets(ifb int) map[string][]kernel.Filter {
 	}
 }
 
-// TestSetFilters goes from each set to each other one, with a failure of each single change on the way.
+// TestSetFilters changes each set to each other set, and makes each single change on the way fail
+// once.
 func TestSetFilters(t *testing.T) {
 	t.Parallel()
 	b := shaping(t)
@@ -193,7 +195,8 @@ func compareFilters(t *testing.T, have, want []kernel.Filter) {
 	}
 }
 
-// Filters of others stay, and a qdisc that they need is not replaced.
+// TestSetFiltersLeavesOthers: SetFilters keeps filters of other programs, and a qdisc that they
+// need.
 func TestSetFiltersLeavesOthers(t *testing.T) {
 	t.Parallel()
 	b := shaping(t)
@@ -228,7 +231,8 @@ func TestSetFiltersLeavesOthers(t *testing.T) {
 	}
 }
 
-// A filter whose link is gone drops everything it is about. It is found, and can be deleted.
+// TestFilterToNowhere: a filter with a deleted target drops its packets. Filters lists it, and it
+// can be deleted.
 func TestFilterToNowhere(t *testing.T) {
 	t.Parallel()
 	b := shaping(t)

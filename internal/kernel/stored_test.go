@@ -11,7 +11,7 @@ import (
 
 func fields(s string) []string { return strings.Fields(s) }
 
-// everyKind are routes that say what a route can say.
+// everyKind are routes with all attributes that a route can have.
 var everyKind = []string{
 	"-4 route add 10.9.0.0/16 via 10.1.2.1 src 10.1.2.3 metric 7 mtu 1300 advmss 1200 proto static",
 	"-4 route add 10.10.0.0/16 scope link proto 99",
@@ -35,7 +35,7 @@ var everyKind = []string{
 	"-6 route add default via fe80::1",
 }
 
-// storing is a container with routes of every kind through eth0.
+// storing creates a container with routes of every kind through eth0.
 func storing(t *testing.T) (*bench, kernel.Link) {
 	t.Helper()
 	b, inside := routed(t)
@@ -50,7 +50,8 @@ func storing(t *testing.T) (*bench, kernel.Link) {
 	return b, inside
 }
 
-// TestStoredRoutes: all routes of a link can be taken away and are put back as they were, by a rollback and by hand.
+// TestStoredRoutes: all routes of a link can be removed, and both rollback and Restore restore them
+// unchanged.
 func TestStoredRoutes(t *testing.T) {
 	t.Parallel()
 	b, inside := storing(t)
@@ -63,7 +64,7 @@ func TestStoredRoutes(t *testing.T) {
 		t.Helper()
 		for _, r := range slices.Backward(all) {
 			must(t, b.container.Routes.Remove(inside, r))
-			must(t, b.container.Routes.Remove(inside, r)) // is not there
+			must(t, b.container.Routes.Remove(inside, r)) // does not exist
 		}
 		left, err := b.container.Routes.Stored(inside)
 		must(t, err)
@@ -75,26 +76,27 @@ func TestStoredRoutes(t *testing.T) {
 	must(t, b.tx.Rollback())
 	b.unchanged(t, before)
 	if got := inOrder(); got != ordered {
-		t.Errorf("routes are\n%swere\n%s", got, ordered)
+		t.Errorf("got routes\n%swant\n%s", got, ordered)
 	}
 
 	take()
 	b.tx.Keep()
 	taken := b.snapshot(t)
-	for range 2 { // the second time they are there
+	for range 2 { // the second time they exist
 		for _, r := range all {
 			must(t, b.container.Routes.Restore(inside, r))
 		}
 	}
 	b.unchanged(t, before)
 	if got := inOrder(); got != ordered {
-		t.Errorf("routes are\n%swere\n%s", got, ordered)
+		t.Errorf("got routes\n%swant\n%s", got, ordered)
 	}
 	must(t, b.tx.Rollback())
 	b.unchanged(t, taken)
 }
 
-// TestStoredRoutesInAnotherTable: there they say the same, and those that are where they were stay.
+// TestStoredRoutesInAnotherTable: restored routes have the same attributes in another table, and
+// existing routes stay.
 func TestStoredRoutesInAnotherTable(t *testing.T) {
 	t.Parallel()
 	b, inside := storing(t)
@@ -108,7 +110,7 @@ func TestStoredRoutesInAnotherTable(t *testing.T) {
 	for _, family := range []string{"-4", "-6"} {
 		for line := range strings.Lines(b.Container("container").Command("ip", fields("-d -o "+family+" route show table all type unicast")...)) {
 			to5000 := strings.NewReplacer(" table main ", " ", " table 1000 ", " ", " table 5000 ", " ").Replace(line)
-			if strings.Contains(line, "nh_info ") { // of the next hop object
+			if strings.Contains(line, "nh_info ") { // a line of the next hop object
 				continue
 			}
 			if strings.Contains(line, " table 5000 ") {
@@ -127,7 +129,8 @@ func TestStoredRoutesInAnotherTable(t *testing.T) {
 	b.unchanged(t, before)
 }
 
-// TestStoredRoutesEndOfLife: what a router announced ends where it was put, not in another table, where nobody renews it.
+// TestStoredRoutesEndOfLife: an announced route expires in its own table, but not in another table,
+// where no advertisement renews it.
 func TestStoredRoutesEndOfLife(t *testing.T) {
 	t.Parallel()
 	b, inside := routed(t)
@@ -139,16 +142,16 @@ func TestStoredRoutesEndOfLife(t *testing.T) {
 	must(t, b.container.Routes.Remove(inside, all[i]))
 	must(t, b.container.Routes.Restore(inside, all[i].In(100)))
 	if got := ns.Command("ip", fields("-6 route show table 100")...); !strings.Contains(got, "proto ra") || strings.Contains(got, "expires") {
-		t.Errorf("in another table it is %s", got)
+		t.Errorf("got %s in another table", got)
 	}
 	must(t, b.tx.Rollback())
 	if got := ns.Command("ip", fields("-6 route show default")...); !strings.Contains(got, "expires ") {
-		t.Errorf("back again it is %s", got)
+		t.Errorf("got %s after its return", got)
 	}
 }
 
-// TestStoredRoutesOfTwoLinks: a multipath route of IPv4 through two links is nobody's; in IPv6 each has its hops, and with
-// them taken the route is that through the other.
+// TestStoredRoutesOfTwoLinks: Stored omits a multipath route of IPv4 through two links. In IPv6 it
+// lists the hops through the link; without them, the route leads through the other link.
 func TestStoredRoutesOfTwoLinks(t *testing.T) {
 	t.Parallel()
 	b, inside := routed(t)
@@ -167,7 +170,7 @@ func TestStoredRoutesOfTwoLinks(t *testing.T) {
 	must(t, err)
 	for _, r := range slices.Backward(all) {
 		if r.Dst == prefix("10.9.0.0/16") || r.Link != inside.Index {
-			t.Errorf("lists %v through link %d", r.Route, r.Link)
+			t.Errorf("list contains %v through link %d", r.Route, r.Link)
 		}
 		must(t, b.container.Routes.Remove(inside, r))
 	}
@@ -186,8 +189,8 @@ func TestStoredRoutesOfTwoLinks(t *testing.T) {
 	b.unchanged(t, before)
 }
 
-// TestStoredRoutesOfANextHopGroup: they are one's whose link is the only one, in IPv6 too: to take those through one link
-// would take all.
+// TestStoredRoutesOfANextHopGroup: Stored lists a route with a next hop group only if all hops use
+// the link, in IPv6 too, because removing one hop would remove the route.
 func TestStoredRoutesOfANextHopGroup(t *testing.T) {
 	t.Parallel()
 	b, inside := routed(t)
@@ -204,19 +207,19 @@ func TestStoredRoutesOfANextHopGroup(t *testing.T) {
 	all, err := b.container.Routes.Stored(inside)
 	must(t, err)
 	if !slices.ContainsFunc(all, func(r kernel.StoredRoute) bool { return r.Dst == prefix("fd12::/32") }) {
-		t.Errorf("lists %v", all)
+		t.Errorf("route is missing in %v", all)
 	}
 	for _, r := range slices.Backward(all) {
 		must(t, b.container.Routes.Remove(inside, r))
 	}
 	if left := b.routesTo(t, kernel.TableMain, "fd13::/32"); len(left) != 2 {
-		t.Errorf("of the route through two links is left %v", left)
+		t.Errorf("route through two links: left %v", left)
 	}
 	must(t, b.tx.Rollback())
 	b.unchanged(t, before)
 }
 
-// TestStoredRouteSame: tables apart, and what has no field.
+// TestStoredRouteSame: Same ignores the table, and compares attributes without a field.
 func TestStoredRouteSame(t *testing.T) {
 	t.Parallel()
 	b, inside := storing(t)
@@ -232,7 +235,7 @@ func TestStoredRouteSame(t *testing.T) {
 	own := kernel.OwnRoute(inside, kernel.Route{Dst: prefix("0.0.0.0/0"), GW: addr("10.1.2.1")})
 	i := slices.IndexFunc(all, own.Same)
 	if i < 0 || all[i].Dst != prefix("0.0.0.0/0") {
-		t.Errorf("%v is not found among those that are there", own.Route)
+		t.Errorf("list does not contain %v", own.Route)
 	}
 	multipath := slices.IndexFunc(all, func(r kernel.StoredRoute) bool { return r.Dst == prefix("10.13.0.0/16") })
 	if got := all[multipath].Gateways(); !slices.Equal(got, []netip.Addr{addr("10.1.2.1"), addr("10.1.2.4")}) {
@@ -240,7 +243,7 @@ func TestStoredRouteSame(t *testing.T) {
 	}
 }
 
-// TestOwnRoute: it is marked as made for an attachment, and recognised.
+// TestOwnRoute: the route has [kernel.Protocol], and Own recognizes it.
 func TestOwnRoute(t *testing.T) {
 	t.Parallel()
 	b, inside := routed(t)

@@ -101,7 +101,8 @@ func TestSysctlOfNoText(t *testing.T) {
 	}
 }
 
-// TestSysctlsThatCannotBeRead are written all the same: a command, and a secret that has not been set.
+// TestSysctlsThatCannotBeRead are written all the same: a command, and a secret that has not been
+// set.
 func TestSysctlsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

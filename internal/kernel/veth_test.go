@@ -14,8 +14,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/netns"
 )
 
-// TestAddVeth is common.md 13: both ends where they belong, each the peer of the other, a MAC inside only. The queues have
-// the length that the kernel gives them.
+// TestAddVeth is common.md 13: both ends where they belong, each the peer of the other, a MAC
+// inside only. The queues have the length that the kernel gives them.
 func TestAddVeth(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -133,7 +133,8 @@ func TestAddVethNameTooLong(t *testing.T) {
 	}
 }
 
-// TestDelete is common.md 13: with one end the other goes, and a link that nobody knows is a case of its own.
+// TestDelete is common.md 13: with one end the other goes, and a link that nobody knows is a case
+// of its own.
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -153,8 +154,9 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// TestAddVethAgain: a pair of the same owner in another namespace makes room, whether the kernel is still tearing that
-// namespace down or something holds it. A pair of another owner, or in the same namespace, does not.
+// TestAddVethAgain: a pair of the same owner in another namespace makes room, whether the kernel is
+// still tearing that namespace down or something holds it. A pair of another owner, or in the same
+// namespace, does not.
 func TestAddVethAgain(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -188,8 +190,8 @@ func TestAddVethAgain(t *testing.T) {
 	}
 }
 
-// TestAddVethAfterTheNamespace: the namespace vanishes, and its successor gets a pair of the same name at once, again and
-// again.
+// TestAddVethAfterTheNamespace: the namespace vanishes, and its successor gets a pair of the same
+// name at once, again and again.
 func TestAddVethAfterTheNamespace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -208,8 +210,8 @@ func TestAddVethAfterTheNamespace(t *testing.T) {
 	}
 }
 
-// TestPeerLives: the namespace at the other end of a pair lives as long as it has a user, not until the kernel
-// has torn it down.
+// TestPeerLives: the namespace at the other end of a pair lives as long as it has a user, not until
+// the kernel has torn it down.
 func TestPeerLives(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -23,8 +23,8 @@ func (b *bench) vrf(t testing.TB, name string, table uint32) kernel.Link {
 	return vrf
 }
 
-// withVRF is a container with addresses and routes of every kind on eth0, but for routes of a next hop object, and without those
-// to the networks of the addresses; and a VRF.
+// withVRF is a container with addresses and routes of every kind on eth0, but for routes of a next
+// hop object, and without those to the networks of the addresses; and a VRF.
 func withVRF(t *testing.T) (b *bench, inside, vrf kernel.Link) {
 	t.Helper()
 	testnet.Require(t, testnet.Kernel(kernel.FeatureVRF))
@@ -55,13 +55,14 @@ func unicast(ns *testnet.Namespace, table string) []string {
 
 var lifetime = regexp.MustCompile(`[0-9]+sec`)
 
-// addresses lists those of eth0 in the order of the kernel, without what is left of their lifetimes.
+// addresses lists those of eth0 in the order of the kernel, without what is left of their
+// lifetimes.
 func addresses(ns *testnet.Namespace) string {
 	return lifetime.ReplaceAllString(ns.Command("ip", fields("-o address show dev eth0")...), "")
 }
 
-// TestVRF is R-108 and R-109: joining and leaving a VRF changes nothing but the table of the routes, whether the kernel keeps addresses or not;
-// nor does taking it back.
+// TestVRF is R-108 and R-109: joining and leaving a VRF changes nothing but the table of the
+// routes, whether the kernel keeps addresses or not; nor does taking it back.
 func TestVRF(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []string{"0", "1"} {
@@ -143,8 +144,8 @@ func TestVRFNextHopObject(t *testing.T) {
 	b.unchanged(t, before)
 }
 
-// TestVRFAndDAD: duplicates that are being looked for are found before, and not looked for twice; without a carrier they are
-// looked for later. A canceled call leaves nothing.
+// TestVRFAndDAD: duplicates that are being looked for are found before, and not looked for twice;
+// without a carrier they are looked for later. A canceled call leaves nothing.
 func TestVRFAndDAD(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Kernel(kernel.FeatureVRF))

@@ -9,8 +9,8 @@ import (
 
 const module = "github.com/tenon-cni/tenon"
 
-// ours remembers for which paths [IsOurs] returns true. The plugin in such a file makes what the plugin of that name in
-// this program would make.
+// ours caches the results of [IsOurs]. A plugin in a file for which IsOurs returns true makes the
+// same rules as the plugin of that name in this program.
 type ours map[string]bool
 
 func (o ours) has(path string) bool {
@@ -22,9 +22,10 @@ func (o ours) has(path string) bool {
 	return own
 }
 
-// IsOurs reports whether an executable file is this program or another build of its module. A file that does not exist can
-// only be part of this program, so it counts. IsOurs searches the file for the line by which Go notes the main module:
-// package debug/buildinfo, which decodes it, is larger than any plugin.
+// IsOurs reports whether an executable file is this program or another build of its module. It also
+// returns true for a file that does not exist, because that plugin can only be part of this
+// program. IsOurs searches the file for the line in which Go records the main module; package
+// debug/buildinfo, which decodes it, is larger than any plugin.
 func IsOurs(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package repair restores the rules of many attachments on the host in one transaction, after another program has flushed
-// them. It knows neither the attachments nor the rules.
+// Package repair restores the rules of many attachments on the host in one transaction, after
+// another program has flushed them. It knows neither the attachments nor the rules.
 package repair
 
 import (
@@ -15,27 +15,29 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// ErrForeign reports that the executable file of a call is not part of Tenon, so its rules are not known.
+// ErrForeign reports that the executable file of a call is not part of Tenon, so its rules are
+// unknown.
 var ErrForeign = errors.New("is not a plugin of Tenon")
 
-// errUnmet is the error of a call if the error of the whole transaction says more.
+// errUnmet is the error of a call if the error of the whole transaction contains the cause.
 var errUnmet = errors.New("is still missing in the ruleset")
 
 // Outcome is the outcome of a call.
 type Outcome struct {
-	Restored []string // missing objects that were restored, for people
+	Restored []string // missing rules that were restored, for people
 	Moved    []session.Move
-	Err      error // [ErrForeign]; with [cni.CodeUnknownContainer] if the container is gone
+	Err      error // [ErrForeign]; has code [cni.CodeUnknownContainer] if the container no longer exists
 }
 
-// Failed reports whether an object of an attachment that exists could not be restored.
+// Failed reports whether a rule of an existing attachment could not be restored.
 func (o Outcome) Failed() bool {
 	return o.Err != nil && !errors.Is(o.Err, ErrForeign) && cni.CodeOf(o.Err) != cni.CodeUnknownContainer
 }
 
-// Run repairs the attachments of calls of CHECK. It restores all rule sets in one transaction, then the other rules: those
-// that refuse packets before those that accept packets. The outcomes are in the order of the calls; the error is about all
-// of them. No ADD or DEL of these attachments may run at the same time.
+// Run repairs the attachments of CHECK calls. It restores all rule sets in one transaction, then
+// the other rules: rules that refuse packets before rules that accept packets. The outcomes are in
+// the order of the calls; the error concerns all of them. No ADD or DEL of these attachments may
+// run at the same time.
 func Run(ctx context.Context, plugins []plugin.Definition, calls []invoke.Call) ([]Outcome, error) {
 	all := gather(ctx, plugins, calls, ours{}.has)
 	err := all.inHost(ctx, all.meet)
@@ -43,8 +45,8 @@ func Run(ctx context.Context, plugins []plugin.Definition, calls []invoke.Call) 
 	return all.outcomes(), err
 }
 
-// Missing reports missing entries of the ruleset and attachments that Run would move, and changes
-// nothing. For the other steps of plugins it makes a CHECK through caller and reports the error.
+// Missing reports missing elements of rule sets and attachments that Run would move, and changes
+// nothing. For the other steps of plugins it runs CHECK through caller and reports the error.
 func Missing(ctx context.Context, plugins []plugin.Definition, calls []invoke.Call, caller invoke.Caller) ([]Outcome, error) {
 	all := gather(ctx, plugins, calls, ours{}.has)
 	err := all.inHost(ctx, all.compare)
@@ -63,9 +65,9 @@ func Missing(ctx context.Context, plugins []plugin.Definition, calls []invoke.Ca
 	return all.outcomes(), err
 }
 
-// Convert makes the rules of attachments with the backends that the configurations of the calls name, for configurations
-// that have changed to another backend since ADD. It ignores where the executable files are, and leaves Tenon's tables
-// as they are.
+// Convert creates the rules of attachments with the backends in the configurations of the calls,
+// for configurations that have changed to another backend since ADD. It ignores where the
+// executable files are, and leaves Tenon's tables unchanged.
 func Convert(ctx context.Context, plugins []plugin.Definition, calls []invoke.Call) []Outcome {
 	all := gather(ctx, plugins, calls, func(string) bool { return true })
 	all.finish(ctx)
@@ -82,7 +84,8 @@ type pending struct {
 
 type repairs []*pending
 
-// gather asks each plugin for the repairs of its calls, if isOurs accepts the path of its executable file.
+// gather asks each plugin for the repairs of its calls, if isOurs accepts the path of its
+// executable file.
 func gather(
 	ctx context.Context, plugins []plugin.Definition, calls []invoke.Call, isOurs func(path string) bool,
 ) repairs {
@@ -163,7 +166,8 @@ func (r repairs) meet(host *kernel.Space) error {
 	return failure
 }
 
-// fail fails all calls, because their state in the rule sets is not known and no packet may be accepted then.
+// fail fails all calls, because the state of their rule sets is unknown and no packet may be
+// accepted then.
 func (r repairs) fail(err error) error {
 	for _, p := range r {
 		if p.Err == nil {
@@ -196,7 +200,7 @@ func (p *pending) note(missing []kernel.Held) {
 	}
 }
 
-// finish restores and moves what lies outside of the rule sets.
+// finish restores and moves rules outside the rule sets.
 func (r repairs) finish(ctx context.Context) {
 	for _, step := range []session.Step{session.Deny, session.Allow} {
 		for _, p := range r {

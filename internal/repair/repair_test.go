@@ -24,7 +24,8 @@ import (
 
 func TestMain(m *testing.M) { testnet.Main(m) }
 
-// wall is a chained plugin with rules in the ruleset and elsewhere. Elsewhere is log, where it writes what it does.
+// wall is a chained plugin with rules in the ruleset and elsewhere. It records its other rules in
+// log.
 type wall struct {
 	plugin.Common
 	Broken string `json:"broken"`
@@ -40,10 +41,10 @@ func (w *wall) Verify(context.Context, *call) error                  { return er
 func (w *wall) Remove(context.Context, *call, session.Gone) error    { return nil }
 func (w *wall) Released(context.Context, *call, []kernel.Held) error { return nil }
 func (w *wall) VerifyReference(context.Context, *call) error {
-	return errors.New("no bricks of others")
+	return errors.New("no upstream bricks")
 }
 func (w *wall) Move(context.Context, *call, bool) ([]session.Move, error) { return nil, nil }
-func (w *wall) Rules(s *call) (entries []kernel.Element, err error) {
+func (w *wall) Rules(s *call) (elements []kernel.Element, err error) {
 	if w.Broken == "rules" {
 		return nil, errors.New("no such rules")
 	}
@@ -63,7 +64,7 @@ func (w *wall) Restore(_ context.Context, s *call, of session.Step) ([]string, e
 	return []string{step}, nil
 }
 
-// meadow is a plugin that makes no rules.
+// meadow is a plugin without rules.
 type meadow struct{ plugin.Common }
 
 func (*meadow) Add(context.Context, *plugin.Call) (*cni.Result, error) { return nil, nil }
@@ -100,7 +101,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// call is that of CHECK for container i, which has its interface and address.
+// call returns a CHECK call for container i, with its interface and address in place.
 func (r *rig) call(i int, broken string) invoke.Call {
 	name := fmt.Sprintf("c%d", i)
 	container := r.Container(name)
@@ -137,8 +138,9 @@ func (r *rig) want(want, got []string) {
 	}
 }
 
-// TestDenyBeforeAllow is CVE-2025-54388: nothing is let through for anybody before everything is refused that has to be. Of
-// an attachment that cannot be closed nothing is opened, and it does not keep the others from repair.
+// TestDenyBeforeAllow is CVE-2025-54388: a repair restores all rules that refuse packets, of all
+// attachments, before any rule that accepts packets. If refusing fails for an attachment, the
+// repair accepts nothing for it, and repairs the other attachments.
 func TestDenyBeforeAllow(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -165,7 +167,8 @@ func TestDenyBeforeAllow(t *testing.T) {
 	}, r.log)
 }
 
-// TestNothingOpensWhereRulesFail: where the ruleset cannot be repaired, what lets packets through is not either.
+// TestNothingOpensWhereRulesFail: if the ruleset cannot be repaired, nothing restores rules that
+// accept packets.
 func TestNothingOpensWhereRulesFail(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -189,7 +192,7 @@ func TestNothingOpensWhereRulesFail(t *testing.T) {
 	r.want(nil, r.log)
 }
 
-// TestMissing changes nothing: what is not in the ruleset is asked CHECK for.
+// TestMissing: Missing changes nothing, and asks CHECK about rules outside the ruleset.
 func TestMissing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -213,14 +216,14 @@ func TestMissing(t *testing.T) {
 	r.want([]string{"wall CHECK: a brick is missing: <nil>, failed: false", ": no such rules, failed: true"}, missing())
 }
 
-// TestNothing is for a host on which nothing is attached, or of which the kernel has no rules.
+// TestNothing: a repair without attachments succeeds.
 func TestNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.want(nil, r.do(func() ([]repair.Outcome, error) { return repair.Run(t.Context(), r.defs, nil) }))
 }
 
-// TestNothingToRepair: most plugins keep nothing where others may take it away.
+// TestNothingToRepair: a plugin without rules on the host needs no repair.
 func TestNothingToRepair(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -2,20 +2,21 @@ package session
 
 import "github.com/tenon-cni/tenon/cni"
 
-// Gone tells what DEL and GC have to remove: what one attachment had, or all attachments of a network but the valid ones.
+// Gone selects the attachments that DEL or GC cleans up: one attachment, or all attachments of a
+// network except the valid ones.
 type Gone struct {
 	Network string
-	One     cni.Attachment   // what DEL is about; the zero value for GC
-	Valid   []cni.Attachment // GC: those of the network that stay
+	One     cni.Attachment   // the attachment of DEL; the zero value for GC
+	Valid   []cni.Attachment // for GC: the attachments of the network that stay
 
-	owners     map[cni.Owner]bool // of the valid attachments
-	containers map[string]bool    // that have a valid attachment
+	owners     map[cni.Owner]bool // owners of valid attachments
+	containers map[string]bool    // containers with a valid attachment
 }
 
-// GoneOne is for DEL.
+// GoneOne selects one attachment, for DEL.
 func GoneOne(a cni.Attachment) Gone { return Gone{Network: a.Network, One: a} }
 
-// GoneBut is for GC.
+// GoneBut selects all attachments of a network except the valid ones, for GC.
 func GoneBut(network string, valid []cni.ValidAttachment) Gone {
 	g := Gone{Network: network, owners: map[cni.Owner]bool{}, containers: map[string]bool{}}
 	for _, v := range valid {
@@ -26,16 +27,16 @@ func GoneBut(network string, valid []cni.ValidAttachment) Gone {
 	return g
 }
 
-// All reports whether all attachments but the valid ones are gone: GC.
+// All reports whether g selects all attachments except the valid ones, for GC.
 func (g Gone) All() bool { return g.One == cni.Attachment{} }
 
-// Tag reports whether a tag names an owner that is gone; see [cni.Attachment.Tag].
+// Tag reports whether g selects the owner in a tag; see [cni.Attachment.Tag].
 func (g Gone) Tag(tag string) bool {
 	o, ok := cni.ParseTag(tag)
 	return ok && g.Owner(o)
 }
 
-// Owner reports whether this owner is gone.
+// Owner reports whether g selects an owner.
 func (g Gone) Owner(o cni.Owner) bool {
 	if !g.All() {
 		return o == g.One.Owner()
@@ -43,8 +44,8 @@ func (g Gone) Owner(o cni.Owner) bool {
 	return o.Network() == cni.NetworkOwner(g.Network) && !g.owners[o]
 }
 
-// Container reports whether a container, by its ID, has no valid attachment to the network. It is for what does not tell
-// the interfaces of a container apart.
+// Container reports whether g selects all attachments of a container, by its ID. It is for objects
+// that do not distinguish the interfaces of a container.
 func (g Gone) Container(id string) bool {
 	if !g.All() {
 		return id == g.One.Container

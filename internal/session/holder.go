@@ -15,21 +15,22 @@ import (
 // CodeInUse is [plugin.CodeInUse].
 const CodeInUse = plugin.CodeInUse
 
-// SameContainer reports whether a tag is of an attachment of the container, to whatever network.
+// SameContainer reports whether a tag names an attachment of the container, in any network.
 func (s *Session) SameContainer(tag string) bool {
 	_, ok := s.Namesake(tag)
 	return ok
 }
 
-// Namesake returns the attachment of the container, to whatever network, that a tag names. ok is false if the tag names
-// another container, or has no room for the network and the interface.
+// Namesake returns the attachment of the container, in any network, that a tag names. ok is false
+// if the tag names another container, or is too short to contain network and interface.
 func (s *Session) Namesake(tag string) (a cni.Attachment, ok bool) {
 	a, ok = parse(tag)
-	a.Container = s.ContainerID // which can be cut in the tag
+	a.Container = s.ContainerID // the tag may contain a truncated ID
 	return a, ok && a.Tag() == tag
 }
 
-// Tagged returns the attachment that a tag is of; ok is false if it is no tag, or one that is cut.
+// Tagged returns the attachment that a tag names; ok is false for other text and for a truncated
+// tag.
 func Tagged(tag string) (a cni.Attachment, ok bool) {
 	a, ok = parse(tag)
 	return a, ok && a.Tag() == tag
@@ -44,15 +45,15 @@ func parse(tag string) (a cni.Attachment, ok bool) {
 	return cni.Attachment{Network: part[1], IfName: part[2], Container: part[3]}, true
 }
 
-// TakeOver removes what the owner of a tag has of some rule sets if its container no longer exists, and
-// reports whether it did. to is the address of that container.
+// TakeOver removes the elements of a tag's owner from some rule sets if its container no longer
+// exists, and reports whether it did. to is the address of that container.
 func (s *Session) TakeOver(ruleSets []*kernel.RuleSet, tag string, to netip.Addr) (bool, error) {
 	is := func(alias string) bool { return alias == tag }
 	if gone, err := s.Vanished(is, to); !gone {
 		return false, err
 	}
-	// The container may be attached again meanwhile. Then its link is there before it waits for the lock
-	// under which match is called.
+	// The container may be attached again meanwhile. Its new link exists before that ADD waits for
+	// the lock that is held while match is called.
 	var errs []error
 	match := func(other string) bool {
 		if other != tag {
@@ -73,15 +74,16 @@ func (s *Session) TakeOver(ruleSets []*kernel.RuleSet, tag string, to netip.Addr
 	return removed, errors.Join(errs...)
 }
 
-// LogTakeOver logs that this attachment takes over what a container that no longer exists has left.
+// LogTakeOver logs that this attachment takes over an address from a container that no longer
+// exists.
 func (s *Session) LogTakeOver(holder string, to netip.Addr) {
-	s.Log.Warn("took over what a container left that no longer exists", "holder", holder, "address", to)
+	s.Log.Warn("took over rules of a container that no longer exists", "holder", holder, "address", to)
 }
 
-// Vanished reports whether a container that had an address no longer exists. A link of the host whose alias
-// matches decides: it exists unless the kernel is tearing the namespace at the other end down. Links that
-// another implementation made have no alias. Without such a link the container has vanished if the address
-// is this attachment's own by now, or does not answer.
+// Vanished reports whether a container that had an address no longer exists. If a link of the host
+// has a matching alias, the container exists unless the kernel is deleting the namespace of the
+// link's peer. Links of other implementations have no alias. Without such a link, the container has
+// vanished if the address belongs to this attachment now, or does not answer.
 func (s *Session) Vanished(match func(alias string) bool, to netip.Addr) (bool, error) {
 	if there, alive, err := s.linked(match); there || err != nil {
 		return !alive && err == nil, err
@@ -93,8 +95,8 @@ func (s *Session) Vanished(match func(alias string) bool, to netip.Addr) (bool, 
 	return !answers && err == nil, err
 }
 
-// linked reports whether a link of the host has an alias that matches, and whether one of these leads to a
-// namespace that lives.
+// linked reports whether a link of the host has a matching alias, and whether one of these links
+// leads to a namespace in use.
 func (s *Session) linked(match func(alias string) bool) (there, alive bool, err error) {
 	links, err := s.Host.Links.All()
 	for _, l := range links {
@@ -106,11 +108,11 @@ func (s *Session) linked(match func(alias string) bool) (there, alive bool, err 
 	return there, alive, err
 }
 
-// Holder names the attachment whose tag that is, for people. What is no tag it returns as it is.
+// Holder describes the attachment of a tag for people. It returns other text unchanged.
 func Holder(tag string) string {
 	_, ours := cni.ParseTag(tag)
 	if a, ok := parse(tag); ours && ok {
-		return fmt.Sprintf("container %s, interface %s, network %s", a.Container, a.IfName, a.Network)
+		return fmt.Sprintf("container %s (network %s, %s)", a.Container, a.Network, a.IfName)
 	}
 	return tag
 }

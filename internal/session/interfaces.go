@@ -7,16 +7,16 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// Inside returns the indexes of the interfaces of a result that are the container's: they have its name, and their sandbox
-// is the namespace of the call, however its path is written.
+// Inside returns the indexes of a result's interfaces that have the container's interface name and,
+// as sandbox, the namespace of the call by any path.
 func (s *Session) Inside(r *cni.Result) []int {
 	return s.named(r, func(sandbox string) bool { return sandbox != "" && kernel.SameNamespace(sandbox, s.Netns) })
 }
 
-// Own returns the indexes of the interfaces of a result that count as the container's: the
-// interfaces that [Session.Inside] finds, else all of its name with a sandbox that leads to no
-// namespace, else all of its name without a sandbox. Results of other plugins often lack the right
-// sandbox, and the upstream plugins look at the name.
+// Own returns the indexes of a result's interfaces that count as the container's: the interfaces
+// that [Session.Inside] finds; otherwise all with the name and a sandbox that is not a namespace;
+// otherwise all with the name and without a sandbox. Results of other plugins often lack the right
+// sandbox, and the upstream plugins compare only the name.
 func (s *Session) Own(r *cni.Result) []int {
 	if own := s.Inside(r); own != nil {
 		return own
@@ -27,7 +27,8 @@ func (s *Session) Own(r *cni.Result) []int {
 	return s.named(r, func(sandbox string) bool { return sandbox == "" })
 }
 
-// elsewhere reports whether a sandbox is the namespace of another container. It must not be the sandbox of the call.
+// elsewhere reports whether a sandbox is the namespace of another container. It must not be the
+// sandbox of the call.
 func (s *Session) elsewhere(sandbox string) bool {
 	return kernel.IsNamespace(s.Netns) && kernel.IsNamespace(sandbox)
 }
@@ -41,8 +42,8 @@ func (s *Session) named(r *cni.Result, in func(sandbox string) bool) (indexes []
 	return indexes
 }
 
-// PrevIPs are the addresses of the previous result that are the container's interface's
-// ([Session.Own]), or no interface's.
+// PrevIPs returns the addresses of the previous result that belong to the container's interface
+// ([Session.Own]) or to no interface.
 func (s *Session) PrevIPs() []cni.IP {
 	own := s.Own(s.Prev)
 	var list []cni.IP

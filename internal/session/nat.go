@@ -9,12 +9,12 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// natHint says what helps where no backend works.
+// natHint is the hint if no backend works.
 const natHint = "load the kernel module nf_tables, or install iptables and load the module iptable_nat"
 
-// Usable returns nil if the kernel has nftables. ADD makes what the rule set needs, which fails if the
-// kernel lacks a part of it. CHECK and repair only ask: a try in another namespace would take 15 ms for
-// each attachment of the host.
+// Usable returns nil if the kernel has nftables. On ADD it also builds the rule set, which fails if
+// the kernel lacks a feature for it. CHECK and repair do not build it: trying in another namespace
+// would take 15 ms for each attachment of the host.
 func (s *Session) Usable(ruleSet *kernel.RuleSet) error {
 	if s.Command == cni.Add {
 		return s.Host.Rules.Build(ruleSet)
@@ -22,8 +22,8 @@ func (s *Session) Usable(ruleSet *kernel.RuleSet) error {
 	return s.Host.Rules.Available()
 }
 
-// ChooseNAT chooses the backend for what an option of the configuration leaves open, and logs the
-// choice with its reason. See [kernel.Rules.ChooseNAT].
+// ChooseNAT chooses the backend for an option that leaves it open, and logs the choice with its
+// reason. See [kernel.Rules.ChooseNAT].
 func (s *Session) ChooseNAT(option string, ruleSet *kernel.RuleSet, queries ...kernel.NATQuery) (kernel.NATChoice, error) {
 	choice, err := s.Host.Rules.ChooseNAT(s.Usable(ruleSet), queries...)
 	if errors.Is(err, kernel.ErrNoNAT) {
@@ -35,12 +35,12 @@ func (s *Session) ChooseNAT(option string, ruleSet *kernel.RuleSet, queries ...k
 	return choice, err
 }
 
-// LogNAT logs which backend ADD chose for an option, and why; for other verbs only a rule that has no
-// effect with it.
+// LogNAT logs which backend ADD chose for an option, and why. For other verbs it only logs a rule
+// that has no effect with the backend.
 func (s *Session) LogNAT(option string, choice kernel.NATChoice) {
 	switch {
 	case choice.Void != "":
-		s.Log.Warn("a rule of iptables has no effect with the chosen backend",
+		s.Log.Warn("an iptables rule has no effect with the chosen backend",
 			"option", option, "backend", choice.Backend, "reason", choice.Reason, "rule", choice.Void)
 	case s.Command != cni.Add:
 	case choice.Backend == kernel.NATByIPTables:
@@ -50,12 +50,12 @@ func (s *Session) LogNAT(option string, choice kernel.NATChoice) {
 	}
 }
 
-// WarnOfMoves logs what a repair would move, and the error of looking for it: rules of the host
-// that were added after ADD have no effect on the attachment until then. CHECK does not fail for
-// them.
+// WarnOfMoves logs the moves that a repair would make, or the error of looking for them. Rules of
+// the host that were added after ADD have no effect on the attachment until then. CHECK does not
+// fail because of them.
 func (s *Session) WarnOfMoves(moves []Move, err error) {
 	if err != nil {
-		s.Log.Warn("cannot look for rules of the host that decide about the attachment", "error", err)
+		s.Log.Warn("cannot find out whether rules of the host affect the attachment", "error", err)
 	}
 	for _, m := range moves {
 		s.Log.Warn("a rule that was added after ADD has no effect on this attachment; to apply it, run: tenon repair",
@@ -63,7 +63,7 @@ func (s *Session) WarnOfMoves(moves []Move, err error) {
 	}
 }
 
-// NATStatus returns nil if a backend works for the rule set, else an error for STATUS with
+// NATStatus returns nil if a backend works for the rule set, and otherwise an error for STATUS with
 // [cni.CodeNotAvailable].
 func NATStatus(ctx context.Context, ruleSet *kernel.RuleSet) error {
 	err := kernel.Buildable(ctx, ruleSet)
@@ -77,8 +77,8 @@ func NATStatus(ctx context.Context, ruleSet *kernel.RuleSet) error {
 	return nil
 }
 
-// AdviseNAT returns the sentence of [plugin.Advisor] about the backend for a rule set, none if it is
-// nftables.
+// AdviseNAT returns the advice of [plugin.Advisor] about the backend for a rule set; none if the
+// backend is nftables.
 func AdviseNAT(ctx context.Context, ruleSet *kernel.RuleSet, queries ...kernel.NATQuery) ([]string, error) {
 	choice, err := kernel.SuitableNAT(ctx, ruleSet, queries...)
 	switch {

@@ -11,37 +11,37 @@ import (
 // firewall that flushes the rule set when it starts. The link, addresses and routes are not part of
 // a repair.
 type Repairer interface {
-	// Repair adds to the Repairs what ADD has made for the attachment. The call is one of CHECK, in
-	// any version of the protocol, and Repair may be called at any time. It changes nothing itself.
+	// Repair adds to the Repairs the rules that ADD made for the attachment, and changes nothing.
+	// The call is a CHECK call, in any version of the protocol, and may come at any time.
 	//
-	// The code of an error is [cni.CodeUnknownContainer] if the container no longer exists. The
-	// Repairs count for nothing then.
+	// An error has the code [cni.CodeUnknownContainer] if the container no longer exists. After an
+	// error the caller must ignore the Repairs.
 	Repair(context.Context, *plugin.Call, *Repairs) error
 }
 
-// Repairs are what a [Repairer] has made for an attachment. A repair restores the rule set of all
-// attachments first, then it runs the steps of all attachments, step by step, and at last it moves
+// Repairs describe the repair of an attachment by a [Repairer]. A repair first restores the rule
+// sets of all attachments, then runs the steps of all attachments, step by step, and finally moves
 // attachments to another backend.
 type Repairs struct {
-	Rules kernel.Batch // of the rule set
+	Rules kernel.Batch // elements of rule sets
 
-	// Restore runs a step and returns, for people, a list of the rules that were missing. It does
-	// not touch other rules. nil: there is nothing to restore.
+	// Restore runs a step and returns the rules that were missing, for people. It does not touch
+	// other rules. nil means that there is nothing to restore.
 	Restore func(context.Context, Step) (restored []string, err error)
 
-	// Move moves what the attachment has to the backend that the host asks for now. It makes the
-	// new rules before it removes the old ones. It returns what it moved or, with dryRun, would
-	// move. nil: there is nothing to move.
+	// Move moves rules of the attachment to the backend that the host requires now. It creates the
+	// new rules before it removes the old ones. It returns the moves that it made or, with dryRun,
+	// would make. nil means that there is nothing to move.
 	Move func(ctx context.Context, dryRun bool) ([]Move, error)
 }
 
-// Step is a step of a repair outside the rule set. Deny comes before Allow for all attachments, so
-// that a repair lets nothing through that was refused before.
+// Step is a step of a repair outside the rule sets. Deny precedes Allow for all attachments, so
+// that a repair never accepts packets that were refused before.
 type Step int
 
 // The steps, in their order.
 const (
-	Deny  Step = iota // restore what refuses packets
+	Deny  Step = iota // restore rules that refuse packets
 	Allow             // restore the rest
 )
 

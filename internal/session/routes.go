@@ -7,13 +7,14 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// What the kernel cuts route metrics down to (ip_metrics_convert in net/ipv4/metrics.c).
+// The kernel's limits for route metrics; it truncates larger values (ip_metrics_convert in
+// net/ipv4/metrics.c).
 const (
 	maxRouteMTU    = 65535 - 15
 	maxRouteAdvMSS = 65535 - 40
 )
 
-// Route is a route of a result as the kernel has it.
+// Route returns a route of a result in the kernel's form.
 func Route(rt cni.Route) kernel.Route {
 	return kernel.Route{
 		Dst: rt.Dst, GW: rt.GW, Priority: rt.Priority, Table: rt.Table.Value, Scope: rt.Scope.Value,
@@ -21,8 +22,9 @@ func Route(rt cni.Route) kernel.Route {
 	}
 }
 
-// PrevRoutes are the routes that the container's interface has according to the previous result, for
-// [kernel.Routes.Check]: to the networks of its addresses, and the routes of the result that the kernel accepts.
+// PrevRoutes returns the routes that the container's interface must have according to the previous
+// result, for [kernel.Routes.Check]: the routes to the networks of its addresses, and the routes of
+// the result that the kernel supports.
 func (s *Session) PrevRoutes() []kernel.Route {
 	var list []kernel.Route
 	for _, ip := range s.PrevIPs() {

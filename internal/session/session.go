@@ -1,5 +1,5 @@
-// Package session is one call of a plugin in progress: the request, the two namespaces it is about, and the transaction in
-// which both are changed. Every archetype of plugins works in a session.
+// Package session represents one call of a plugin in progress: the request, its two namespaces, and
+// the transaction in which both are changed. All kinds of plugins work in a session.
 package session
 
 import (
@@ -20,7 +20,7 @@ type Session struct {
 	Tx      *kernel.Tx
 	Host    *kernel.Space // the plugin's own namespace
 	Sandbox *kernel.Space // the container's; nil until [Session.Enter]
-	Tag     string        // what everything made for this attachment is marked with
+	Tag     string        // marks all objects of this attachment
 
 	handles []*kernel.Namespace
 }
@@ -32,7 +32,7 @@ func Begin(ctx context.Context, c *plugin.Call) *kernel.Tx {
 	return tx
 }
 
-// Open starts a session in the plugin's own namespace. It must be closed.
+// Open starts a session in the plugin's own namespace. The caller must close it.
 func Open(ctx context.Context, c *plugin.Call) (*Session, error) {
 	s := &Session{Call: c, Tx: Begin(ctx, c), Tag: c.Attachment().Tag()}
 	own, err := kernel.CurrentNamespace()
@@ -47,7 +47,7 @@ func Open(ctx context.Context, c *plugin.Call) (*Session, error) {
 	return s, nil
 }
 
-// Enter opens the container's namespace too. Its errors are those of [OpenSandbox].
+// Enter opens the container's namespace too. It returns the errors of [OpenSandbox].
 func (s *Session) Enter() error {
 	ns, err := OpenSandbox(s.Env)
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *Session) Enter() error {
 	return err
 }
 
-// EnterIfThere is Enter for DEL, with the namespace of [OpenSandboxOfDel]: without one, Sandbox stays nil.
+// EnterIfThere is Enter for DEL, with [OpenSandboxOfDel]; without a namespace, Sandbox stays nil.
 func (s *Session) EnterIfThere() error {
 	ns, err := OpenSandboxOfDel(s.Call)
 	if ns == nil || err != nil {
@@ -69,9 +69,10 @@ func (s *Session) EnterIfThere() error {
 	return err
 }
 
-// OpenSandboxOfDel opens the container's namespace for DEL. It returns nil if there is none, and also, with a warning in the
-// log, if CNI_NETNS cannot be opened: it could not the next time either, and DEL would never end. An error says that this
-// process or the host has reached a limit.
+// OpenSandboxOfDel opens the container's namespace for DEL. It returns nil if there is none. If
+// CNI_NETNS cannot be opened, it logs a warning and returns nil, because later attempts would fail
+// too and DEL would never succeed. An error means that this process or the host has reached a
+// limit.
 func OpenSandboxOfDel(c *plugin.Call) (*kernel.Namespace, error) {
 	if c.Netns == "" {
 		return nil, nil
@@ -88,8 +89,9 @@ func OpenSandboxOfDel(c *plugin.Call) (*kernel.Namespace, error) {
 	return nil, nil
 }
 
-// OpenSandbox opens the container's namespace. The code is [cni.CodeUnknownContainer] if it is gone,
-// [cni.CodeInvalidEnvironment] if CNI_NETNS leads to something else. Other errors are those of the kernel.
+// OpenSandbox opens the container's namespace. The error has the code [cni.CodeUnknownContainer] if
+// the namespace does not exist, [cni.CodeInvalidEnvironment] if CNI_NETNS is something else. Other
+// errors come from the kernel.
 func OpenSandbox(env cni.Env) (*kernel.Namespace, error) {
 	ns, err := kernel.OpenNamespace(env.Netns)
 	switch {
@@ -103,7 +105,7 @@ func OpenSandbox(env cni.Env) (*kernel.Namespace, error) {
 	return ns, nil
 }
 
-// Change calls change and keeps what it did. If it fails or panics, Change rolls that back.
+// Change calls change and keeps its changes. If change fails or panics, Change rolls them back.
 func (s *Session) Change(change func() error) error {
 	defer s.Tx.Rollback() // for a panic: after a return there is nothing left to roll back
 	if err := change(); err != nil {
@@ -126,11 +128,11 @@ func (s *Session) Close() {
 }
 
 // Refused reports whether the kernel refuses a change, and not for lack of resources. DEL skips
-// such a change: the next DEL would fail in the same way, and the runtime would repeat it without
-// end.
+// such a change, because each later DEL would fail in the same way, and the runtime would repeat it
+// forever.
 func Refused(err error) bool { return errors.As(err, new(syscall.Errno)) && !kernel.Exhausted(err) }
 
-// CheckUp compares the state of a link with the one that ADD gave it.
+// CheckUp returns an error if a link is down.
 func CheckUp(l kernel.Link) error {
 	if !l.Up {
 		return fmt.Errorf("interface %s: expected it up, found it down", l.Name)
@@ -138,23 +140,23 @@ func CheckUp(l kernel.Link) error {
 	return nil
 }
 
-// LacksIPTables returns nil if the tools of iptables are installed for these families, or for all.
-// Otherwise it returns an error with a code: option needs the tools, unless its user follows the
-// hint.
+// LacksIPTables returns nil if the iptables binaries for these families are installed, or for both
+// if none is given. Otherwise it returns an error with the code, which names the option that needs
+// them and the hint as an alternative.
 func LacksIPTables(code cni.Code, option, hint string, families ...kernel.Family) error {
 	if err := kernel.IPTablesAvailable(families...); err != nil {
 		return cni.Errorf(code, "%s: %w", option, err).
-			WithDetails("install package iptables, or have its folder in PATH, or " + hint)
+			WithDetails("install package iptables, or add its directory to PATH, or " + hint)
 	}
 	return nil
 }
 
-// Drift is the error of CHECK for what is not in the ruleset as it should be, which repair puts right.
+// Drift returns the error of CHECK for a missing or unexpected rule, which a repair corrects.
 func Drift(format string, args ...any) error {
-	return cni.Errorf(cni.CodeInternal, format, args...).WithDetails("tenon repair puts back what somebody has flushed")
+	return cni.Errorf(cni.CodeInternal, format, args...).WithDetails("to restore the rules, run: tenon repair")
 }
 
-// Lacking says what the kernel lacks, for STATUS: an error with [cni.CodeNotAvailable].
+// Lacking returns an error for STATUS with [cni.CodeNotAvailable] if the kernel lacks a feature.
 func Lacking(features ...kernel.Feature) error {
 	missing, err := kernel.Missing(features...)
 	if err != nil {

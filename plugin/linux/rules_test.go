@@ -119,7 +119,7 @@ func TestRuleSetConflict(t *testing.T) {
 	if err == nil {
 		t.Fatal("ADD with an address of another container succeeds")
 	}
-	plugintest.Says(t, err, "address 10.88.9.9 in rule set quarantine is taken by container a")
+	plugintest.Says(t, err, "address 10.88.9.9 in rule set quarantine is already in use by container a")
 	r.Unchanged(before)
 	r.Host.Command("ip", "link", "set", "veth0", "alias", "")
 	r.Add("b") // nothing answers

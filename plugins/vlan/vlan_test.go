@@ -188,7 +188,7 @@ func TestTaken(t *testing.T) {
 		take                func(*plugintest.Runtime)
 	}{
 		{"another container", "",
-			"VLAN 5 of eno1 exists already: container first, interface eth0, network net",
+			"VLAN 5 of eno1 exists already: container first (network net, eth0)",
 			func(r *plugintest.Runtime) {
 				r.Add("first")
 			}},
