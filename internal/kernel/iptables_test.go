@@ -44,7 +44,7 @@ func TestMasqueradeIPTables(t *testing.T) {
 			same := func(what, want string) {
 				t.Helper()
 				if got := testnet.IPTables(b.Host, kind, "nat"); got != want {
-					t.Errorf("%s: found\n%s, want\n%s", what, got, want)
+					t.Errorf("%s: got\n%s, want\n%s", what, got, want)
 				}
 			}
 			first, second := []netip.Prefix{prefix("10.1.2.3/24"), prefix("fd00::3/64")}, []netip.Prefix{prefix("10.1.2.4/24"), prefix("fd00::4/64")}
@@ -54,13 +54,13 @@ func TestMasqueradeIPTables(t *testing.T) {
 				t.Errorf("rules:\n%s", one)
 			}
 			must(t, b.tx.Rollback())
-			same("taken back", foreign)
+			same("rolled back", foreign)
 			must(t, b.host.Rules.MasqueradeIPTables(chain, first))
 			b.tx.Keep()
 			must(t, b.host.Rules.MasqueradeIPTables(chain, first))
 			same("once more", one)
 			must(t, b.tx.Rollback())
-			same("once more, taken back", one)
+			same("once more, rolled back", one)
 			must(t, b.host.Rules.MasqueradeIPTables(chain, second))
 			rules, err := b.host.Rules.OfIPTables(jumps("CNI-1"))
 			if len(rules) != 4 || err != nil {
@@ -74,7 +74,7 @@ func TestMasqueradeIPTables(t *testing.T) {
 			same("all removed", foreign)
 			must(t, b.host.Rules.RemoveIPTables(jumps("CNI-1")))
 			must(t, b.tx.Rollback())
-			same("taken back after it was removed", foreign)
+			same("rolled back after the removal", foreign)
 		})
 	}
 }
@@ -109,7 +109,7 @@ func TestEditIPTables(t *testing.T) {
 			before := state()
 			must(t, b.host.Rules.EditIPTables(table, first))
 			must(t, b.tx.Rollback())
-			same("taken back", before)
+			same("rolled back", before)
 
 			rule("-N SHARED")
 			rule("-A SHARED -i eth7 -j ACCEPT")
@@ -134,7 +134,7 @@ func TestEditIPTables(t *testing.T) {
 				t.Errorf("check of a removed rule: %v", err)
 			}
 			must(t, b.tx.Rollback())
-			same("changed, taken back", one)
+			same("changed, rolled back", one)
 
 			must(t, b.host.Rules.RemoveIPTables(kernel.IPTables{Table: "filter", Removal: iptables.Removal{
 				In: "SHARED", Match: func(r kernel.IPTablesRule) bool { return r.In == "eth7" || r.Comment == "of one" },
@@ -208,7 +208,7 @@ func BenchmarkRemoveNothing(b *testing.B) {
 			_, err := s.host.Rules.RemoveIf(nft.GuardedPort("absent"), nft.Guarding, never)
 			return err
 		},
-		"guards of the reference plugin": func() error {
+		"guards of upstream bridge": func() error {
 			return s.host.Rules.Prune(kernel.Pruning{Table: kernel.Table{Family: nft.Bridge, Name: "nat"}, Base: "PREROUTING", Chains: []string{"cni-br-iface-a-eth0"}})
 		},
 	} {

@@ -31,17 +31,17 @@ func TestLend(t *testing.T) {
 		inContainer string // commands of ip
 		inHost      string
 	}{
-		{name: "nobody has either name"},
+		{name: "both names are free"},
 		{
-			name: "the container has the name of the host", inContainer: "link add ens1 type veth peer name x",
+			name: "the host name is in use in the container", inContainer: "link add ens1 type veth peer name x",
 			inHost: "link add ens2 type veth peer name y",
 		},
-		{name: "the host has the name of the container", inHost: "link add net1 type veth peer name y"},
+		{name: "the container name is in use in the host", inHost: "link add net1 type veth peer name y"},
 		{
-			name: "both have the name of the other", inContainer: "link add ens1 type veth peer name x",
+			name: "both names are in use", inContainer: "link add ens1 type veth peer name x",
 			inHost: "link add net1 type veth peer name y",
 		},
-		{name: "the container has the index", inContainer: "link add x index 2 type veth peer name y index 3"},
+		{name: "the index is in use in the container", inContainer: "link add x index 2 type veth peer name y index 3"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

@@ -9,7 +9,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// TestSysctl is common.md 13: dotted and slashed keys of an interface whose name has a dot.
+// TestSysctl: keys with dots and with slashes work for an interface with a dot in its name.
 func TestSysctl(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -27,7 +27,7 @@ func TestSysctl(t *testing.T) {
 	must(t, b.container.Sysctl.Set("net.ipv4.conf.eth0/100.arp_notify", "1"))
 	read("net/ipv4/conf/eth0.100/arp_notify", "1")
 	read("/net/ipv4/conf/eth0.100/arp_notify", "1")
-	must(t, b.container.Sysctl.Set("net/ipv4/conf/eth0.100/arp_notify", "1")) // as it is
+	must(t, b.container.Sysctl.Set("net/ipv4/conf/eth0.100/arp_notify", "1")) // no change
 	must(t, b.container.Sysctl.SetAll([]kernel.Setting{
 		{Key: "net/ipv6/conf/eth0.100/accept_dad", Value: "0"},
 		{Key: "net/ipv6/conf/eth0.100/no_such_setting", Value: "1", Optional: true},
@@ -85,8 +85,8 @@ func TestEnsureSysctlStays(t *testing.T) {
 	}
 }
 
-// TestSysctlOfNoText: an empty value is one like any other, and is put back.
-func TestSysctlOfNoText(t *testing.T) {
+// TestSysctlOfNoText: an empty value can be set and is restored.
+func TestSysctlWithEmptyValue(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const key = "net/ipv4/ip_local_reserved_ports"
@@ -101,8 +101,8 @@ func TestSysctlOfNoText(t *testing.T) {
 	}
 }
 
-// TestSysctlsThatCannotBeRead are written all the same: a command, and a secret that has not been
-// set.
+// TestSysctlsThatCannotBeRead: settings that cannot be read are written: a command, and a secret
+// that has not been set.
 func TestSysctlsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -29,13 +29,13 @@ func TestAddTap(t *testing.T) {
 		t.Errorf("made %+v", l.Tun)
 	}
 	if _, err := b.container.Links.AddTap(want); !errors.Is(err, unix.EEXIST) || !strings.Contains(err.Error(), `link "tap0" exists`) {
-		t.Errorf("second of its name: %v", err)
+		t.Errorf("second device with the name: %v", err)
 	}
 	must(t, b.tx.Rollback())
 	b.unchanged(t, before)
 }
 
-// TestAddTapFails: what fails while it is made, or after, leaves nothing.
+// TestAddTapFails: a failure during or after the creation of the device leaves nothing behind.
 func TestAddTapFails(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -32,7 +32,7 @@ func TestRollback(t *testing.T) {
 	must(t, do("a", nil, failure))
 	must(t, tx.Do("b", func() error { return nil }, nil))
 	if do("c", failure, nil) == nil {
-		t.Error("failing change succeeds")
+		t.Error("Do succeeds although apply fails")
 	}
 	must(t, do("d", nil, other))
 	must(t, do("e", nil, nil))

@@ -14,8 +14,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/netns"
 )
 
-// TestAddVeth is common.md 13: both ends where they belong, each the peer of the other, a MAC
-// inside only. The queues have the length that the kernel gives them (R-85).
+// TestAddVeth: each end is in its namespace and the peer of the other, and only the inner end has
+// the given MAC address. The queues have the kernel's default length (R-85).
 func TestAddVeth(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -28,13 +28,13 @@ func TestAddVeth(t *testing.T) {
 		t.Errorf("peers: inside %+v, host %+v", inside, host)
 	}
 	if inside.Up || host.Up {
-		t.Error("is up")
+		t.Error("an end is up")
 	}
 	if !slices.Equal(inside.MAC, mac) || slices.Equal(host.MAC, mac) {
 		t.Errorf("MAC %s only inside; have %s inside, %s outside", mac, inside.MAC, host.MAC)
 	}
 
-	b.Host.Command("ip", "link", "add", "ref0", "type", "veth", "peer", "ref1") // has the kernel's defaults
+	b.Host.Command("ip", "link", "add", "ref0", "type", "veth", "peer", "ref1") // with the kernel's defaults
 	want := show(t, b.Host, "link", "show", "ref0")["txqlen"]
 	for _, end := range []map[string]any{
 		show(t, b.Container("container"), "link", "show", "eth0"),
@@ -57,7 +57,7 @@ func TestAddVeth(t *testing.T) {
 	}
 }
 
-// TestAddVethNameTaken is common.md 13 and R-72: the error says which name is taken, and where.
+// TestAddVethNameTaken is R-72: the error says which name is in use, and where.
 func TestAddVethNameTaken(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -83,7 +83,7 @@ func TestAddVethNameTaken(t *testing.T) {
 				`link "veth0" exists in ` + b.Host.Path():                  row.wantOut,
 			} {
 				if strings.Contains(err.Error(), text) != want {
-					t.Errorf("says %q: %t, want %t: %v", text, !want, want, err)
+					t.Errorf("error contains %q: %t, want %t: %v", text, !want, want, err)
 				}
 			}
 			b.unchanged(t, before)
@@ -91,7 +91,7 @@ func TestAddVethNameTaken(t *testing.T) {
 	}
 }
 
-// TestAddVethTwice is common.md 13: a second pair between the same namespaces.
+// TestAddVethTwice: two namespaces can have a second veth pair.
 func TestAddVethTwice(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -133,8 +133,8 @@ func TestAddVethNameTooLong(t *testing.T) {
 	}
 }
 
-// TestDelete is common.md 13: with one end the other goes, and a link that nobody knows is a case
-// of its own.
+// TestDelete: deleting one end deletes the other, and deleting an unknown link is handled
+// separately.
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -145,7 +145,7 @@ func TestDelete(t *testing.T) {
 	}
 	must(t, b.container.Links.Delete(inside))
 	must(t, deleteNamed(b.container, "eth0"))
-	must(t, b.tx.Rollback()) // of what is gone
+	must(t, b.tx.Rollback()) // of the deleted pair
 
 	b.veth(t)
 	must(t, deleteNamed(b.container, "eth0"))
@@ -154,9 +154,9 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// TestAddVethAgain: a pair of the same owner in another namespace makes room, whether the kernel is
-// still tearing that namespace down or something holds it. A pair of another owner, or in the same
-// namespace, does not.
+// TestAddVethAgain: AddVeth replaces a pair of the same owner in another namespace, whether the
+// kernel is still deleting that namespace or a process holds it. It does not replace a pair of
+// another owner, or in the same namespace.
 func TestAddVethAgain(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -190,8 +190,8 @@ func TestAddVethAgain(t *testing.T) {
 	}
 }
 
-// TestAddVethAfterTheNamespace: the namespace vanishes, and its successor gets a pair of the same
-// name at once, again and again.
+// TestAddVethAfterTheNamespace: a namespace vanishes, and its successor repeatedly gets a pair with
+// the same name at once.
 func TestAddVethAfterTheNamespace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -210,8 +210,8 @@ func TestAddVethAfterTheNamespace(t *testing.T) {
 	}
 }
 
-// TestPeerLives: the namespace at the other end of a pair lives as long as it has a user, not until
-// the kernel has torn it down.
+// TestPeerLives: the namespace of a peer lives as long as it has a user, not until the kernel has
+// deleted it.
 func TestPeerLives(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

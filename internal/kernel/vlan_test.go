@@ -17,8 +17,8 @@ func TestFormatVLANs(t *testing.T) {
 		{"none", nil, "none"},
 		{"one", []kernel.VLAN{{ID: 7}}, "7"},
 		{"access port", []kernel.VLAN{{ID: 100, PVID: true, Untagged: true}}, "100 pvid untagged"},
-		{"equal flags and successive IDs are a range", []kernel.VLAN{{ID: 1, Untagged: true}, {ID: 2}, {ID: 3}, {ID: 5}}, "1 untagged, 2-3, 5"},
-		{"the PVID is in no range", []kernel.VLAN{{ID: 1, PVID: true}, {ID: 2}}, "1 pvid, 2"},
+		{"successive IDs with equal flags form a range", []kernel.VLAN{{ID: 1, Untagged: true}, {ID: 2}, {ID: 3}, {ID: 5}}, "1 untagged, 2-3, 5"},
+		{"a range does not contain the PVID", []kernel.VLAN{{ID: 1, PVID: true}, {ID: 2}}, "1 pvid, 2"},
 	} {
 		if got := kernel.FormatVLANs(row.list); got != row.want {
 			t.Errorf("%s: %q, want %q", row.name, got, row.want)
@@ -36,7 +36,7 @@ func TestVLANs(t *testing.T) {
 	if !created || !br.VLANFiltering {
 		t.Fatalf("created %t: %+v", created, br)
 	}
-	must(t, b.host.Links.SetMAC(br, br.MAC)) // or it changes with the ports
+	must(t, b.host.Links.SetMAC(br, br.MAC)) // otherwise it changes with the ports
 	b.tx.Keep()
 	before := b.snapshot(t)
 	table := func(want string) {
@@ -58,7 +58,7 @@ func TestVLANs(t *testing.T) {
 	b.unchanged(t, before)
 
 	must(t, b.host.Links.SetMaster(port, br))
-	all := make([]kernel.VLAN, 0, 4093) // the largest list the kernel can be asked for
+	all := make([]kernel.VLAN, 0, 4093) // the longest list in a request to the kernel
 	for id := uint16(2); id <= 4094; id++ {
 		all = append(all, kernel.VLAN{ID: id})
 	}
@@ -66,7 +66,7 @@ func TestVLANs(t *testing.T) {
 	table("1 pvid untagged, 2-4094")
 }
 
-// A bridge that is there keeps forwarding as it does.
+// TestEnsureBridgeLeavesVLANFiltering: an existing bridge keeps its forwarding mode.
 func TestEnsureBridgeLeavesVLANFiltering(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

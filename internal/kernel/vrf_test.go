@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// vrf makes a VRF with a routing table.
+// vrf creates a VRF with a routing table.
 func (b *bench) vrf(t testing.TB, name string, table uint32) kernel.Link {
 	t.Helper()
 	vrf, err := b.container.Links.Add(kernel.NewLink{Name: name, Kind: "vrf", Table: table})
@@ -23,8 +23,8 @@ func (b *bench) vrf(t testing.TB, name string, table uint32) kernel.Link {
 	return vrf
 }
 
-// withVRF is a container with addresses and routes of every kind on eth0, but for routes of a next
-// hop object, and without those to the networks of the addresses; and a VRF.
+// withVRF creates a VRF and a container with addresses and routes of every kind on eth0, except
+// routes of a next hop object and routes to the networks of the addresses.
 func withVRF(t *testing.T) (b *bench, inside, vrf kernel.Link) {
 	t.Helper()
 	testnet.Require(t, testnet.Kernel(kernel.FeatureVRF))
@@ -33,7 +33,7 @@ func withVRF(t *testing.T) (b *bench, inside, vrf kernel.Link) {
 		"address add fd00::33 peer fd00::44/128 dev eth0 nodad", "address add fd00::55/64 dev eth0 nodad noprefixroute",
 		"address add fd00::66/64 dev eth0 nodad valid_lft 1000 preferred_lft 500",
 		"route add fd66::/32 via fd00::1 dev eth0 src fd00::66 metric 3")
-	b.Container("container").Batch("route delete 10.1.2.0/24", "route delete fd00::/64") // gateways stay
+	b.Container("container").Batch("route delete 10.1.2.0/24", "route delete fd00::/64") // routes through gateways stay
 	vrf = b.vrf(t, "red", 5000)
 	b.tx.Keep()
 	inside, err := b.container.Links.ByName("eth0")
@@ -41,7 +41,7 @@ func withVRF(t *testing.T) (b *bench, inside, vrf kernel.Link) {
 	return b, inside, vrf
 }
 
-// unicast lists the routes by destination and preference, those of a table without saying so.
+// unicast lists the routes by destination and preference, without the name of the given table.
 func unicast(ns *testnet.Namespace, table string) []string {
 	var list []string
 	for _, family := range []string{"-4", "-6"} {
@@ -55,14 +55,13 @@ func unicast(ns *testnet.Namespace, table string) []string {
 
 var lifetime = regexp.MustCompile(`[0-9]+sec`)
 
-// addresses lists those of eth0 in the order of the kernel, without what is left of their
-// lifetimes.
+// addresses lists eth0's addresses in the order of the kernel, without remaining lifetimes.
 func addresses(ns *testnet.Namespace) string {
 	return lifetime.ReplaceAllString(ns.Command("ip", fields("-o address show dev eth0")...), "")
 }
 
-// TestVRF is R-108 and R-109: joining and leaving a VRF changes nothing but the table of the
-// routes, whether the kernel keeps addresses or not; nor does taking it back.
+// TestVRF is R-108 and R-109: joining and leaving a VRF, and a rollback, change only the table of
+// the routes, whether the kernel keeps addresses or not.
 func TestVRF(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []string{"0", "1"} {
@@ -102,14 +101,14 @@ func TestVRF(t *testing.T) {
 	}
 }
 
-// TestVRFFailure: where the kernel refuses something on the way, everything is as it was.
+// TestVRFFailure: if the kernel refuses a step, the former state is restored.
 func TestVRFFailure(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name, prepare, says string
 	}{
-		// Its source is an address of the VRF afterwards, and of no other table.
-		{"a route that cannot be put back", "route add 10.19.0.0/16 dev eth0 src 10.1.2.3 table 1001", "10.19.0.0/16"},
+		// Afterwards its source is an address of the VRF, and invalid in other tables.
+		{"a route that cannot be restored", "route add 10.19.0.0/16 dev eth0 src 10.1.2.3 table 1001", "10.19.0.0/16"},
 		{"the link cannot be a member", "link add blue type vrf table 9", "join vrf red dev blue"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -122,7 +121,7 @@ func TestVRFFailure(t *testing.T) {
 			before, addrs := b.snapshot(t), addresses(b.Container("container"))
 			err := b.container.Routes.JoinVRF(t.Context(), inside, vrf)
 			if err == nil || !strings.Contains(err.Error(), row.says) {
-				t.Errorf("%v, want one that says %q", err, row.says)
+				t.Errorf("error %v does not contain %q", err, row.says)
 			}
 			b.unchanged(t, before)
 			if diff := cmp.Diff(addrs, addresses(b.Container("container"))); diff != "" {
@@ -132,20 +131,21 @@ func TestVRFFailure(t *testing.T) {
 	}
 }
 
-// TestVRFNextHopObject: the kernel would delete it, and nobody knows who else uses it.
+// TestVRFNextHopObject: JoinVRF refuses a route with a next hop object, which the kernel would
+// delete and other routes may use.
 func TestVRFNextHopObject(t *testing.T) {
 	t.Parallel()
 	b, inside, vrf := withVRF(t)
 	b.Container("container").Batch("nexthop add id 5 via 10.1.2.9 dev eth0 onlink", "route add 10.16.0.0/16 nhid 5")
 	before := b.snapshot(t)
 	if err := b.container.Routes.JoinVRF(t.Context(), inside, vrf); err == nil || !strings.Contains(err.Error(), "10.16.0.0/16") {
-		t.Errorf("%v, want one that names the route", err)
+		t.Errorf("error %v does not name the route", err)
 	}
 	b.unchanged(t, before)
 }
 
-// TestVRFAndDAD: duplicates that are being looked for are found before, and not looked for twice;
-// without a carrier they are looked for later. A canceled call leaves nothing.
+// TestVRFAndDAD: JoinVRF waits for duplicate address detection in progress, and does not repeat it;
+// without a carrier the kernel detects duplicates later. A canceled call leaves nothing behind.
 func TestVRFAndDAD(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Kernel(kernel.FeatureVRF))

@@ -18,7 +18,7 @@ func TestWaitUp(t *testing.T) {
 	must(t, b.host.Links.Up(host))
 	other := open(t, kernel.Begin(t.Context()), b.Container("container"))
 	done := make(chan error)
-	time.AfterFunc(50*time.Millisecond, func() { done <- other.Links.Up(inside) }) // when the wait has begun
+	time.AfterFunc(50*time.Millisecond, func() { done <- other.Links.Up(inside) }) // after the wait has begun
 	ctx, cancel := context.WithTimeout(t.Context(), testnet.Patience)
 	defer cancel()
 	must(t, b.host.Links.WaitUp(ctx, host))
@@ -26,7 +26,7 @@ func TestWaitUp(t *testing.T) {
 	if l, err := b.host.Links.ByName("veth0"); err != nil || l.OperState != kernel.OperUp {
 		t.Errorf("after the wait: %+v, %v", l, err)
 	}
-	must(t, b.host.Links.WaitUp(ctx, host)) // is up
+	must(t, b.host.Links.WaitUp(ctx, host)) // already up
 }
 
 func TestWaitUpDeadline(t *testing.T) {
@@ -89,7 +89,7 @@ func TestWaitDADFindsDuplicate(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	inside, host := b.vethUp(t)
-	must(t, b.host.Sysctl.Set("net/ipv6/conf/veth0/accept_dad", "0")) // has the address at once
+	must(t, b.host.Sysctl.Set("net/ipv6/conf/veth0/accept_dad", "0")) // the address is valid at once
 	must(t, b.host.Addrs.Add(host, prefix("fd00::3/64")))
 	must(t, b.container.Addrs.Add(inside, prefix("fd00::4/64")))
 	must(t, b.container.Addrs.Add(inside, prefix("fd00::3/64")))
@@ -112,14 +112,14 @@ func TestWaitDADDeadline(t *testing.T) {
 		carrier bool
 		want    error
 	}{
-		{"with a carrier it is an error", true, context.DeadlineExceeded},
-		{"without one it cannot finish", false, nil},
+		{"with a carrier", true, context.DeadlineExceeded},
+		{"without a carrier", false, nil},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			inside, host := b.veth(t)
-			must(t, b.container.Sysctl.Set("net/ipv6/conf/eth0/dad_transmits", "30")) // one a second
+			must(t, b.container.Sysctl.Set("net/ipv6/conf/eth0/dad_transmits", "30")) // one per second
 			must(t, b.container.Links.Up(inside))
 			if row.carrier {
 				must(t, b.host.Links.Up(host))
@@ -135,7 +135,8 @@ func TestWaitDADDeadline(t *testing.T) {
 	}
 }
 
-// TestWaitDADOfLinkThatIsDown is R-74: what cannot even start is not waited for.
+// TestWaitDADOfLinkThatIsDown is R-74: WaitDAD does not wait for a link on which detection cannot
+// start.
 func TestWaitDADOfLinkThatIsDown(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -145,7 +146,7 @@ func TestWaitDADOfLinkThatIsDown(t *testing.T) {
 	defer cancel()
 	must(t, b.container.Addrs.WaitDAD(ctx, inside))
 	if ctx.Err() != nil {
-		t.Error("it was waited for until the deadline")
+		t.Error("WaitDAD waited until the deadline")
 	}
 }
 
