@@ -133,8 +133,7 @@ func TestAddVethNameTooLong(t *testing.T) {
 	}
 }
 
-// TestDelete: deleting one end deletes the other, and deleting an unknown link is handled
-// separately.
+// TestDelete: deleting one end deletes the other, and deleting a missing link succeeds.
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
