@@ -88,7 +88,8 @@ func (p *Plugin) complete(s *Session, r *cni.Result, inherits bool) *cni.Result 
 	if p.DNS == DNSOfConfiguration {
 		r.DNS = cni.DNS{}
 	}
-	if s.Prev != nil && !inherits && s.Version >= cni.V030 { // older versions have room for one interface
+	// Older versions have room for one interface.
+	if s.Prev != nil && !inherits && s.Version >= cni.V030 {
 		r = behind(s.Prev, r)
 	}
 	if d := s.DNS; p.DNS != DNSOfIPAM && (d.Domain != "" || d.Nameservers != nil || d.Search != nil || d.Options != nil) {

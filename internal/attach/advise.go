@@ -9,8 +9,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
-// advise explains why masquerading of networks uses iptables; it returns nothing if nftables does
-// it.
+// advise explains why masquerading of networks uses iptables. It returns nothing if the backend is
+// nftables.
 func (m *Masq) advise(ctx context.Context, nets []netip.Prefix) ([]string, error) {
 	if !m.IPMasq || m.backend() != Auto || len(nets) == 0 {
 		return nil, nil

@@ -26,8 +26,8 @@ const undoBudget = 10 * time.Second
 //
 // Status reports other missing prerequisites of ADD, such as a link of the host. An error with
 // [cni.CodeInvalidConfig] means that ADD cannot succeed until an administrator changes something;
-// STATUS replaces the code by [cni.CodeNotAvailable]. Status ignores prerequisites that the runtime or
-// another plugin may still provide.
+// STATUS replaces the code by [cni.CodeNotAvailable]. Status ignores prerequisites that the runtime
+// or another plugin may still provide.
 type Maker interface {
 	plugin.Configuration
 	interface{ attachCommon() *Common }
@@ -88,7 +88,7 @@ func (defaults) Repair(*Session) error { return nil }
 type Options struct {
 	KeepDown bool // leave it down; only without IPAM
 	DAD      DAD  // the zero value: [DADOff]
-	Announce bool // let the kernel announce the addresses to neighbours when the link comes up or its MAC changes
+	Announce bool // announce addresses to neighbours when the link comes up or its MAC changes
 
 	// NoLink means that the container has no interface in the kernel, because user space drives the
 	// device. The flow then reports the result of IPAM without applying it.

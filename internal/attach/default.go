@@ -27,14 +27,14 @@ func (c *Common) attachCommon() *Common { return c }
 // SecondDefaultRoute is a policy for default routes of several networks. Without one, IPv6 would
 // spread the container's packets over all routes, and IPv4 would send them through the last.
 //
-// No policy replaces the first route by the later one. DEL could not restore the first, because it must
-// work without namespace and stored state, and CHECK of the first network would fail meanwhile. To make
-// the later network win, give the route of the first one a metric ("priority").
+// No policy replaces the first route by the later one. DEL could not restore the first, because it
+// must work without namespace and stored state, and CHECK of the first network would fail
+// meanwhile. To make the later network win, give the route of the first one a metric ("priority").
 type SecondDefaultRoute string
 
 // The policies.
 const (
-	SecondDefaultMetric SecondDefaultRoute = "metric" // the route gets the next free metric, which the result reports
+	SecondDefaultMetric SecondDefaultRoute = "metric" // with the next free metric, as the result says
 	SecondDefaultRefuse SecondDefaultRoute = "refuse" // ADD fails
 )
 
@@ -46,8 +46,8 @@ func (rule SecondDefaultRoute) validate() error {
 	return cni.Errorf(cni.CodeInvalidConfig, "secondDefaultRoute: %q is unknown; use %q or %q", rule, SecondDefaultMetric, SecondDefaultRefuse)
 }
 
-// applySecondDefault applies the policy to the default routes of the result. Several default routes of
-// one network are alternatives and stay together.
+// applySecondDefault applies the policy to the default routes of the result. Several default routes
+// of one network are alternatives and stay together.
 func (s *Session) applySecondDefault(link kernel.Link, r *cni.Result) error {
 	if !slices.ContainsFunc(r.Routes, func(rt cni.Route) bool { return rt.Dst.Bits() == 0 }) {
 		return nil
@@ -82,7 +82,7 @@ func (s *Session) applySecondDefault(link kernel.Link, r *cni.Result) error {
 	return nil
 }
 
-// slot identifies a default route: the kernel keeps only one of each, whatever its link.
+// slot contains the properties that default routes through different links must not share.
 type slot struct {
 	is4           bool
 	table, metric int

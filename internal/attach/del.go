@@ -11,12 +11,12 @@ import (
 )
 
 // Del implements [plugin.Plugin]. It removes rules and link, then the address, so that an address
-// never has two live owners. Rules precede the link because the kernel then waits once for both: 17
-// ms instead of 33. Del needs only the key of the attachment, and continues past errors.
+// never has two live owners. Rules precede the link because the kernel then waits only once for
+// both: 17 ms instead of 33. Del needs only the key of the attachment, and continues past errors.
 //
-// An IPAM plugin that needs the link releases the address while the link exists. The same applies to an
-// IPAM plugin without a definition, which may need the link; Del removes the addresses from the link
-// before it calls that plugin.
+// An IPAM plugin that needs the link releases the address while the link exists. The same applies
+// to an IPAM plugin without a definition, which may need the link; Del removes the addresses from
+// the link before it calls that plugin.
 func (p *Plugin) Del(ctx context.Context, c *plugin.Call) error {
 	s, err := p.open(ctx, c)
 	if err != nil {
@@ -97,7 +97,7 @@ func (s *Session) removeAddresses(link kernel.Link) error {
 type made struct {
 	link    kernel.Link
 	in      *kernel.Space // nil: there is no link
-	network string        // the network that the link was created for; the administrator may have renamed it since
+	network string        // at creation; the administrator may have renamed the network since
 }
 
 // find returns the link of the attachment: the host-side veth if there is one, otherwise the

@@ -121,7 +121,8 @@ func (s *Session) release(g Gone) error {
 	return s.Host.Rules.Release(g.Tag, kernel.Masquerading, kernel.Dropping)
 }
 
-// unmasquerade removes the masquerading of attachments that no longer exist, including rules of the upstream plugins.
+// unmasquerade removes the masquerading of attachments that no longer exist, including rules of the
+// upstream plugins.
 func (s *Session) unmasquerade(g Gone) error {
 	return errors.Join(s.release(g), s.removeUpstream(g))
 }

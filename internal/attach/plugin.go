@@ -11,8 +11,11 @@ import (
 
 // Traits are the static properties of a plugin.
 type Traits struct {
-	Kind string // kind of the container's link in rtnetlink: CHECK expects it, DEL deletes it, STATUS requires it; "": any
-	DNS  DNS    // source of the DNS settings in the result
+	// Kind is the kind of the container's link in rtnetlink: CHECK expects it, DEL deletes it, and
+	// STATUS requires it. "" stands for any kind.
+	Kind string
+
+	DNS DNS // source of the DNS settings in the result
 
 	// Texts are the messages of CHECK that differ between upstream plugins.
 	Texts Texts
@@ -28,7 +31,7 @@ type Texts struct {
 	NoPrev string // prevResult is missing
 	NoLink string // operand: the container's interface
 	Kind   string // operands: the container's interface, the expected kind
-	MAC    string // operands: the container's interface, the MAC address in prevResult, the actual one
+	MAC    string // operands: the container's interface, the MAC address in prevResult, the real one
 	Other  string // prevResult has no matching interface in the container; operand: CNI_NETNS
 }
 

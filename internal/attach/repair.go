@@ -84,12 +84,14 @@ func (p *Plugin) restoreByIPTables(
 			return nil, err
 		}
 		defer s.Close()
-		if len(missing) > 0 && s.masq.backend() == Auto { // the deciding rule can be of the legacy variant
+		// The deciding rule may be of the legacy variant.
+		if len(missing) > 0 && s.masq.backend() == Auto {
 			if _, err := s.chooseMasq(nets); err != nil {
 				return nil, err
 			}
 		}
-		if err := s.masqueradeBy(IPTables, nets); err != nil { // all nets, because the chain can have lost rules while the jumps remain
+		// Restore all nets, because the chain may have lost rules while the jumps remain.
+		if err := s.masqueradeBy(IPTables, nets); err != nil {
 			return nil, errors.Join(err, s.Tx.Rollback())
 		}
 		for _, address := range missing {

@@ -118,7 +118,8 @@ func (s *Session) ownSources() (mine func(netip.Addr) bool, err error) {
 	if s.Prev != nil {
 		for _, ip := range s.Prev.IPs {
 			own[ip.Address.Addr()] = true
-			own[ip.Address.Masked().Addr()] = true // very old versions of the upstream plugins write the network
+			// Very old versions of the upstream plugins write the network.
+			own[ip.Address.Masked().Addr()] = true
 		}
 	}
 	if s.Sandbox != nil {

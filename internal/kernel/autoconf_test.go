@@ -17,7 +17,8 @@ func TestAutoconf(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	inside, host := b.veth(t)
-	must(t, b.container.Sysctl.Set("net/ipv6/conf/eth0/accept_dad", "0")) // so that it can advertise at once
+	// Without duplicate address detection, the router can advertise at once.
+	must(t, b.container.Sysctl.Set("net/ipv6/conf/eth0/accept_dad", "0"))
 	must(t, b.container.Links.Up(inside))
 	must(t, b.host.Links.Up(host))
 	must(t, b.host.Addrs.Add(host, prefix("fd00:1::3/64")))

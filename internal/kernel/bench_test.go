@@ -14,7 +14,8 @@ import (
 func BenchmarkAttach(b *testing.B) {
 	n := setup(b)
 	must(b, n.container.Sysctl.Ensure([]kernel.Setting{{Key: "net/ipv6/conf/default/accept_dad", Value: "0"}}))
-	must(b, n.host.Rules.Masquerade("first", kernel.Masq{}, []netip.Prefix{prefix("10.1.2.2/24")})) // creates the skeleton
+	// Create the skeleton.
+	must(b, n.host.Rules.Masquerade("first", kernel.Masq{}, []netip.Prefix{prefix("10.1.2.2/24")}))
 	var tx *kernel.Tx
 	var host, container *kernel.Space
 	hostNS, containerNS := testnet.NS(b, n.Host), testnet.NS(b, n.Container("container"))

@@ -28,7 +28,7 @@ const (
 
 // classifier describes the filters of a link.
 type classifier struct {
-	kind    string   // of the qdisc with the filters: [netlink.KindIngress], [netlink.KindClsact], or "" for none
+	kind    string   // of their qdisc: [netlink.KindIngress], [netlink.KindClsact], or "" for none
 	filters []Filter // in a form that SetFilters writes
 	others  int      // number of filters in other forms
 }

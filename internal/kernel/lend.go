@@ -13,7 +13,7 @@ import (
 // the link if the process died. The kernel moves and renames a link in one request, so the link is
 // always in one of the two spaces. The lending space never sees the link under its name in the
 // other space, which tools there (udev, network managers) would take for a new device: Lend renames
-// the link in the same step as the move, and Fetch before the move or in the same step.
+// the link after the move, and Fetch before the move or in the same step.
 
 // Lend moves a link to another space under a name and returns it: down, without addresses and
 // routes, with its alias. If the name is in use there, the error wraps [unix.EEXIST]. Rollback

@@ -50,7 +50,8 @@ func connect(t *testing.T) *outside {
 		must(t, b.host.Links.Up(host))
 		must(t, pair.space.Links.WaitUp(t.Context(), inside))
 		must(t, b.host.Links.WaitUp(t.Context(), host))
-		must(t, pair.space.Addrs.WaitDAD(t.Context(), inside)) // also when it is off, the addresses take a moment
+		// Even without detection, the addresses take a moment.
+		must(t, pair.space.Addrs.WaitDAD(t.Context(), inside))
 		must(t, b.host.Addrs.WaitDAD(t.Context(), host))
 		must(t, pair.space.Routes.Add(inside, kernel.Route{Dst: prefix("0.0.0.0/0"), GW: addr(pair.through4)}))
 		must(t, pair.space.Routes.Add(inside, kernel.Route{Dst: prefix("::/0"), GW: addr(pair.through6)}))

@@ -23,9 +23,9 @@ import (
 // deleting.
 const retryWait = 10 * time.Second
 
-// Retry makes a change of l, a link in this space with a parent. It repeats the change for up to 10
-// s while the change fails with [unix.EADDRINUSE] because of a link that no longer has a namespace.
-// host is the space of the parent, unless the parent is in this space.
+// Retry makes a change of l, a link in this space with a parent. It repeats the change, for up to
+// 10 s, while the change fails with [unix.EADDRINUSE] because of a link that no longer has a
+// namespace. host is the space of the parent, unless the parent is in this space.
 func (s Links) Retry(l Link, host *Space, change func() error) error {
 	err := change()
 	if l.Parent == 0 || !errors.Is(err, unix.EADDRINUSE) {

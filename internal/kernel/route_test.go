@@ -22,7 +22,8 @@ func routed(t *testing.T) (*bench, kernel.Link) {
 	inside, _ := b.vethUp(t)
 	must(t, b.container.Addrs.Add(inside, prefix("10.1.2.3/24")))
 	must(t, b.container.Addrs.Add(inside, prefix("fd00::3/64")))
-	must(t, b.container.Addrs.WaitDAD(t.Context(), inside)) // before, it cannot be the source of a route
+	// A tentative address cannot be the source of a route.
+	must(t, b.container.Addrs.WaitDAD(t.Context(), inside))
 	b.tx.Keep()
 	return b, inside
 }
@@ -200,7 +201,8 @@ func TestDelRoute(t *testing.T) {
 			t.Errorf("left (-want +got):\n%s", diff)
 		}
 	}
-	must(t, b.container.Routes.Delete(inside, kernel.Route{Dst: prefix("10.66.0.0/16")})) // does not exist
+	// The route does not exist.
+	must(t, b.container.Routes.Delete(inside, kernel.Route{Dst: prefix("10.66.0.0/16")}))
 	must(t, b.tx.Rollback())
 	b.unchanged(t, before)
 }
@@ -295,7 +297,8 @@ func TestLinkTo(t *testing.T) {
 			t.Errorf("%s: %s, %v", a, l.Name, err)
 		}
 	}
-	for _, a := range []string{"203.0.113.1", "2001:db8::1", "10.1.2.3", "fd00::3"} { // no route, and own addresses
+	// No route, and own addresses.
+	for _, a := range []string{"203.0.113.1", "2001:db8::1", "10.1.2.3", "fd00::3"} {
 		if _, err := b.container.Routes.LinkTo(addr(a)); !errors.Is(err, kernel.ErrNoRoute) {
 			t.Errorf("%s: %v", a, err)
 		}

@@ -97,7 +97,7 @@ func change(t *testing.T, n *netns.NS, key string) (undo func()) {
 			if err != nil || restore == nil {
 				continue
 			}
-			undo = func() { _ = n.Run(restore) } // some cannot be restored, and end with the namespace
+			undo = func() { _ = n.Run(restore) } // some fail, and end with the namespace
 			return nil
 		}
 		return nil

@@ -26,7 +26,7 @@ type Space struct {
 	rt  *netlink.Conn
 	nft *nft.Conn // nil until first used
 
-	legacyNAT map[iptables.Family]bool // whether ChooseNAT found the deciding rule in legacy iptables
+	legacyNAT map[iptables.Family]bool // whether the rule that ChooseNAT found is legacy
 
 	unlock func() // nil unless [Space.Lock] was called
 }

@@ -85,7 +85,7 @@ func TestEnsureSysctlStays(t *testing.T) {
 	}
 }
 
-// TestSysctlOfNoText: an empty value can be set and is restored.
+// TestSysctlWithEmptyValue: an empty value can be set and is restored.
 func TestSysctlWithEmptyValue(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

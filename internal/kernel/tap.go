@@ -38,7 +38,7 @@ type Tap struct {
 	MTU   int              // bytes; 0 is the kernel's default
 	Alias string           // names the owner
 
-	Context string   // the security context (SELinux) of the device; "" stands for the context of this process
+	Context string   // the security context (SELinux) of the device; "" stands for this process's
 	Program []string // the command line that creates a device in another context
 }
 

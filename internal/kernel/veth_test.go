@@ -34,7 +34,8 @@ func TestAddVeth(t *testing.T) {
 		t.Errorf("MAC %s only inside; have %s inside, %s outside", mac, inside.MAC, host.MAC)
 	}
 
-	b.Host.Command("ip", "link", "add", "ref0", "type", "veth", "peer", "ref1") // with the kernel's defaults
+	// A pair with the kernel's defaults.
+	b.Host.Command("ip", "link", "add", "ref0", "type", "veth", "peer", "ref1")
 	want := show(t, b.Host, "link", "show", "ref0")["txqlen"]
 	for _, end := range []map[string]any{
 		show(t, b.Container("container"), "link", "show", "eth0"),

@@ -33,7 +33,8 @@ func withVRF(t *testing.T) (b *bench, inside, vrf kernel.Link) {
 		"address add fd00::33 peer fd00::44/128 dev eth0 nodad", "address add fd00::55/64 dev eth0 nodad noprefixroute",
 		"address add fd00::66/64 dev eth0 nodad valid_lft 1000 preferred_lft 500",
 		"route add fd66::/32 via fd00::1 dev eth0 src fd00::66 metric 3")
-	b.Container("container").Batch("route delete 10.1.2.0/24", "route delete fd00::/64") // routes through gateways stay
+	// Routes through gateways stay.
+	b.Container("container").Batch("route delete 10.1.2.0/24", "route delete fd00::/64")
 	vrf = b.vrf(t, "red", 5000)
 	b.tx.Keep()
 	inside, err := b.container.Links.ByName("eth0")

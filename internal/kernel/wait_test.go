@@ -18,7 +18,8 @@ func TestWaitUp(t *testing.T) {
 	must(t, b.host.Links.Up(host))
 	other := open(t, kernel.Begin(t.Context()), b.Container("container"))
 	done := make(chan error)
-	time.AfterFunc(50*time.Millisecond, func() { done <- other.Links.Up(inside) }) // after the wait has begun
+	// Set the link up after the wait has begun.
+	time.AfterFunc(50*time.Millisecond, func() { done <- other.Links.Up(inside) })
 	ctx, cancel := context.WithTimeout(t.Context(), testnet.Patience)
 	defer cancel()
 	must(t, b.host.Links.WaitUp(ctx, host))
@@ -89,7 +90,8 @@ func TestWaitDADFindsDuplicate(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	inside, host := b.vethUp(t)
-	must(t, b.host.Sysctl.Set("net/ipv6/conf/veth0/accept_dad", "0")) // the address is valid at once
+	// Without detection, the address is valid at once.
+	must(t, b.host.Sysctl.Set("net/ipv6/conf/veth0/accept_dad", "0"))
 	must(t, b.host.Addrs.Add(host, prefix("fd00::3/64")))
 	must(t, b.container.Addrs.Add(inside, prefix("fd00::4/64")))
 	must(t, b.container.Addrs.Add(inside, prefix("fd00::3/64")))
@@ -119,7 +121,8 @@ func TestWaitDADDeadline(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			inside, host := b.veth(t)
-			must(t, b.container.Sysctl.Set("net/ipv6/conf/eth0/dad_transmits", "30")) // one per second
+			// One probe per second.
+			must(t, b.container.Sysctl.Set("net/ipv6/conf/eth0/dad_transmits", "30"))
 			must(t, b.container.Links.Up(inside))
 			if row.carrier {
 				must(t, b.host.Links.Up(host))

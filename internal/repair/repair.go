@@ -26,7 +26,7 @@ var errUnmet = errors.New("is still missing in the ruleset")
 type Outcome struct {
 	Restored []string // missing rules that were restored, for people
 	Moved    []session.Move
-	Err      error // [ErrForeign]; has code [cni.CodeUnknownContainer] if the container no longer exists
+	Err      error // [ErrForeign]; code [cni.CodeUnknownContainer] if the container no longer exists
 }
 
 // Failed reports whether a rule of an existing attachment could not be restored.

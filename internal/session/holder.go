@@ -74,8 +74,7 @@ func (s *Session) TakeOver(ruleSets []*kernel.RuleSet, tag string, to netip.Addr
 	return removed, errors.Join(errs...)
 }
 
-// LogTakeOver logs that this attachment takes over an address from a container that no longer
-// exists.
+// LogTakeOver logs that this attachment takes over rules of a container that no longer exists.
 func (s *Session) LogTakeOver(holder string, to netip.Addr) {
 	s.Log.Warn("took over rules of a container that no longer exists", "holder", holder, "address", to)
 }
