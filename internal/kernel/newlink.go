@@ -125,18 +125,3 @@ func TemporaryName(owner string) string {
 	h.Write([]byte(owner))
 	return fmt.Sprintf("tmp%012x", h.Sum64()>>16)
 }
-
-// VLANTakenError reports that a parent has a VLAN already, and names the link if it could be found.
-type VLANTakenError struct {
-	ID     uint16
-	Parent string
-	Link   Link // zero if its namespace has no identifier in the namespace of the parent
-	Here   bool // it is in the namespace of the parent
-	cause  error
-}
-
-func (e *VLANTakenError) Error() string {
-	return fmt.Sprintf("VLAN %d of %s exists already", e.ID, e.Parent)
-}
-
-func (e *VLANTakenError) Unwrap() error { return e.cause }
