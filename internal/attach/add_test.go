@@ -279,7 +279,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestIPv6IsUsable: an address can be bound when ADD returns, with and without a gateway and
+// TestIPv6IsUsable: an address can be bound when ADD returns, with and without a gateway and
 // duplicate address detection.
 func TestIPv6IsUsable(t *testing.T) {
 	t.Parallel()
