@@ -1,5 +1,5 @@
 // Package firewalld adds addresses to zones of firewalld at run time, over the system bus. It knows
-// nothing of other firewalls, and nothing of containers.
+// neither other firewalls nor containers.
 package firewalld
 
 import (
@@ -25,7 +25,7 @@ const (
 // Conn is a connection with the system bus.
 type Conn struct{ bus *dbus.Conn }
 
-// Open connects with the bus at DBUS_SYSTEM_BUS_ADDRESS, else at its usual place. It returns an
+// Open connects to the bus at DBUS_SYSTEM_BUS_ADDRESS, or at its default address. It returns an
 // error if there is no bus, but not if firewalld is not on the bus. The connection ends with ctx or
 // with [Conn.Close].
 func Open(ctx context.Context) (*Conn, error) {
@@ -39,7 +39,7 @@ func Open(ctx context.Context) (*Conn, error) {
 // Close closes the connection.
 func (c *Conn) Close() error { return c.bus.Close() }
 
-// Running reports whether firewalld is on the bus, and does not start it.
+// Running reports whether firewalld is on the bus. It does not start firewalld.
 func (c *Conn) Running(ctx context.Context) (bool, error) {
 	_, err := call(ctx, c.bus.BusObject(), driver+".GetNameOwner", busName)
 	if e := new(exception); errors.As(err, e) && e.Name == driver+".Error.NameHasNoOwner" {
@@ -60,14 +60,14 @@ func (c *Conn) AddSource(ctx context.Context, zone string, a netip.Addr) (added 
 	return err == nil, err
 }
 
-// ErrRefused means that firewalld answered that it does not remove a source, and that the source is
-// still in the zone. It gives the same answer until it is reloaded: it does not forget a source if
-// it cannot remove the rules, for example because another program flushed them (COMMAND_FAILED).
+// ErrRefused means that firewalld refused to remove a source, and that the source is still in the
+// zone. It refuses until it is reloaded, because it does not forget a source if it cannot remove
+// the rules, for example after another program flushed them (COMMAND_FAILED).
 var ErrRefused = errors.New("not removed")
 
-// RemoveSource removes an address from a zone; an address that is not in it counts as removed. The
-// error wraps [ErrRefused] if it cannot be removed; after any other error a later attempt may
-// succeed.
+// RemoveSource removes an address from a zone. It succeeds if the zone does not contain the
+// address. The error wraps [ErrRefused] if firewalld refuses; after any other error a later attempt
+// may succeed.
 func (c *Conn) RemoveSource(ctx context.Context, zone string, a netip.Addr) error {
 	_, err := c.call(ctx, "removeSource", zone, a)
 	if hasCode(err, "UNKNOWN_SOURCE") {
@@ -86,7 +86,7 @@ func (c *Conn) RemoveSource(ctx context.Context, zone string, a netip.Addr) erro
 	return errors.Join(err, wrong)
 }
 
-// HasSource reports whether a zone has exactly this address as a source.
+// HasSource reports whether a zone contains exactly this address as a source.
 func (c *Conn) HasSource(ctx context.Context, zone string, a netip.Addr) (bool, error) {
 	answer, err := c.call(ctx, "querySource", zone, a)
 	if err != nil || len(answer) == 0 {
@@ -115,8 +115,8 @@ func call(ctx context.Context, o dbus.BusObject, method string, arguments ...any
 	return reply.Body, cause(ctx, reply.Err)
 }
 
-// cause returns the reason why ctx ended if it ended before a call failed: the connection reports
-// only that it was closed.
+// cause returns the cause of ctx if ctx ended before a call failed, because the connection then
+// reports only that it was closed.
 func cause(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -127,7 +127,8 @@ func cause(ctx context.Context, err error) error {
 // exception is an error that an object on the bus returned.
 type exception dbus.Error
 
-// Error returns the first line of the text: firewalld appends every command that it gave to nft.
+// Error returns the first line of the text, because firewalld appends every command that it sent to
+// nft.
 func (e exception) Error() string {
 	first, _, _ := strings.Cut(e.text(), "\n")
 	return cmp.Or(first, e.Name)
@@ -147,7 +148,7 @@ func answered(err error) bool {
 	return errors.As(err, &e) && !strings.HasPrefix(e.Name, driver+".")
 }
 
-// hasCode reports whether err is an exception of firewalld with this code, which begins its text.
+// hasCode reports whether err is an exception of firewalld with this code, the prefix of its text.
 func hasCode(err error, code string) bool {
 	var e exception
 	if !errors.As(err, &e) {
