@@ -203,7 +203,7 @@ func (c *Config) parseForwards() error {
 
 const maxPort = 65535
 
-const portHint = "set hostPort and containerPort of each mapping to a port from 1 to 65535"
+const portHint = "set hostPort and containerPort in portMappings to ports from 1 to 65535"
 
 func (m PortMapping) forward() (f forward, err error) {
 	count := max(m.Range, 1)
