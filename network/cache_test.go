@@ -259,7 +259,7 @@ func TestCachedDropIns(t *testing.T) {
 			list(t, "1.1.0", "red", "first", "second"), "DEL first", "success"},
 		{"no network", first, nil, "DEL first", "success"},
 		{"nothing at all", `{"cniVersion":"1.1.0","name":"red"}`, nil, "",
-			"7 red/c1/eth0: network red has no plugins: neither under the key plugins nor in a folder of the network's name"},
+			"7 red/c1/eth0: network red has no plugins: neither under the key plugins nor in a drop-in directory"},
 	} {
 		r := newRig(t, map[string]script{"first": {}, "second": {}})
 		a := request("c1").Attachment("red")

@@ -89,7 +89,7 @@ func TestRecordRefused(t *testing.T) {
 		{"configuration that is none", `"plugins":[{"big":9007199254740993,"type":"first"}]`, `"plugins":[]`, "7 record: network red: plugins is empty"},
 		{"configuration without plugins", `"config":{"cniVersion":"1.0.0","extra":[1.10],"loadOnlyInlinedPlugins":true,"name":"red","plugins":[{"big":9007199254740993,"type":"first"}]}`,
 			`"config":{"cniVersion":"1.1.0","name":"red"}`,
-			"7 record: network red has no plugins: neither under the key plugins nor in a folder of the network's name"},
+			"7 record: network red has no plugins: neither under the key plugins nor in a drop-in directory"},
 		{"version that nobody knows", `"cniVersion":"1.0.0","config"`, `"cniVersion":"7.0.0","config"`,
 			`1 record: CNI version "7.0.0" is not supported: supported: 0.1.0, 0.2.0, 0.3.0, 0.3.1, 0.4.0, 1.0.0, 1.1.0`},
 		{"unreadable arguments", `"B=1;A=2"`, `"B"`, `4 record: CNI_ARGS pair "B" is not of the form KEY=VALUE`},

@@ -9,7 +9,7 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// A runtime keeps up with its configuration directory: what is broken in it takes nothing away that works.
+// A runtime follows its configuration directory; a broken file does not remove a working network.
 func ExampleOpen() {
 	dir, err := os.MkdirTemp("", "net.d")
 	if err != nil {
@@ -17,7 +17,8 @@ func ExampleOpen() {
 	}
 	defer os.RemoveAll(dir)
 	write := func(content string) {
-		if err := os.WriteFile(filepath.Join(dir, "10-pods.conflist"), []byte(content), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "10-pods.conflist"), []byte(content),
+			0o600); err != nil {
 			panic(err)
 		}
 	}
@@ -25,7 +26,7 @@ func ExampleOpen() {
 
 	folder, err := config.Open(config.Options{
 		Dir:    dir,
-		Notify: func(*config.Snapshot) {}, // here a runtime asks for the status of its networks again
+		Notify: func(*config.Snapshot) {}, // a runtime runs STATUS again here
 		Log:    slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -34,7 +35,7 @@ func ExampleOpen() {
 	defer folder.Close()
 
 	write(`{"cniVersion":"1.1.0","name":"pods","plug`)
-	now := folder.Reload() // or a moment later by itself
+	now := folder.Reload() // without this call, the change is noticed a moment later
 	pods, err := now.Network("pods")
 	fmt.Println(pods.Types(), err)
 	for _, p := range now.Problems {
