@@ -128,7 +128,7 @@ func TestDelPastFailures(t *testing.T) {
 	}
 	err := r.Del(t.Context(), a, network.Fallback{})
 	want := "11 red/c1/eth0: third DEL: busy\nplugin \"second\" not found in " + r.plugins +
-		": install the plugin there or add its folder to the plugin folders (CNI_PATH)"
+		": install the plugin there or add its directory to the plugin directories (CNI_PATH)"
 	if got := describe(err); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
