@@ -143,7 +143,7 @@ func TestCachedExamples(t *testing.T) {
 		{"cache-valid-v1", "", v1, true, false, "success"},
 		{"cache-valid-v1-older-result", "", v1, true, false, "success"},
 		{"cache-valid-legacy-bare-result", "", v1, false, false,
-			"6 cachenet/c-1/eth0: PATH: the reference library has stored the result alone, neither configuration nor arguments"},
+			"6 cachenet/c-1/eth0: PATH: an old release of libcni stored only the result, without configuration and arguments"},
 		{"cache-invalid-text-code6", "", "", false, true,
 			"6 cachenet/c-1/eth0: PATH: cached attachment: invalid character 'g' looking for beginning of value"},
 		{"cache-invalid-result-version-code1", "", "", true, true,

@@ -275,7 +275,7 @@ func TestRecover(t *testing.T) {
 	if got, want := describe(err), "5 blue/stuck/eth1: second DEL: disk"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if !strings.Contains(r.log.String(), "record: damaged, it is not as it was written") {
+	if !strings.Contains(r.log.String(), "record is damaged or incomplete") {
 		t.Errorf("log:\n%s", r.log)
 	}
 	var got []string

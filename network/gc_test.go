@@ -183,7 +183,7 @@ func TestGCDamagedRecords(t *testing.T) {
 				t.Error(err)
 			}
 			lost := recordPath(r.Client, request("lost").Attachment("red"))
-			if want := lost + ": record: damaged, it is not as it was written"; !strings.Contains(r.log.String(), want) {
+			if want := lost + ": record is damaged or incomplete"; !strings.Contains(r.log.String(), want) {
 				t.Errorf("%q is not in the log:\n%s", want, r.log)
 			}
 			log := r.entries()
