@@ -41,8 +41,8 @@ type PortMapping struct {
 	ContainerPort uint16   `json:"containerPort"` // from 1
 	Protocol      Protocol `json:"protocol"`      // zero is TCP
 
-	// HostIP is the address of the host whose port is forwarded; 0.0.0.0 and :: stand for all
-	// addresses of their family. Zero means all addresses of both families.
+	// HostIP is the address of the host on which the port is forwarded; 0.0.0.0 and :: stand for
+	// all addresses of their family. Zero means all addresses of both families.
 	HostIP netip.Addr `json:"hostIP,omitzero"`
 
 	// Range is the number of ports to map, starting at HostPort and ContainerPort; zero means 1.

@@ -26,7 +26,7 @@ func text(t *testing.T, c cni.Capabilities) string {
 	return string(b)
 }
 
-// Names and forms are those of the CNI conventions.
+// Names and forms follow the CNI conventions.
 func TestCapabilities(t *testing.T) {
 	t.Parallel()
 	addr, prefix := netip.MustParseAddr, netip.MustParsePrefix

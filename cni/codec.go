@@ -198,7 +198,7 @@ func (r Route) MarshalJSON() ([]byte, error) {
 	return encode(encodeRoute(r)), nil
 }
 
-// UnmarshalJSON decodes a route as in results and IPAM configurations. Codes are those of
+// UnmarshalJSON decodes a route as in results and IPAM configurations. It returns the same codes as
 // [DecodeResult].
 func (r *Route) UnmarshalJSON(b []byte) error {
 	var w wireRoute
@@ -213,7 +213,7 @@ func (r *Route) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// JSONForm returns a value of a type whose fields are the members of a route. The descriptions of
+// JSONForm returns a struct with the JSON members of a route as fields. The descriptions of
 // configurations are derived from it.
 func (Route) JSONForm() any { return wireRoute{} }
 

@@ -74,7 +74,7 @@ func ParseList(b []byte) (*List, error) {
 
 // ParseSingle parses the configuration of a single plugin, the only form before 0.3.0, as a list of
 // one plugin. The list takes name and version from the object, but not list-level keys such as
-// disableCheck. Codes are those of [ParseList].
+// disableCheck. It returns the same codes as [ParseList].
 func ParseSingle(b []byte) (*List, error) {
 	p, err := ParsePlugin(b)
 	if err != nil {
@@ -89,8 +89,8 @@ func ParseSingle(b []byte) (*List, error) {
 	return l, nil
 }
 
-// ParsePlugin parses the configuration of one plugin as in a list or a drop-in file. Codes are
-// those of [ParseList].
+// ParsePlugin parses the configuration of one plugin as in a list or a drop-in file. It returns the
+// same codes as [ParseList].
 func ParsePlugin(b []byte) (*PluginConfig, error) {
 	m, err := parseObject(b)
 	if err != nil {
@@ -238,7 +238,8 @@ func (l *List) inlined() ([]*PluginConfig, error) {
 
 func (l *List) wrap(err error) error { return DecodeFailure("network "+l.Name, err) }
 
-// Append adds the configurations of plugins from other sources after those of the list itself.
+// Append adds the configurations of plugins from other sources after the plugins of the list
+// itself.
 func (l *List) Append(plugins ...*PluginConfig) { l.Plugins = append(l.Plugins, plugins...) }
 
 // Executables returns the types of the plugins and of their IPAM plugins, without duplicates, in

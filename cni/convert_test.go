@@ -30,7 +30,7 @@ func addr(s string) netip.Addr     { return netip.MustParseAddr(s) }
 var sameResult = cmp.Options{cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
 	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmpopts.EquateEmpty()}
 
-// conversions are results whose encoding in every version is in testdata/convert.
+// conversions are results; testdata/convert has their encodings in all versions.
 var conversions = map[string]cni.Result{
 	"full": {
 		Interfaces: []cni.Interface{

@@ -44,8 +44,8 @@ func DecodeResultStrict(b []byte, conf Version) (*Result, error) {
 	return d.decode(b, conf)
 }
 
-// ResultVersion returns the version that a result states, or conf if it states none. Codes are
-// those of [DecodeResult].
+// ResultVersion returns the version that a result states, or conf if it states none. It returns the
+// same codes as [DecodeResult].
 func ResultVersion(b []byte, conf Version) (Version, error) {
 	m, err := parseObject(b)
 	if err != nil {

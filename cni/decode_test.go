@@ -223,8 +223,8 @@ func TestDecodeResultPrefersExactKeys(t *testing.T) {
 	}
 }
 
-// RES-10, CNV-10: a plugin passes on the values of an earlier plugin unchanged, even those that its
-// own result may not contain.
+// RES-10, CNV-10: a plugin passes on the values of an earlier plugin unchanged, even values that
+// its own result may not contain.
 func TestRelay(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

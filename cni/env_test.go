@@ -27,7 +27,7 @@ func TestEnvironRoundTrip(t *testing.T) {
 			vars[key] = value
 		}
 		if back := cni.EnvFrom(func(key string) string { return vars[key] }); back != e {
-			t.Errorf("%s: %+v came back as %+v", name, e, back)
+			t.Errorf("%s: %+v was decoded as %+v", name, e, back)
 		}
 	}
 }

@@ -51,7 +51,7 @@ type Error struct {
 	verbatim bool
 }
 
-// Errorf returns an error with a code. The format is that of [fmt.Errorf], including %w.
+// Errorf returns an error with a code. It supports the formats of [fmt.Errorf], including %w.
 func Errorf(code Code, format string, args ...any) *Error {
 	cause := fmt.Errorf(format, args...)
 	return &Error{Code: code, Msg: cause.Error(), cause: cause}
@@ -65,8 +65,8 @@ func (e *Error) WithDetails(details string) *Error {
 }
 
 // Verbatim returns a copy of e with a message that [AsError] keeps unchanged: surrounding text goes
-// to the details. Use it for messages of delegates, and for messages that callers compare with
-// those of the upstream plugins.
+// to the details. Use it for messages of delegates, and for messages that callers compare with the
+// messages of the upstream plugins.
 func (e *Error) Verbatim() *Error {
 	c := *e
 	c.verbatim = true
@@ -122,8 +122,8 @@ func AsError(err error) *Error {
 	return &Error{Code: e.Code, Msg: msg, Details: e.Details, cause: err}
 }
 
-// Rephrase returns an error with the formatted message and the code of err, whose own text becomes
-// the details. err stays reachable. The message is [Error.Verbatim].
+// Rephrase returns an error with the formatted message and the code of err. The text of err becomes
+// the details, and err stays reachable. The message is [Error.Verbatim].
 func Rephrase(err error, format string, args ...any) *Error {
 	e := AsError(err)
 	details := e.Details
@@ -175,10 +175,10 @@ func (e *Error) Encode(v Version) []byte {
 	return encode(wireError{CNIVersion: v.String(), Code: &e.Code, Msg: e.Msg, Details: e.Details})
 }
 
-// DecodeError decodes the error object that a failing plugin printed. The code of the result is
-// [CodeDecodingFailure] unless the input is an object whose code is an unsigned integer.
-// DecodeError accepts any code, assigned or not, replaces a missing message so that the code is not
-// lost, and ignores cniVersion.
+// DecodeError decodes the error object that a failing plugin printed. It returns an error with
+// [CodeDecodingFailure] if the input is not an object with an unsigned integer as code. DecodeError
+// accepts any code, assigned or not, replaces a missing message so that the code is not lost, and
+// ignores cniVersion.
 func DecodeError(b []byte) (*Error, error) {
 	var w struct {
 		wireError

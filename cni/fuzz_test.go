@@ -107,7 +107,7 @@ func FuzzDecodeError(f *testing.F) {
 		for _, v := range cni.Versions() {
 			back, err := cni.DecodeError(e.Encode(v))
 			if err != nil || back.Code != e.Code || back.Msg != e.Msg || back.Details != e.Details {
-				t.Errorf("%+v came back as %+v, %v", e, back, err)
+				t.Errorf("%+v was decoded as %+v, %v", e, back, err)
 			}
 		}
 	})
@@ -123,7 +123,7 @@ func FuzzDecodeVersionReply(f *testing.F) {
 		}
 		back, err := cni.DecodeVersionReply(r.Encode())
 		if err != nil || !cmp.Equal(r, back) {
-			t.Errorf("%+v came back as %+v, %v", r, back, err)
+			t.Errorf("%+v was decoded as %+v, %v", r, back, err)
 		}
 	})
 }
@@ -242,7 +242,7 @@ func FuzzDecodeValidAttachments(f *testing.F) {
 		}
 		back, err := cni.DecodeValidAttachments(request)
 		if err != nil || !slices.Equal(valid, back) {
-			t.Errorf("%v came back as %v, %v", valid, back, err)
+			t.Errorf("%v was decoded as %v, %v", valid, back, err)
 		}
 	})
 }
@@ -299,7 +299,7 @@ func FuzzRoute(f *testing.F) {
 			return
 		}
 		if err := json.Unmarshal(marshal(t, r), &back); err != nil || back != r {
-			t.Errorf("%+v came back as %+v, %v", r, back, err)
+			t.Errorf("%+v was decoded as %+v, %v", r, back, err)
 		}
 	})
 }

@@ -57,8 +57,8 @@ var resultMembers = [...]string{
 	"nameservers", "domain", "search", "options",
 }
 
-// preferExact drops members of a value of a result whose keys differ only in case from a specified
-// key that is also present; encoding/json would use the last of them.
+// preferExact drops members of a value in a result if their keys differ only in case from a
+// specified key that is also present; encoding/json would use the last of them.
 func preferExact(raw json.RawMessage) json.RawMessage {
 	if !bytes.ContainsFunc(raw,
 		func(r rune) bool { return r >= 'A' && r <= 'Z' || r > unicode.MaxASCII }) {

@@ -34,7 +34,7 @@ func TestPod(t *testing.T) {
 			t.Fatal(err)
 		}
 		if pod, ok := cni.PodFrom(args); ok {
-			t.Errorf("%q tells of pod %+v", text, pod)
+			t.Errorf("%q describes pod %+v", text, pod)
 		}
 	}
 }

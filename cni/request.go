@@ -23,8 +23,8 @@ const (
 
 // RequestData are the values of a call that are not part of the configuration.
 type RequestData struct {
-	// Capabilities are the capability arguments by name; a plugin receives those that it declares.
-	// Used for ADD, CHECK and DEL.
+	// Capabilities are the capability arguments by name; a plugin receives the ones that it
+	// declares. Used for ADD, CHECK and DEL.
 	Capabilities map[string]json.RawMessage
 
 	// PrevResult is, for ADD, the result of the previous plugin and nil for the first; for CHECK
@@ -129,7 +129,7 @@ func removeKey(m map[string]json.RawMessage, key string) {
 // [ValidateNetworkName] and [ParseVersion]. Absent and null members are empty. The code is
 // [CodeDecodingFailure] if the request is not a JSON object or a member is not a string.
 //
-// Keys match as in encoding/json, so that the validated values are those that a plugin decodes
+// Keys match as in encoding/json, so that the validated values are the values that a plugin decodes
 // later, even if several keys differ only in case.
 func DecodeHeader(request []byte) (name, version string, err error) {
 	if _, err := parseObject(request); err != nil {
@@ -180,5 +180,5 @@ func DecodeValidAttachments(request []byte) ([]ValidAttachment, error) {
 		return []ValidAttachment{}, nil
 	}
 	return nil, Errorf(CodeInvalidConfig, "%s is missing", validKey).
-		WithDetails("without the list of valid attachments GC cannot tell which ones are stale")
+		WithDetails("without this list GC cannot determine which attachments are stale")
 }

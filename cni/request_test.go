@@ -251,7 +251,7 @@ func TestValidAttachmentsRoundTrip(t *testing.T) {
 		}
 		got, err := cni.DecodeValidAttachments(request)
 		if err != nil || !slices.Equal(valid, got) {
-			t.Errorf("%v came back as %v, %v", valid, got, err)
+			t.Errorf("%v was decoded as %v, %v", valid, got, err)
 		}
 		keys := slices.Sorted(maps.Keys(members(t, request)))
 		if want := []string{"cni.dev/attachments", "cni.dev/valid-attachments", "cniVersion",

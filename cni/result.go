@@ -57,7 +57,7 @@ func (d DNS) IsZero() bool {
 	return len(d.Nameservers) == 0 && d.Domain == "" && len(d.Search) == 0 && len(d.Options) == 0
 }
 
-// Optional is a value that may be absent, for members whose absence differs from zero.
+// Optional is a value that may be absent, for members for which absence and zero differ.
 type Optional[T any] struct {
 	Value T
 	Set   bool

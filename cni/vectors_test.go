@@ -50,7 +50,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// callVersion returns the version of the ADD call whose result is v.
+// callVersion returns the version of the ADD call with the result v.
 func callVersion(v conformance.Vector) cni.Version {
 	if version, err := cni.ParseVersion(v.Version); err == nil {
 		return version

@@ -1,11 +1,11 @@
-// Package invoke calls one plugin once: as a process ([Process]), in the same process ([Local]), or
-// whichever of the two is right ([Auto]), with the same bytes in and out and the same errors. It
-// finds executables the way the specification says ([Find]), and hands plugins the trace that a
-// call is part of ([Trace]). For tests it has a caller that keeps what went over the border
-// ([Recorder]) and one that needs no executables ([Fake]).
+// Package invoke performs a single call of a plugin: as a process ([Process]), in this process
+// ([Local]), or in whichever of these ways fits ([Auto]), with the same input, output and errors.
+// It finds binaries as the specification requires ([Find]), and passes the trace of a call on to
+// plugins ([Trace]). For tests it provides a caller that records calls ([Recorder]) and one that
+// needs no binaries ([Fake]).
 //
-// What to call and in which order is the business of package network (runtimes) and package plugin
-// (delegation).
+// Package network (for runtimes) and package plugin (for delegation) decide which plugins to call,
+// and in which order.
 package invoke
 
 import (

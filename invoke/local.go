@@ -11,7 +11,7 @@ import (
 )
 
 // Local calls plugins in this process, chosen by the base name of [Call.Path]. Its replies and
-// errors equal those of [Process] for a plugin with the same output; a failure counts as exit
+// errors equal the results of [Process] for a plugin with the same output; a failure counts as exit
 // status 1. The handler receives ctx with its values, such as a [Trace]. A handler can notice the
 // end of ctx but cannot be stopped: Call returns when the handler returns.
 type Local map[string]Handler

@@ -19,7 +19,7 @@ import (
 	"github.com/tenon-cni/tenon/invoke"
 )
 
-// TestMain runs the test binary as a plugin if its name is that of a plugin.
+// TestMain runs the test binary as a plugin if it has the name of a plugin.
 func TestMain(m *testing.M) {
 	if behave := plugins[filepath.Base(os.Args[0])]; behave != nil {
 		os.Exit(behave())

@@ -29,8 +29,8 @@ const (
 
 // Process calls plugins as processes. The zero value is ready for use.
 //
-// A plugin inherits the environment of this process, except its CNI_ variables, which the variables
-// of the call replace. It runs in its own process group unless [Call.Joined] is set, and receives
+// A plugin inherits the environment of this process, except the CNI_ variables of the protocol,
+// which the call sets. It runs in its own process group unless [Call.Joined] is set, and receives
 // the request on standard input, which it may leave unread. When ctx ends, the group receives
 // SIGTERM, and SIGKILL 100 ms later; Call returns within 250 ms even if a descendant has left the
 // group and holds standard output open. Call stops a plugin that writes more than 16 MiB to
@@ -46,7 +46,7 @@ type Process struct {
 	Stderr io.Writer
 
 	// Environ returns additional variables for one call, as KEY=VALUE. They take precedence over
-	// inherited variables and over those of [WithTrace]. If either sets TRACEPARENT, inherited
+	// inherited variables and over the trace of [WithTrace]. If either sets TRACEPARENT, inherited
 	// TRACESTATE and BAGGAGE variables are dropped, because they belong to another trace. May be
 	// nil.
 	Environ func(ctx context.Context) []string

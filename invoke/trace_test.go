@@ -41,7 +41,7 @@ func TestTraceValid(t *testing.T) {
 		"trace ID of zeros":       {"00-00000000000000000000000000000000-00f067aa0ba902b7-01", false},
 		"span ID of zeros":        {"00-" + traceID + "-0000000000000000-01", false},
 		"upper case":              {strings.ToUpper(parent), false},
-		"cut short":               {parent[:54], false},
+		"truncated":               {parent[:54], false},
 		"version not hexadecimal": {".0-" + traceID + "-00f067aa0ba902b7-01", false},
 		"trace ID not hexadecimal": {"00-" + strings.Repeat("g", 32) +
 			"-00f067aa0ba902b7-01", false},

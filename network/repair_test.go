@@ -151,7 +151,7 @@ func TestRepairPassesOver(t *testing.T) {
 	if len(passed) != 4 {
 		t.Errorf("passed over %q", passed)
 	}
-	for _, want := range []string{"record: damaged", `blue/missing/eth0: plugin "second" not found`} {
+	for _, want := range []string{"record is damaged", `blue/missing/eth0: plugin "second" not found`} {
 		if err == nil || !errors.Is(err, network.ErrUnreadable) || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}

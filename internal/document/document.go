@@ -53,7 +53,7 @@ func Parse(document []byte) *Node {
 	return p.value("", 0)
 }
 
-// At returns a Node for a position without a value, such as that of a syntax error.
+// At returns a Node for a position without a value, such as the position of a syntax error.
 func At(document []byte, offset int) *Node {
 	return &Node{document: document, offset: max(0, min(offset, len(document)))}
 }

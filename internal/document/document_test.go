@@ -75,7 +75,7 @@ func TestParseBroken(t *testing.T) {
 
 func deep(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 
-// The values equal those of encoding/json, and all positions lie within the document.
+// The values equal the output of encoding/json, and all positions lie within the document.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{`{"a": [1, true, null, "x"], "A": {"b/~": -1.5e3}}`,
 		`[[], {}, ""]`, "{\n\"é\": 1,", `{"a": 1} x`, "\xef\xbb\xbf{}"} {

@@ -118,7 +118,7 @@ func (s Store) RemoveDue(container string) error {
 	return ioFailure("remove the list of attachments due for DEL", removeFile(s.duePath(container)))
 }
 
-// mark sets the state of a record whose attachment is due according to a Due file.
+// mark sets the state of a record if a Due file names its attachment.
 func (s Store) mark(r *Record) {
 	if r.State != Attached {
 		return

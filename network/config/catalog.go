@@ -105,7 +105,7 @@ func (c *Catalog) list(name string) *File {
 // been meant. Use [Load] to fail on such a file instead.
 //
 // The error wraps [ErrNoConfig] if the directory holds no configuration or does not exist, and
-// [ErrNotFound] if no network has the name. Other errors are those of [LoadFile].
+// [ErrNotFound] if no network has the name. Otherwise the errors are the same as for [LoadFile].
 func (c *Catalog) Lookup(name string) (n *Network, passed []File, err error) {
 	if err := cni.ValidateNetworkName(name); err != nil {
 		return nil, nil, err
@@ -132,7 +132,7 @@ func (c *Catalog) Lookup(name string) (n *Network, passed []File, err error) {
 }
 
 // Default returns the network that runtimes use if no network is requested: the first file of any
-// kind in the byte order of file names. Errors are [ErrNoConfig] and those of [LoadFile].
+// kind in the byte order of file names. It returns [ErrNoConfig] or an error of [LoadFile].
 func (c *Catalog) Default() (*Network, error) {
 	for _, f := range c.Files {
 		if f.Default {

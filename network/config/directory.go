@@ -114,7 +114,7 @@ func open(o Options, w func(events chan<- struct{}) (watcher, error)) (*Director
 	f.look()
 	f.running.Go(f.run)
 	if o.Notify != nil {
-		f.running.Go(f.tell)
+		f.running.Go(f.notify)
 	}
 	return f, nil
 }
@@ -288,7 +288,7 @@ func (f *Directory) watch(dirs []string) (more bool) {
 	return more
 }
 
-// use publishes a snapshot and logs the problems that appear and those that are resolved.
+// use publishes a snapshot and logs new and resolved problems.
 func (f *Directory) use(old, next *Snapshot) {
 	f.current.Store(next)
 	for _, p := range next.Problems {
@@ -315,8 +315,8 @@ func (f *Directory) use(old, next *Snapshot) {
 	}
 }
 
-// tell passes new snapshots to Notify.
-func (f *Directory) tell() {
+// notify passes new snapshots to Notify.
+func (f *Directory) notify() {
 	for {
 		select {
 		case <-f.closing:

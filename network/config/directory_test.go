@@ -144,13 +144,13 @@ func TestDirectoryKeepsLastGood(t *testing.T) {
 	}
 }
 
-// A Directory follows a path whose directory is replaced, even if the directory or its parent is
+// A Directory notices that its directory was replaced, even if the directory or its parent is
 // missing for a while.
 func TestDirectoryIsReplaced(t *testing.T) {
 	t.Parallel()
 	const missing = "\nkept: DIR: no network configuration\nkept: red: DIR/10.conflist: network red has disappeared; it stays in use because too few networks would be left"
 	for name, row := range map[string]struct {
-		file string // a file whose changes show that the directory is watched
+		file string // changes of this file show that the directory is watched
 		step func(t *testing.T, dir string, f *config.Directory)
 	}{
 		"removed and created again": {"10.conflist",

@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// DRP-01, CFG-10: DiscoverFile reads one file, and its drop-ins if its name is that of a list, but
+// DRP-01, CFG-10: DiscoverFile reads one file, and its drop-ins if its name ends in .conflist, but
 // no other file of the directory.
 func TestDiscoverFile(t *testing.T) {
 	t.Parallel()

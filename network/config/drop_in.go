@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// appendDropIns adds the plugins found in dir, whose name is a valid network name.
+// appendDropIns appends the plugins in dir. The base name of dir must be a valid network name.
 func (r reader) appendDropIns(n *Network, dir string) error {
 	if n.OnlyInlined {
 		return nil

@@ -24,7 +24,7 @@ func ExampleOpen() {
 	}
 	write(`{"cniVersion":"1.1.0","name":"pods","plugins":[{"type":"bridge"}]}`)
 
-	folder, err := config.Open(config.Options{
+	directory, err := config.Open(config.Options{
 		Dir:    dir,
 		Notify: func(*config.Snapshot) {}, // a runtime runs STATUS again here
 		Log:    slog.New(slog.DiscardHandler),
@@ -32,10 +32,10 @@ func ExampleOpen() {
 	if err != nil {
 		panic(err)
 	}
-	defer folder.Close()
+	defer directory.Close()
 
 	write(`{"cniVersion":"1.1.0","name":"pods","plug`)
-	now := folder.Reload() // without this call, the change is noticed a moment later
+	now := directory.Reload() // without this call, the change is noticed a moment later
 	pods, err := now.Network("pods")
 	fmt.Println(pods.Types(), err)
 	for _, p := range now.Problems {
@@ -43,7 +43,7 @@ func ExampleOpen() {
 	}
 
 	write(`{"cniVersion":"1.1.0","name":"pods","plugins":[{"type":"bridge"},{"type":"portmap"}]}`)
-	now = folder.Reload()
+	now = directory.Reload()
 	fmt.Println(now.Networks[0].Types(), now.Err())
 
 	// For an operation, take the policy from the same snapshot: network.Client{Policy: now.Policy}.

@@ -65,7 +65,7 @@ func TestExecutableChanges(t *testing.T) {
 	must(os.Remove(path))
 	check(false, "no file")
 	must(os.Mkdir(path, 0o700))
-	check(false, "a folder")
+	check(false, "a directory")
 }
 
 // Hard links to one binary are read once, even by concurrent calls. A directory cannot be allowed.

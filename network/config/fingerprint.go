@@ -46,7 +46,7 @@ func (v *view) addDropIns(dir string) {
 		func(string) {})
 }
 
-// addDirectory adds a directory whose creation and removal matter.
+// addDirectory adds a directory and watches for its creation and removal.
 func (v *view) addDirectory(
 	dir string, counts func(name string) bool, directory func(path string),
 ) {
@@ -65,8 +65,8 @@ func nearest(dir string) string {
 	return dir
 }
 
-// addFiles adds the files in a directory whose names count, and calls directory for the directories
-// in it.
+// addFiles adds the files in a directory for which counts returns true, and calls directory for its
+// subdirectories.
 func (v *view) addFiles(dir string, counts func(name string) bool, directory func(path string)) {
 	id := statefile.Identify(dir)
 	v.files[dir] = statefile.Identity{Device: id.Device, Inode: id.Inode}

@@ -61,8 +61,8 @@ func LoadFile(path string) (*Network, error) {
 
 // LoadBytes reads a network configuration list or the configuration of a single plugin. A
 // configuration with a type and without plugins is a single plugin. LoadBytes reads no drop-in
-// files, so a list of version 1.1.0 may have no plugins and cannot run. Codes are those of
-// [cni.ParseList].
+// files, so a list of version 1.1.0 may have no plugins and cannot run. It returns the same codes
+// as [cni.ParseList].
 func LoadBytes(b []byte) (*Network, error) {
 	if kindOfContent(b) == SingleFile {
 		return newNetwork(cni.ParseSingle(b))
@@ -77,8 +77,8 @@ func newNetwork(l *cni.List, err error) (*Network, error) {
 	return &Network{List: l}, nil
 }
 
-// kindOfContent returns the kind of a configuration by its content, for files whose names do not
-// state it.
+// kindOfContent returns the kind of a configuration by its content, for files with another
+// extension.
 func kindOfContent(b []byte) Kind {
 	var keys map[string]json.RawMessage
 	if json.Unmarshal(b, &keys) == nil && keys["plugins"] == nil && keys["type"] != nil {

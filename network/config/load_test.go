@@ -168,7 +168,7 @@ func TestLoadErrors(t *testing.T) {
 			map[string]string{"d/10.conflist": `{"cniVersion":"1.1.0","name":"../red"}`,
 				"red/x.conf": `{"type":"x"}`}, "d",
 			`7 DIR/d/10.conflist:1:30: network name "../red" is not valid: it must start with a letter or digit and hold only letters, digits, '_', '.' and '-'`, nil},
-		{"SEC-01: look-up of such a name", map[string]string{"10.conflist": red}, "../red",
+		{"SEC-01: look-up of a path", map[string]string{"10.conflist": red}, "../red",
 			`7 network name "../red" is not valid: it must start with a letter or digit and hold only letters, digits, '_', '.' and '-'`, nil},
 	} {
 		dir := filepath.Join(t.TempDir(), "missing")

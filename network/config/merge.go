@@ -15,10 +15,10 @@ import (
 
 // merge returns the snapshot that follows old when the directory holds c.
 //
-// A network whose file is broken stays as it was, and so does a network whose new version the
-// policy forbids. A network, drop-in or policy that has disappeared stays for [Options.Linger],
-// because a writer may remove a file before it replaces it, or create a directory anew. If too few
-// networks would be left, the missing ones stay until there are enough.
+// A network stays as it was if its file is broken or the policy forbids its new version. A network,
+// drop-in or policy that has disappeared stays for [Options.Linger], because a writer may remove a
+// file before it replaces it, or create a directory anew. If too few networks would be left, the
+// missing ones stay until there are enough.
 func merge(old *Snapshot, c *Catalog, now time.Time, keep Options) *Snapshot {
 	m := &merger{
 		old: old, catalog: c, keep: keep,

@@ -26,7 +26,7 @@ func TestConfigurationReachesPlugins(t *testing.T) {
 		{"CFG-33: keys that the runtime owns are accepted and not passed on", "x.conflist",
 			`{"cniVersion":"1.0.0","name":"red","plugins":[{"type":"p","cni.dev/x":1,"prevResult":{},"args":{"cni":{}},"capabilities":{}}]}`,
 			`{"args":{"cni":{}},"cniVersion":"1.0.0","name":"red","type":"p"}`},
-		{"CFG-41: the list's name and version replace those of a plugin", "x.conflist",
+		{"CFG-41: the list's name and version replace a plugin's", "x.conflist",
 			`{"cniVersion":"1.0.0","name":"red","plugins":[{"type":"p","name":"own","NAME":"loud","cniVersion":"0.1.0"}]}`,
 			`{"cniVersion":"1.0.0","name":"red","type":"p"}`},
 		{"CFG-20, CFG-37: a single plugin, with the well-known keys of its time", "x.conf",

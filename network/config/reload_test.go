@@ -22,8 +22,8 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// checksummed is a set of plugins whose configurations state the version of the network twice. They
-// fail if the two differ in one plugin, or between the first and the last plugin of a list: no
+// checksummed is a set of plugins with the version of the network twice in their configurations.
+// They fail if the two differ in one plugin, or between the first and the last plugin of a list: no
 // writer intended that.
 type checksummed struct {
 	mu       sync.Mutex
