@@ -49,11 +49,11 @@ func (b Bandwidth) check() error {
 			return invalidCapability("bandwidth", "%sRate: %d bit/s is less than a byte per second",
 				d.name, d.rate)
 		case d.burst > 0 && d.burst < 8:
-			return invalidCapability("bandwidth", "%sBurst: %d bit is less than a byte", d.name,
-				d.burst)
+			return invalidCapability("bandwidth",
+				"%sBurst: %d bit is less than a byte", d.name, d.burst)
 		case d.burst/8 >= math.MaxUint32:
-			return invalidCapability("bandwidth", "%sBurst: %d bit is 4 GiB or more", d.name,
-				d.burst)
+			return invalidCapability("bandwidth",
+				"%sBurst: %d bit is 4 GiB or more", d.name, d.burst)
 		}
 	}
 	return nil

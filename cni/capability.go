@@ -111,8 +111,8 @@ func (c Capabilities) Encode() (map[string]json.RawMessage, error) {
 			return nil, invalidCapability(name, "it is set both as a field and in Raw")
 		}
 		if !json.Valid(c.Raw[name]) {
-			return nil, Errorf(CodeDecodingFailure, "capability %s: the raw argument is not JSON",
-				name)
+			return nil, Errorf(CodeDecodingFailure,
+				"capability %s: the raw argument is not JSON", name)
 		}
 		all[name] = c.Raw[name]
 	}
@@ -196,8 +196,8 @@ func (c Capabilities) checkMAC() error {
 	}
 	mac, ok := parseMAC(c.MAC)
 	if !ok || mac[0]&1 != 0 || mac == [6]byte{} {
-		return invalidCapability("mac", "%q is not the MAC address of a single Ethernet interface",
-			c.MAC)
+		return invalidCapability("mac",
+			"%q is not the MAC address of a single Ethernet interface", c.MAC)
 	}
 	return nil
 }

@@ -294,8 +294,8 @@ func (d *resultDecoder) mixedFamilies() error {
 	const repair = "it is kept"
 	for n, ip := range d.result.IPs {
 		if mixed(ip.Address, ip.Gateway) {
-			err := d.wrong(repair, "ips[%d] has address %s and gateway %s", n, ip.Address,
-				ip.Gateway)
+			err := d.wrong(repair,
+				"ips[%d] has address %s and gateway %s", n, ip.Address, ip.Gateway)
 			if err != nil {
 				return err
 			}

@@ -134,8 +134,8 @@ func (r Route) validate() error {
 	}
 	for _, n := range r.numbers() {
 		if !unsigned32(n.value) {
-			return Errorf(CodeInvalidConfig, "%s %d is not an unsigned 32-bit number", n.key,
-				n.value)
+			return Errorf(CodeInvalidConfig,
+				"%s %d is not an unsigned 32-bit number", n.key, n.value)
 		}
 	}
 	return nil

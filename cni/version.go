@@ -52,8 +52,8 @@ func ParseVersion(s string) (Version, error) {
 		return Version(i), nil
 	}
 	if !wellFormedVersion(s) {
-		return 0, Errorf(CodeDecodingFailure, "cniVersion %q is not of the form MAJOR.MINOR.PATCH",
-			s)
+		return 0, Errorf(CodeDecodingFailure,
+			"cniVersion %q is not of the form MAJOR.MINOR.PATCH", s)
 	}
 	return 0, Errorf(CodeIncompatibleVersion, "CNI version %q is not supported", s).
 		WithDetails(supported())

@@ -36,9 +36,8 @@ func TestRows(t *testing.T) {
 	want := map[string]int{
 		"CFG": 34, "DSC": 9, "DRP": 9, "VER": 16, "ENV": 18, "EXE": 18, "LIF": 14, "REQ": 17,
 		"RT-ADD": 11, "PL-ADD": 13, "RT-DEL": 9, "PL-DEL": 10, "RT-CHK": 9, "PL-CHK": 10,
-		"PL-VRS": 5, "RT-VRS": 4,
-		"PL-STA": 8, "RT-STA": 5, "RT-GC": 14, "PL-GC": 9, "CACHE": 12, "DLG": 10, "IPAM": 11,
-		"RES": 19, "CNV": 16,
+		"PL-VRS": 5, "RT-VRS": 4, "PL-STA": 8, "RT-STA": 5, "RT-GC": 14, "PL-GC": 9,
+		"CACHE": 12, "DLG": 10, "IPAM": 11, "RES": 19, "CNV": 16,
 		"ERR": 13, "CONV": 24, "DNS": 4, "TRC": 6, "SEC": 7, "TOOL": 6, "DIS": 39, "R": 116,
 	}
 	if diff := cmp.Diff(want, areas); diff != "" {

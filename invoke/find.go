@@ -67,7 +67,8 @@ func Find(paths []string, typ string) (string, error) {
 	}
 	return "", cni.Errorf(cni.CodeInvalidConfig,
 		"plugin %q %w in %s", typ, ErrNotFound, strings.Join(searched, ", ")).
-		WithDetails("install the plugin there or add its directory to the plugin directories (CNI_PATH)")
+		WithDetails("install the plugin there " +
+			"or add its directory to the plugin directories (CNI_PATH)")
 }
 
 const windowsExt = ".exe"

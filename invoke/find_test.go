@@ -75,8 +75,8 @@ func TestFindRelative(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (invoke.Process{Stderr: &strings.Builder{}}).Call(t.Context(),
-		add(path)); err != nil {
+	p := invoke.Process{Stderr: &strings.Builder{}}
+	if _, err := p.Call(t.Context(), add(path)); err != nil {
 		t.Error(err)
 	}
 }
@@ -88,8 +88,8 @@ func TestErrNotFound(t *testing.T) {
 		for name, c := range map[string]invoke.Caller{"process": invoke.Process{},
 			"recorder": &invoke.Recorder{}} {
 			for _, paths := range [][]string{nil, {t.TempDir()}} {
-				if _, err := invoke.Lookup(c, paths, typ); errors.Is(err,
-					invoke.ErrNotFound) != want {
+				_, err := invoke.Lookup(c, paths, typ)
+				if errors.Is(err, invoke.ErrNotFound) != want {
 					t.Errorf("%s, %s in %v: %v", name, typ, paths, err)
 				}
 			}

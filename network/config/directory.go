@@ -99,8 +99,8 @@ func Open(o Options) (*Directory, error) { return open(o, newWatcher) }
 
 func open(o Options, w func(events chan<- struct{}) (watcher, error)) (*Directory, error) {
 	if o.Min < 0 {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "minimum number of networks is negative: %d",
-			o.Min)
+		return nil, cni.Errorf(cni.CodeInvalidConfig,
+			"minimum number of networks is negative: %d", o.Min)
 	}
 	o.Dir = cmp.Or(o.Dir, DefaultDir)
 	o.Rescan = cmp.Or(o.Rescan, defaultRescan)

@@ -308,8 +308,7 @@ func TestDirectoryUnwatched(t *testing.T) {
 		"no watches": func(o config.Options) (*config.Directory, error) {
 			return config.OpenWith(o, func([]string) (bool, error) { return false, unix.ENOSPC })
 		},
-		"no instances": func(o config.Options) (*config.Directory,
-			error) {
+		"no instances": func(o config.Options) (*config.Directory, error) {
 			return config.OpenWith(o, nil)
 		},
 		"not wanted": func(o config.Options) (*config.Directory, error) {

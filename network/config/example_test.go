@@ -17,8 +17,8 @@ func ExampleOpen() {
 	}
 	defer os.RemoveAll(dir)
 	write := func(content string) {
-		if err := os.WriteFile(filepath.Join(dir, "10-pods.conflist"), []byte(content),
-			0o600); err != nil {
+		err := os.WriteFile(filepath.Join(dir, "10-pods.conflist"), []byte(content), 0o600)
+		if err != nil {
 			panic(err)
 		}
 	}

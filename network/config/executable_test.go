@@ -34,8 +34,8 @@ func TestExecutableChanges(t *testing.T) {
 	check := func(allowed bool, why string) {
 		t.Helper()
 		for range 2 {
-			if err := p.CheckExecutable("bridge", path); errors.Is(err,
-				config.ErrNotAllowed) == allowed || (err == nil) != allowed {
+			err := p.CheckExecutable("bridge", path)
+			if errors.Is(err, config.ErrNotAllowed) == allowed || (err == nil) != allowed {
 				t.Errorf("%s: %s", why, describe(err))
 			}
 		}

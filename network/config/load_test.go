@@ -269,8 +269,8 @@ func TestNetworks(t *testing.T) {
 	if got := strings.ReplaceAll(describe(err), dir, "DIR"); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if _, err := discover(t, filepath.Join(dir, "missing")).Networks(); !errors.Is(err,
-		config.ErrNoConfig) {
+	_, err = discover(t, filepath.Join(dir, "missing")).Networks()
+	if !errors.Is(err, config.ErrNoConfig) {
 		t.Errorf("missing directory: %s", describe(err))
 	}
 }

@@ -300,8 +300,8 @@ func TestMergeCannotRead(t *testing.T) {
 	wrong := cni.Errorf(cni.CodeIOFailure, "configuration directory: %w", os.ErrPermission)
 
 	s := config.CannotRead(&config.Snapshot{Dir: dir}, wrong, now)
-	if got, want := inUse(s, dir),
-		"policy ?\n! DIR: configuration directory: permission denied"; got != want {
+	const want = "policy ?\n! DIR: configuration directory: permission denied"
+	if got := inUse(s, dir); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if err := s.Policy.Check(list(t, "1.1.0", "red", "a")); !errors.Is(err, os.ErrPermission) {
@@ -363,8 +363,8 @@ func TestSnapshotNetwork(t *testing.T) {
 	if got := strings.ReplaceAll(describe(s.Err()), dir, "DIR"); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if err := snapshot(tree(t, map[string]string{"10.conflist": conf("red",
-		"a")})).Err(); err != nil {
+	dir = tree(t, map[string]string{"10.conflist": conf("red", "a")})
+	if err := snapshot(dir).Err(); err != nil {
 		t.Error(describe(err))
 	}
 }
