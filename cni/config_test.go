@@ -124,7 +124,7 @@ func TestParsePluginIgnoresCase(t *testing.T) {
 	}
 	for in, want := range map[string]string{
 		`{"TYPE":"a","type":"b","Type":"c"}`: "b", // the exact one counts
-		// else the one that a plugin sees, which is the last in a request
+		// otherwise the type that a plugin sees, the last in a request
 		`{"TYPE":"a","tYPE":"b","Type":"c"}`: "b",
 	} {
 		if p, err := cni.ParsePlugin([]byte(in)); err != nil || p.Type != want {

@@ -91,8 +91,8 @@ func TestDecodeResultIgnoresMembersOfOtherVersions(t *testing.T) {
 	}
 }
 
-// RES-10, RES-11, RES-18: a tolerant reader repairs what libcni accepts and reports each repair
-// once. A strict one refuses them all except the index -1.
+// RES-10, RES-11, RES-18: a tolerant reader repairs the mistakes that libcni accepts, and reports
+// each repair once. A strict reader refuses them all except the index -1.
 func TestRepairResult(t *testing.T) {
 	t.Parallel()
 	const eth0 = `"interfaces":[{"name":"eth0"}],`

@@ -14,8 +14,7 @@ import (
 	"github.com/tenon-cni/tenon/invoke"
 )
 
-// A plugin in this process and one that prints the same bytes as a process give equal replies and
-// errors.
+// A plugin in this process and a process with the same output give equal replies and errors.
 func TestLocalEqualsProcess(t *testing.T) {
 	t.Parallel()
 	for plugin, h := range map[string]invoke.Handler{

@@ -79,7 +79,7 @@ func (s Store) duePath(container string) string {
 	return filepath.Join(s.dueDir(), Hash(container))
 }
 
-// PutDue stores d. Neither d nor the attachments survive a power cut.
+// PutDue stores d. Neither d nor the attachments survive a power failure.
 func (s Store) PutDue(d *Due) error {
 	body, err := json.Marshal(d)
 	if err != nil {

@@ -34,7 +34,7 @@ func TestMarkBoot(t *testing.T) {
 }
 
 // A file is from the boot in its mark. Without a mark it is from an earlier boot if neither its
-// content nor its inode has changed since the running boot.
+// content nor its inode has changed since the running boot started.
 func TestEarlierBoot(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f")

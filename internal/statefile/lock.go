@@ -18,12 +18,12 @@ const (
 	unlocked
 )
 
-// ErrInherited is the error for a lock that the program which started this one holds. Waiting for
+// ErrInherited is the error for a lock held by the program that started this one. Waiting for
 // the lock would never end.
 var ErrInherited = errors.New(
 	"held by the runtime that started this program; use a separate state directory")
 
-// errBusy is the error of set if another open file has locked the bytes.
+// errBusy is returned by set if another open file has locked the bytes.
 var errBusy = errors.New("locked")
 
 // Lock is a lock, held by the caller, that excludes goroutines and processes. Its file exists only

@@ -370,7 +370,7 @@ func TestSnapshotNetwork(t *testing.T) {
 }
 
 // However a file is truncated or damaged, the network in use is the previous version or exactly the
-// content of the file says.
+// content of the file.
 func FuzzMergeDamage(f *testing.F) {
 	const before = `{"cniVersion":"1.1.0","name":"red","version":1,"plugins":[{"type":"a","v":1},{"type":"b","v":1}]}`
 	after := strings.ReplaceAll(before, "1}", "2}")
