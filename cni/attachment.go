@@ -7,18 +7,19 @@ import (
 	"strings"
 )
 
-// Attachment is the key of an attachment: one network applied to one container under one interface name
-// (specification 0.4.0; from 1.0.0 on the network is implied).
+// Attachment is the key of an attachment: one network applied to one container under one interface
+// name (specification 0.4.0; from 1.0.0 on the network is implied).
 type Attachment struct {
 	Network   string
 	Container string // container ID
 	IfName    string // interface name in the container
 }
 
-// String returns the key for people, "network/container/interface".
+// String returns the key in readable form, "network/container/interface".
 func (a Attachment) String() string { return a.Network + "/" + a.Container + "/" + a.IfName }
 
-// Validate checks the three parts with [ValidateNetworkName], [ValidateContainerID] and [ValidateIfName].
+// Validate checks the three parts with [ValidateNetworkName], [ValidateContainerID] and
+// [ValidateIfName].
 func (a Attachment) Validate() error {
 	if err := ValidateNetworkName(a.Network); err != nil {
 		return err
@@ -29,10 +30,10 @@ func (a Attachment) Validate() error {
 	return ValidateIfName(a.IfName)
 }
 
-// Owner is a stable name of an attachment with a fixed length of 32 lower-case hexadecimal digits. The first half
-// depends on the network alone, so that everything of a network can be found without knowing its attachments.
-// Whatever is created for an attachment carries it, on disk and in the kernel, so the way it is computed never
-// changes.
+// Owner is a stable name of an attachment: exactly 32 lower-case hexadecimal digits. The first half
+// depends only on the network, so that all objects of a network can be found without knowing its
+// attachments. Every object created for an attachment, on disk and in the kernel, carries the
+// owner, so the algorithm that computes it never changes.
 type Owner string
 
 // ownerHalf is the length of each half of an Owner.
@@ -43,7 +44,7 @@ func (a Attachment) Owner() Owner {
 	return Owner(NetworkOwner(a.Network) + digest(a.Network+"\x00"+a.Container+"\x00"+a.IfName))
 }
 
-// NetworkOwner returns what the owners of all attachments of a network begin with.
+// NetworkOwner returns the prefix that the owners of all attachments of a network share.
 func NetworkOwner(network string) string { return digest(network) }
 
 func digest(s string) string {
@@ -51,29 +52,32 @@ func digest(s string) string {
 	return hex.EncodeToString(h[:ownerHalf/2])
 }
 
-// Network returns the first half of o, equal for all attachments of one network.
+// Network returns the first half of o, which is equal for all attachments of one network.
 func (o Owner) Network() string { return string(o[:min(ownerHalf, len(o))]) }
 
-// Valid reports whether o has the form that [Attachment.Owner] gives it.
+// Valid reports whether o has the form of a result of [Attachment.Owner].
 func (o Owner) Valid() bool {
 	_, err := hex.DecodeString(string(o))
 	return err == nil && len(o) == 2*ownerHalf && string(o) == strings.ToLower(string(o))
 }
 
-// tagPrefix marks what Tenon made; maxTag is what nftables lets a comment have.
+// tagPrefix marks objects that Tenon created; maxTag is the maximum length of a comment in
+// nftables.
 const (
 	tagPrefix = "tenon:"
 	maxTag    = 127
 )
 
-// Tag returns the mark that everything made for a in the kernel carries (link alias, comment): the owner for programs,
-// then the key for people, cut at 127 bytes. See [ParseTag]. Like [Owner] it never changes.
+// Tag returns the mark of all kernel objects (link alias, comment) created for a: the owner for
+// programs, then the key for people, truncated to 127 bytes. See [ParseTag]. Like [Owner], the
+// format never changes.
 func (a Attachment) Tag() string {
 	tag := fmt.Sprintf("%s%s %s %s %s", tagPrefix, a.Owner(), a.Network, a.IfName, a.Container)
 	return strings.ToValidUTF8(tag[:min(len(tag), maxTag)], "")
 }
 
-// ParseTag returns the owner that a link alias or a comment names; ok is false if it is none of ours.
+// ParseTag returns the owner in a link alias or a comment; ok is false if the text is not a tag of
+// Tenon.
 func ParseTag(tag string) (o Owner, ok bool) {
 	rest, ok := strings.CutPrefix(tag, tagPrefix)
 	if !ok {

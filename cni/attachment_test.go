@@ -8,7 +8,8 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// Owners and tags are file names, link aliases and comments of systems that run: these constants never change.
+// Owners and tags are file names, link aliases and comments on running systems: these constants
+// never change.
 func TestOwnerAndTagArePinned(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -17,15 +18,19 @@ func TestOwnerAndTagArePinned(t *testing.T) {
 		tag        string
 	}{
 		{
-			cni.Attachment{Network: "podnet", Container: "c1", IfName: "eth0"}, "3aa0627f1611cce1abff7fa7da31d56a",
+			cni.Attachment{Network: "podnet", Container: "c1", IfName: "eth0"},
+			"3aa0627f1611cce1abff7fa7da31d56a",
 			"tenon:3aa0627f1611cce1abff7fa7da31d56a podnet eth0 c1",
 		},
 		{
-			cni.Attachment{Network: "podnet", Container: "c1", IfName: "net1"}, "3aa0627f1611cce1a68f57a52322d158",
+			cni.Attachment{Network: "podnet", Container: "c1", IfName: "net1"},
+			"3aa0627f1611cce1a68f57a52322d158",
 			"tenon:3aa0627f1611cce1a68f57a52322d158 podnet net1 c1",
 		},
 		{
-			cni.Attachment{Network: "a.b-c_d.example", Container: strings.Repeat("0123456789abcdef", 4), IfName: "123456789012345"}, "0115103061820ac6de7b15ff58c9fd2b",
+			cni.Attachment{Network: "a.b-c_d.example",
+				Container: strings.Repeat("0123456789abcdef", 4), IfName: "123456789012345"},
+			"0115103061820ac6de7b15ff58c9fd2b",
 			"tenon:0115103061820ac6de7b15ff58c9fd2b a.b-c_d.example 123456789012345 0123456789abcdef0123456789abcdef0123456789abcdef01234567",
 		},
 		{
@@ -40,7 +45,8 @@ func TestOwnerAndTagArePinned(t *testing.T) {
 			t.Errorf("%v: tag %q, want %q", test.attachment, got, test.tag)
 		}
 		if got := test.owner.Network(); got != cni.NetworkOwner(test.attachment.Network) {
-			t.Errorf("%v: network %q, want %q", test.attachment, got, cni.NetworkOwner(test.attachment.Network))
+			t.Errorf("%v: network %q, want %q", test.attachment, got,
+				cni.NetworkOwner(test.attachment.Network))
 		}
 		if got, ok := cni.ParseTag(test.tag); got != test.owner || !ok {
 			t.Errorf("%q parsed as %q, %v", test.tag, got, ok)
@@ -80,7 +86,8 @@ func TestTagFitsComment(t *testing.T) {
 func TestParseTagRefusesOthers(t *testing.T) {
 	t.Parallel()
 	for _, tag := range []string{
-		"", "tenon:", "tenon: n eth0 c1", "tenon:0123456789abcdef", "tenon:0123456789ABCDEF0123456789abcdef n",
+		"", "tenon:", "tenon: n eth0 c1", "tenon:0123456789abcdef",
+		"tenon:0123456789ABCDEF0123456789abcdef n",
 		"tenon:0123456789abcdeg0123456789abcdef", "tenon:0123456789abcdef0123456789abcdef0 n",
 		"TENON:0123456789abcdef0123456789abcdef", "x tenon:0123456789abcdef0123456789abcdef",
 	} {
@@ -92,7 +99,8 @@ func TestParseTagRefusesOthers(t *testing.T) {
 
 func TestAttachmentString(t *testing.T) {
 	t.Parallel()
-	if got := (cni.Attachment{Network: "n", Container: "c1", IfName: "eth0"}).String(); got != "n/c1/eth0" {
+	if got := (cni.Attachment{Network: "n", Container: "c1",
+		IfName: "eth0"}).String(); got != "n/c1/eth0" {
 		t.Errorf("%q", got)
 	}
 }
@@ -107,9 +115,11 @@ func TestOwnerNetworkOfShortOwner(t *testing.T) {
 func TestAttachmentValidate(t *testing.T) {
 	t.Parallel()
 	for code, a := range map[cni.Code][]cni.Attachment{
-		0:                          {{Network: "n", Container: "c", IfName: "eth0"}},
-		cni.CodeInvalidConfig:      {{Container: "c", IfName: "eth0"}, {Network: "../n", Container: "c", IfName: "eth0"}},
-		cni.CodeInvalidEnvironment: {{Network: "n", IfName: "eth0"}, {Network: "n", Container: "c", IfName: "a/b"}},
+		0: {{Network: "n", Container: "c", IfName: "eth0"}},
+		cni.CodeInvalidConfig: {{Container: "c", IfName: "eth0"},
+			{Network: "../n", Container: "c", IfName: "eth0"}},
+		cni.CodeInvalidEnvironment: {{Network: "n", IfName: "eth0"},
+			{Network: "n", Container: "c", IfName: "a/b"}},
 	} {
 		for _, a := range a {
 			if err := a.Validate(); cni.CodeOf(err) != code {

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// Bandwidth limits what a container receives (ingress) and sends (egress). A rate of zero is no limit. Without a burst the
-// plugin chooses one that fits the rate; the reference plugin insists on a burst with a rate.
+// Bandwidth limits the traffic that a container receives (ingress) and sends (egress). A zero rate
+// means no limit. Without a burst the plugin chooses one that fits the rate; upstream `bandwidth`
+// requires a burst with a rate.
 type Bandwidth struct {
 	IngressRate  BitRate `json:"ingressRate,omitempty"`
 	IngressBurst Bits    `json:"ingressBurst,omitempty"`
@@ -34,7 +35,7 @@ const (
 	Tibit = 1 << 40
 )
 
-// check refuses what the bandwidth plugins do.
+// check returns an error for values that the bandwidth plugins refuse.
 func (b Bandwidth) check() error {
 	for _, d := range []struct {
 		name  string
@@ -45,17 +46,20 @@ func (b Bandwidth) check() error {
 		case d.rate == 0 && d.burst > 0:
 			return invalidCapability("bandwidth", "%sBurst is given without %sRate", d.name, d.name)
 		case d.rate > 0 && d.rate < 8:
-			return invalidCapability("bandwidth", "%sRate: %d bit/s is less than a byte per second", d.name, d.rate)
+			return invalidCapability("bandwidth", "%sRate: %d bit/s is less than a byte per second",
+				d.name, d.rate)
 		case d.burst > 0 && d.burst < 8:
-			return invalidCapability("bandwidth", "%sBurst: %d bit is less than a byte", d.name, d.burst)
+			return invalidCapability("bandwidth",
+				"%sBurst: %d bit is less than a byte", d.name, d.burst)
 		case d.burst/8 >= math.MaxUint32:
-			return invalidCapability("bandwidth", "%sBurst: %d bit is 4 GiB or more", d.name, d.burst)
+			return invalidCapability("bandwidth",
+				"%sBurst: %d bit is 4 GiB or more", d.name, d.burst)
 		}
 	}
 	return nil
 }
 
-// multipliers are the suffixes of Kubernetes' quantities that make sense of a rate.
+// multipliers are the suffixes of Kubernetes quantities that are meaningful for a rate.
 var multipliers = []struct {
 	suffix string
 	factor int64
@@ -65,10 +69,11 @@ var multipliers = []struct {
 	{"", 1},
 }
 
-// ParseBitRate reads a rate as the annotations kubernetes.io/ingress-bandwidth and kubernetes.io/egress-bandwidth have it: a
-// quantity of Kubernetes, in bits per second, as "10M", "1.5G", "500k", "1Mi" or "1000000". Digits, at most one point among
-// them, and none or one of the suffixes k, M, G, T, P, Ki, Mi, Gi, Ti and Pi; neither sign nor exponent. What is left of a
-// fraction is rounded up, as Kubernetes does. The code is [CodeInvalidConfig].
+// ParseBitRate parses a rate as in the annotations kubernetes.io/ingress-bandwidth and
+// kubernetes.io/egress-bandwidth: a Kubernetes quantity in bits per second, such as "10M", "1.5G",
+// "500k", "1Mi" or "1000000". It accepts digits with at most one decimal point, followed by at most
+// one of the suffixes k, M, G, T, P, Ki, Mi, Gi, Ti and Pi; it accepts neither sign nor exponent.
+// Fractions of a bit are rounded up, as in Kubernetes. The code is [CodeInvalidConfig].
 func ParseBitRate(s string) (BitRate, error) {
 	for _, m := range multipliers {
 		number, ok := strings.CutSuffix(s, m.suffix)

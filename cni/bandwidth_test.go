@@ -35,7 +35,8 @@ func TestParseBitRate(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"", "M", ".", "1..2", "-1", "+1", "10 M", "10Mbit", "10K", "10m", "1e6", "1/2", "0x10", "1_000", "Inf", "NaN",
+		"", "M", ".", "1..2", "-1", "+1", "10 M", "10Mbit", "10K", "10m", "1e6", "1/2", "0x10",
+		"1_000", "Inf", "NaN",
 		"18446744073709551616", "18447P",
 	} {
 		if got, err := cni.ParseBitRate(text); cni.CodeOf(err) != cni.CodeInvalidConfig {
@@ -44,7 +45,8 @@ func TestParseBitRate(t *testing.T) {
 	}
 }
 
-// FuzzParseBitRate: what is accepted is the same as plain digits, and more with a suffix.
+// FuzzParseBitRate checks that an accepted rate equals its plain digits, and is larger with a
+// suffix.
 func FuzzParseBitRate(f *testing.F) {
 	for _, row := range quantities {
 		f.Add(row.text)

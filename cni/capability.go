@@ -12,44 +12,47 @@ import (
 	"strings"
 )
 
-// Capabilities are capability arguments as types: what a runtime asks for one attachment, and plugins get that declare the
-// capability (CNI conventions, "Dynamic Plugin specific fields"). The zero value of a member asks for nothing.
+// Capabilities are typed capability arguments: the values that a runtime requests for one
+// attachment and passes to plugins that declare the capability (CNI conventions, "Dynamic Plugin
+// specific fields"). The zero value of a member requests nothing.
 type Capabilities struct {
 	PortMappings   []PortMapping `json:"portMappings,omitempty"`
-	IPRanges       [][]IPRange   `json:"ipRanges,omitempty"` // an address is taken from each pool, from whichever of its ranges has one
+	IPRanges       [][]IPRange   `json:"ipRanges,omitempty"` // one address from each pool
 	Bandwidth      Bandwidth     `json:"bandwidth,omitzero"`
-	MAC            string        `json:"mac,omitempty"` // six bytes in hexadecimal with colons or hyphens between
+	MAC            string        `json:"mac,omitempty"` // six hexadecimal bytes with ':' or '-'
 	DNS            Resolver      `json:"dns,omitzero"`
 	DeviceID       string        `json:"deviceID,omitempty"` // such as a PCI address
 	InfinibandGUID string        `json:"infinibandGUID,omitempty"`
 	CgroupPath     string        `json:"cgroupPath,omitempty"`
-	Aliases        []string      `json:"aliases,omitempty"` // further names for the addresses of the interface
+	Aliases        []string      `json:"aliases,omitempty"` // more names for its addresses
 
-	// IPs are addresses with the length of their network, for the capability ips. Some plugins take an address without it:
-	// netip.PrefixFrom(addr, -1).
+	// IPs are addresses with prefix length, for the capability ips. Some plugins accept an address
+	// without one: netip.PrefixFrom(addr, -1).
 	IPs []netip.Prefix `json:"-"`
 
-	// Raw are arguments that have no member here, as JSON by the name of the capability. One that has, and is set, is an error:
-	// neither is silently preferred.
+	// Raw holds arguments without a member here, as JSON by capability name. It is an error to set
+	// a capability both in Raw and in its member.
 	Raw map[string]json.RawMessage `json:"-"`
 }
 
-// PortMapping makes ports of the container ports of the host.
+// PortMapping maps ports of the host to ports of the container.
 type PortMapping struct {
-	HostPort      uint16   `json:"hostPort"`      // from 1; who does not want one leaves the mapping out
+	HostPort      uint16   `json:"hostPort"`      // from 1; omit the mapping to map no port
 	ContainerPort uint16   `json:"containerPort"` // from 1
 	Protocol      Protocol `json:"protocol"`      // zero is TCP
 
-	// HostIP is the address of the host that is forwarded, of its family only; 0.0.0.0 and :: are all of the family. Zero is
-	// all addresses of both families.
+	// HostIP is the address of the host on which the port is forwarded; 0.0.0.0 and :: stand for
+	// all addresses of their family. Zero means all addresses of both families.
 	HostIP netip.Addr `json:"hostIP,omitzero"`
 
-	// Range is how many ports are mapped, from HostPort and ContainerPort on; zero is 1. More than one is known to the portmap
-	// of Tenon only: others map the first and say nothing.
+	// Range is the number of ports to map, starting at HostPort and ContainerPort; zero means 1.
+	// Only Tenon's portmap supports more than one: other implementations map the first port without
+	// an error.
 	Range uint16 `json:"range,omitempty"`
 }
 
-// Protocol is a transport protocol with ports. Its letters may be of either case, as in Kubernetes; plugins get the lower.
+// Protocol is a transport protocol with ports. It is case-insensitive, as in Kubernetes; plugins
+// receive it in lower case.
 type Protocol string
 
 // The protocols.
@@ -59,7 +62,7 @@ const (
 	SCTP Protocol = "sctp"
 )
 
-// IPRange is a range of addresses in a subnet. What is zero the IPAM plugin chooses.
+// IPRange is a range of addresses in a subnet. The IPAM plugin chooses values for zero fields.
 type IPRange struct {
 	Subnet     netip.Prefix `json:"subnet"` // without host bits
 	RangeStart netip.Addr   `json:"rangeStart,omitzero"`
@@ -67,18 +70,19 @@ type IPRange struct {
 	Gateway    netip.Addr   `json:"gateway,omitzero"`
 }
 
-// Resolver is what /etc/resolv.conf is to say (resolv.conf(5)). It is not [DNS], which is what plugins answer and whose
-// members have other names.
+// Resolver is the intended content of /etc/resolv.conf (resolv.conf(5)). It differs from [DNS],
+// which is part of results and has other member names.
 type Resolver struct {
 	Servers  []netip.Addr `json:"servers,omitempty"`
 	Searches []string     `json:"searches,omitempty"`
 	Options  []string     `json:"options,omitempty"`
 }
 
-// Encode returns the arguments by the names of the capabilities, as network.Parameters and [RequestData] take them. It refuses
-// what plugins would refuse later, after others have run already: a port 0, a protocol without ports, addresses of another
-// family than their subnet, a burst without a rate, and so on. The code is [CodeInvalidConfig], or [CodeDecodingFailure] for
-// what is not JSON in Raw.
+// Encode returns the arguments by capability name, as network.Parameters and [RequestData] expect
+// them. It returns an error for arguments that a plugin would refuse only after earlier plugins
+// have run: port 0, a protocol without ports, addresses of a different family than their subnet, a
+// burst without a rate, and similar mistakes. The code is [CodeInvalidConfig], or
+// [CodeDecodingFailure] for invalid JSON in Raw.
 func (c Capabilities) Encode() (map[string]json.RawMessage, error) {
 	var err error
 	if c.PortMappings, err = portMappings(c.PortMappings); err != nil {
@@ -88,7 +92,8 @@ func (c Capabilities) Encode() (map[string]json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, check := range []func() error{c.checkRanges, c.Bandwidth.check, c.checkMAC, c.DNS.check} {
+	checks := []func() error{c.checkRanges, c.Bandwidth.check, c.checkMAC, c.DNS.check}
+	for _, check := range checks {
 		if err := check(); err != nil {
 			return nil, err
 		}
@@ -100,12 +105,14 @@ func (c Capabilities) Encode() (map[string]json.RawMessage, error) {
 	if len(ips) > 0 {
 		all["ips"] = encode(ips)
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.Raw)) { // of several errors always the same
+	// sorted, so that the same error is reported every time
+	for _, name := range slices.Sorted(maps.Keys(c.Raw)) {
 		if _, twice := all[name]; twice {
-			return nil, invalidCapability(name, "it is given twice, as a type and raw")
+			return nil, invalidCapability(name, "it is set both as a field and in Raw")
 		}
 		if !json.Valid(c.Raw[name]) {
-			return nil, Errorf(CodeDecodingFailure, "capability %s: the raw argument is not JSON", name)
+			return nil, Errorf(CodeDecodingFailure,
+				"capability %s: the raw argument is not JSON", name)
 		}
 		all[name] = c.Raw[name]
 	}
@@ -116,7 +123,7 @@ func invalidCapability(name, format string, args ...any) error {
 	return Errorf(CodeInvalidConfig, "capability %s: %s", name, fmt.Sprintf(format, args...))
 }
 
-// portMappings returns the mappings as plugins get them.
+// portMappings returns the mappings in the form that plugins expect.
 func portMappings(list []PortMapping) ([]PortMapping, error) {
 	list = slices.Clone(list)
 	for i := range list {
@@ -124,7 +131,8 @@ func portMappings(list []PortMapping) ([]PortMapping, error) {
 		m.Protocol = Protocol(strings.ToLower(string(cmp.Or(m.Protocol, TCP))))
 		m.HostIP = m.HostIP.Unmap()
 		if wrong := m.wrong(); wrong != "" {
-			return nil, invalidCapability("portMappings", "host port %d to container port %d: %s", m.HostPort, m.ContainerPort, wrong)
+			return nil, invalidCapability("portMappings", "host port %d to container port %d: %s",
+				m.HostPort, m.ContainerPort, wrong)
 		}
 	}
 	return list, nil
@@ -133,11 +141,11 @@ func portMappings(list []PortMapping) ([]PortMapping, error) {
 func (m *PortMapping) wrong() string {
 	switch last := int(max(m.HostPort, m.ContainerPort)) + int(max(m.Range, 1)) - 1; {
 	case m.HostPort == 0 || m.ContainerPort == 0:
-		return "there is no port 0"
+		return "port 0 is not valid"
 	case last > math.MaxUint16:
-		return fmt.Sprintf("a range of %d ports goes beyond %d", m.Range, math.MaxUint16)
+		return fmt.Sprintf("a range of %d ports exceeds %d", m.Range, math.MaxUint16)
 	case m.Protocol != TCP && m.Protocol != UDP && m.Protocol != SCTP:
-		return fmt.Sprintf("protocol %q is none of tcp, udp and sctp", m.Protocol)
+		return fmt.Sprintf("protocol %q is not tcp, udp or sctp", m.Protocol)
 	case m.HostIP.Zone() != "":
 		return fmt.Sprintf("hostIP %s has a zone", m.HostIP)
 	}
@@ -154,7 +162,9 @@ func (c Capabilities) checkRanges() error {
 				return invalidCapability("ipRanges", "subnet %s: %s", r.Subnet, wrong)
 			}
 			if r.Subnet.Addr().Is4() != pool[0].Subnet.Addr().Is4() {
-				return invalidCapability("ipRanges", "subnets %s and %s of one pool are of different families", pool[0].Subnet, r.Subnet)
+				return invalidCapability("ipRanges",
+					"subnets %s and %s of one pool are of different families", pool[0].Subnet,
+					r.Subnet)
 			}
 		}
 	}
@@ -179,14 +189,15 @@ func (r IPRange) wrong() string {
 	return ""
 }
 
-// checkMAC accepts what is the address of one Ethernet interface.
+// checkMAC accepts the MAC address of a single Ethernet interface.
 func (c Capabilities) checkMAC() error {
 	if c.MAC == "" {
 		return nil
 	}
 	mac, ok := parseMAC(c.MAC)
 	if !ok || mac[0]&1 != 0 || mac == [6]byte{} {
-		return invalidCapability("mac", "%q is not the address of one Ethernet interface", c.MAC)
+		return invalidCapability("mac",
+			"%q is not the MAC address of a single Ethernet interface", c.MAC)
 	}
 	return nil
 }
@@ -207,12 +218,13 @@ func parseMAC(s string) (mac [6]byte, ok bool) {
 	return mac, true
 }
 
-// addresses returns prefixes, and those without a length as addresses, as text.
+// addresses formats prefixes as text, and those without a length as plain addresses.
 func addresses(list []netip.Prefix) (texts []string, err error) {
 	for _, p := range list {
 		switch {
 		case !p.Addr().IsValid() || p.Addr().Is4In6():
-			return nil, invalidCapability("ips", "%v is neither an address nor one with the length of its network", p.Addr())
+			return nil, invalidCapability("ips",
+				"%v is neither an address nor an address with a valid prefix length", p.Addr())
 		case p.Bits() < 0:
 			texts = append(texts, p.Addr().String())
 		default:

@@ -21,11 +21,11 @@ type wireIPA struct {
 
 type wireRouteA struct {
 	Dst netip.Prefix `json:"dst" required:"true"` // destination network
-	GW  wireAddr     `json:"gw,omitzero"`         // next hop; the gateway of the address where there is none
+	GW  wireAddr     `json:"gw,omitzero"`         // next hop; zero means the gateway of the address
 }
 
-// wireResult is the form of 0.3.0 and later. [Result.express] sees to it that interfaces have no members that are too
-// young for the version.
+// wireResult is the form of 0.3.0 and later. [Result.express] removes interface members that are
+// newer than the version.
 type wireResult struct {
 	CNIVersion Version         `json:"cniVersion"`
 	Interfaces []wireInterface `json:"interfaces,omitempty"`
@@ -48,7 +48,8 @@ type wireInterface struct {
 	PciID      string `json:"pciID,omitempty"`
 }
 
-// wireIPB is an address from 0.3.0 to 0.4.0; without the version it is one of later versions.
+// wireIPB is an address from 0.3.0 to 0.4.0; without the version member it is an address of later
+// versions.
 type wireIPB struct {
 	Version string `json:"version,omitempty"`
 	wireIP
@@ -65,11 +66,11 @@ type wireRoute struct {
 	MTU      int  `json:"mtu,omitempty"`      // largest packet on the path, in bytes
 	AdvMSS   int  `json:"advmss,omitempty"`   // largest TCP segment to ask for, in bytes
 	Priority int  `json:"priority,omitempty"` // lower wins
-	Table    *int `json:"table,omitempty"`    // routing table; the main one where there is none
+	Table    *int `json:"table,omitempty"`    // routing table; absent means the main table
 	Scope    *int `json:"scope,omitempty"`    // 0 global, 253 link, 254 host
 }
 
-// wireAddr is an address without a zone, which the protocol does not have.
+// wireAddr is an address without a zone, because the protocol has no zones.
 type wireAddr struct{ netip.Addr }
 
 func (a *wireAddr) UnmarshalText(text []byte) error {
@@ -82,17 +83,19 @@ func (a *wireAddr) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Encode returns r in version v as compact JSON, without what v cannot say ([Result.Dropped] tells). It fails with
-// [CodeInvalidConfig] where r is not valid, and where v is 0.1.0 or 0.2.0 and r has no address: these versions know
-// nothing else. A v that is not published has [CodeIncompatibleVersion].
+// Encode returns r in version v as compact JSON, without the values that v cannot express (see
+// [Result.Dropped]). It returns an error with [CodeInvalidConfig] if r is not valid, or if v is
+// 0.1.0 or 0.2.0 and r has no address, because these versions require one. It returns an error with
+// [CodeIncompatibleVersion] if v is not a published version.
 func (r *Result) Encode(v Version) ([]byte, error) {
 	encoded, _, err := r.Relay(v, nil)
 	return encoded, err
 }
 
-// Relay encodes r like [Result.Encode], for a plugin or a runtime that passes on the result from of a previous plugin. It
-// keeps two things of from that Encode drops or refuses: a gateway of the other family in 0.4.0 and older, and the lack of
-// addresses in 0.1.0 and 0.2.0 if r has no interfaces either. A nil from makes it the same as Encode.
+// Relay encodes r like [Result.Encode], for a plugin or a runtime that passes on the result from of
+// a previous plugin. It keeps two properties of from that Encode drops or refuses: a gateway of the
+// other family in 0.4.0 and older, and the lack of addresses in 0.1.0 and 0.2.0 if r has no
+// interfaces either. If from is nil, Relay equals Encode.
 //
 // Relay also returns the addresses, gateways and routes that v cannot express, one sentence each.
 func (r *Result) Relay(v Version, from *Result) (encoded []byte, lost []string, err error) {
@@ -106,18 +109,23 @@ func (r *Result) Relay(v Version, from *Result) (encoded []byte, lost []string, 
 	if e.generation != genA {
 		return encodeBC(&e.said, v), e.lost, nil
 	}
-	if passedOn := from != nil && len(from.IPs)+len(r.Interfaces) == 0; len(r.IPs) == 0 && !passedOn {
-		return nil, nil, Errorf(CodeInvalidConfig, "result without addresses cannot be expressed in CNI version %v", v).
+	passedOn := from != nil && len(from.IPs)+len(r.Interfaces) == 0
+	if len(r.IPs) == 0 && !passedOn {
+		return nil, nil, Errorf(CodeInvalidConfig,
+			"result without addresses cannot be expressed in CNI version %v", v).
 			WithDetails("use cniVersion 0.3.0 or newer")
 	}
 	return encodeA(&e.said, v), e.lost, nil
 }
 
 func encodeA(r *Result, v Version) []byte {
-	return encode(wireResultA{CNIVersion: v, IP4: encodeFamily(r, true), IP6: encodeFamily(r, false), DNS: r.DNS})
+	return encode(wireResultA{
+		CNIVersion: v, IP4: encodeFamily(r, true), IP6: encodeFamily(r, false), DNS: r.DNS,
+	})
 }
 
-// encodeFamily returns the address of a family with the routes of that family, nil if there is none.
+// encodeFamily returns the address of a family with the routes of that family, or nil if there is
+// none.
 func encodeFamily(r *Result, is4 bool) *wireIPA {
 	ip := r.first(is4)
 	if ip == nil {
@@ -181,7 +189,8 @@ func (w wireRoute) route() Route {
 	}
 }
 
-// MarshalJSON writes the route as a result of 1.1.0 has it. The code is [CodeInvalidConfig] where r is not valid.
+// MarshalJSON encodes the route as in a result of 1.1.0. The code is [CodeInvalidConfig] if r is
+// not valid.
 func (r Route) MarshalJSON() ([]byte, error) {
 	if err := r.validate(); err != nil {
 		return nil, DecodeFailure("route", err)
@@ -189,7 +198,8 @@ func (r Route) MarshalJSON() ([]byte, error) {
 	return encode(encodeRoute(r)), nil
 }
 
-// UnmarshalJSON reads a route as results and IPAM configurations have it. Codes are those of [DecodeResult].
+// UnmarshalJSON decodes a route as in results and IPAM configurations. It returns the same codes as
+// [DecodeResult].
 func (r *Route) UnmarshalJSON(b []byte) error {
 	var w wireRoute
 	if err := json.Unmarshal(b, &w); err != nil {
@@ -203,8 +213,8 @@ func (r *Route) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// JSONForm returns a value of a type whose fields are the members of a route. Descriptions of configurations follow from
-// it.
+// JSONForm returns a struct with the JSON members of a route as fields. The descriptions of
+// configurations are derived from it.
 func (Route) JSONForm() any { return wireRoute{} }
 
 func pointer(o Optional[int]) *int {

@@ -9,39 +9,43 @@ import (
 	"strings"
 )
 
-// List is a network configuration list: one network, and the plugins that make it up in the order of ADD. [ParseList]
-// and [ParseSingle] make one. A list may also be put together by hand, or changed: its fields decide, not what was read.
+// List is a network configuration list: one network with its plugins in the order of ADD.
+// [ParseList] and [ParseSingle] return one. Callers may also construct or change a list; its fields
+// are authoritative, not the parsed document.
 type List struct {
 	Name         string
-	Version      Version   // the version its plugins are called with: the newest of Versions, unless [List.WithVersion] chose
+	Version      Version   // for calls of plugins; by default the newest of Versions
 	Versions     []Version // the supported versions in cniVersion and cniVersions, oldest first
 	DisableCheck bool      // CHECK must not be called
 	DisableGC    bool      // GC must not be called
 	OnlyInlined  bool      // loadOnlyInlinedPlugins: plugins from other sources are not added
 	Plugins      []*PluginConfig
 
-	members map[string]json.RawMessage // of the list; none for a single configuration
+	members map[string]json.RawMessage // members of a list; nil for a single configuration
 	single  bool
 }
 
-// PluginConfig is the configuration of one plugin in a list. [ParsePlugin] makes one, which keeps the object as it was
-// written; then Capabilities and IPAM are for reading. One that is put together by hand has nothing but its fields.
+// PluginConfig is the configuration of one plugin in a list. [ParsePlugin] returns one that keeps
+// the object as written; changes to Capabilities and IPAM then have no effect. A PluginConfig
+// constructed by the caller consists only of its fields.
 type PluginConfig struct {
-	Type         string          // file name of the executable
+	Type         string          // file name of the binary
 	Capabilities map[string]bool // capability → whether the plugin wants it
-	IPAM         string          // type of the IPAM plugin it delegates to; empty if none
+	IPAM         string          // type of the IPAM plugin that the plugin calls; empty if none
 
 	members map[string]json.RawMessage
 }
 
 const networkConfig = "network configuration"
 
-// ParseList reads a network configuration list. A list of version 1.1.0 may have no plugins key, as they can come from
-// other sources ([List.Append]); it cannot be run like that. Keys of the list are matched exactly, those of a plugin
-// without regard to case where there is no exact match, as configurations rely on. Unknown keys are ignored.
+// ParseList parses a network configuration list. A list of version 1.1.0 may lack the key plugins,
+// because plugins can come from other sources ([List.Append]); it cannot run without them. Keys of
+// the list match exactly; keys of a plugin match without regard to case if there is no exact match,
+// because existing configurations rely on that. Unknown keys are ignored.
 //
-// Malformed JSON and a wrong JSON type have [CodeDecodingFailure], an unsupported version has
-// [CodeIncompatibleVersion], any other mistake has [CodeInvalidConfig].
+// The code is [CodeDecodingFailure] for malformed JSON and wrong JSON types,
+// [CodeIncompatibleVersion] for an unsupported version, and [CodeInvalidConfig] for all other
+// mistakes.
 func ParseList(b []byte) (*List, error) {
 	m, err := parseObject(b)
 	if err != nil {
@@ -55,7 +59,8 @@ func ParseList(b []byte) (*List, error) {
 		key   string
 		value *bool
 	}{
-		{"disableCheck", &l.DisableCheck}, {"disableGC", &l.DisableGC}, {"loadOnlyInlinedPlugins", &l.OnlyInlined},
+		{"disableCheck", &l.DisableCheck}, {"disableGC", &l.DisableGC},
+		{"loadOnlyInlinedPlugins", &l.OnlyInlined},
 	} {
 		if *option.value, err = boolean(option.key, m[option.key]); err != nil {
 			return nil, l.wrap(at(option.key, err))
@@ -67,8 +72,9 @@ func ParseList(b []byte) (*List, error) {
 	return l, nil
 }
 
-// ParseSingle reads the configuration of a single plugin, the only form before 0.3.0, as a list of one. Name and
-// version are lifted from the object; list-level keys such as disableCheck are not. Codes are those of [ParseList].
+// ParseSingle parses the configuration of a single plugin, the only form before 0.3.0, as a list of
+// one plugin. The list takes name and version from the object, but not list-level keys such as
+// disableCheck. It returns the same codes as [ParseList].
 func ParseSingle(b []byte) (*List, error) {
 	p, err := ParsePlugin(b)
 	if err != nil {
@@ -76,14 +82,15 @@ func ParseSingle(b []byte) (*List, error) {
 	}
 	l := &List{single: true, Plugins: []*PluginConfig{p}}
 	m := p.members
-	if err := l.identify(lookup(m, "name"), lookup(m, "cniVersion"), lookup(m, "cniVersions")); err != nil {
+	err = l.identify(lookup(m, "name"), lookup(m, "cniVersion"), lookup(m, "cniVersions"))
+	if err != nil {
 		return nil, err
 	}
 	return l, nil
 }
 
-// ParsePlugin reads the configuration of one plugin as it stands in a list or in a drop-in file. Codes are those of
-// [ParseList].
+// ParsePlugin parses the configuration of one plugin as in a list or a drop-in file. It returns the
+// same codes as [ParseList].
 func ParsePlugin(b []byte) (*PluginConfig, error) {
 	m, err := parseObject(b)
 	if err != nil {
@@ -107,7 +114,7 @@ func ParsePlugin(b []byte) (*PluginConfig, error) {
 	return p, nil
 }
 
-// wellKnown reads and checks the keys that have a meaning for every plugin.
+// wellKnown parses and checks the keys that have a meaning for every plugin.
 func (p *PluginConfig) wellKnown() error {
 	if err := p.readCapabilities(); err != nil {
 		return at("capabilities", DecodeFailure("capabilities", err))
@@ -135,7 +142,8 @@ func (p *PluginConfig) readCapabilities() error {
 		return err
 	}
 	p.Capabilities = make(map[string]bool, len(all))
-	for _, name := range slices.Sorted(maps.Keys(all)) { // of several errors always the same
+	// sorted, so that the same error is reported every time
+	for _, name := range slices.Sorted(maps.Keys(all)) {
 		var wanted bool
 		if err := json.Unmarshal(all[name], &wanted); err != nil {
 			return at(name, DecodeFailure(name, err))
@@ -150,7 +158,8 @@ func (p *PluginConfig) readIPAM(raw json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	if p.IPAM, err = text("type", lookup(ipam, "type")); err != nil || p.IPAM == "" { // none: a network without addresses
+	// no IPAM plugin: a network without addresses
+	if p.IPAM, err = text("type", lookup(ipam, "type")); err != nil || p.IPAM == "" {
 		return err
 	}
 	return at("type", ValidatePluginType(p.IPAM))
@@ -169,7 +178,7 @@ func (l *List) identify(name, cniVersion, cniVersions json.RawMessage) error {
 		key string
 		raw json.RawMessage
 	}{{"cniVersion", cniVersion}, {"cniVersions", cniVersions}} {
-		if isNull(member.raw) { // nobody should get 0.1.0 by accident
+		if isNull(member.raw) { // null must not silently select 0.1.0
 			return l.wrap(at(member.key, Errorf(CodeDecodingFailure, "%s is null", member.key)))
 		}
 	}
@@ -190,15 +199,17 @@ func (l *List) identify(name, cniVersion, cniVersions json.RawMessage) error {
 	return nil
 }
 
-// inlined reads the plugins that the list has itself.
+// inlined parses the plugins in the list itself.
 func (l *List) inlined() ([]*PluginConfig, error) {
 	raw, ok := l.members["plugins"]
 	switch {
 	case ok:
 	case l.OnlyInlined:
-		return nil, Errorf(CodeInvalidConfig, "loadOnlyInlinedPlugins is true and there are no plugins")
+		return nil, Errorf(CodeInvalidConfig,
+			"loadOnlyInlinedPlugins is true and there are no plugins")
 	case l.members["type"] != nil:
-		return nil, Errorf(CodeInvalidConfig, "this is the configuration of a single plugin, not a list")
+		return nil, Errorf(CodeInvalidConfig,
+			"this is the configuration of a single plugin, not a list")
 	case l.Version < V110:
 		return nil, Errorf(CodeInvalidConfig, "plugins is missing")
 	default:
@@ -218,7 +229,8 @@ func (l *List) inlined() ([]*PluginConfig, error) {
 	for i, o := range objects {
 		var err error
 		if plugins[i], err = ParsePlugin(o); err != nil {
-			return nil, at("plugins", at(strconv.Itoa(i), DecodeFailure(fmt.Sprintf("plugins[%d]", i), err)))
+			err = DecodeFailure(fmt.Sprintf("plugins[%d]", i), err)
+			return nil, at("plugins", at(strconv.Itoa(i), err))
 		}
 	}
 	return plugins, nil
@@ -226,11 +238,12 @@ func (l *List) inlined() ([]*PluginConfig, error) {
 
 func (l *List) wrap(err error) error { return DecodeFailure("network "+l.Name, err) }
 
-// Append adds the configurations of plugins from other sources, behind those that the list has itself.
+// Append adds the configurations of plugins from other sources after the plugins of the list
+// itself.
 func (l *List) Append(plugins ...*PluginConfig) { l.Plugins = append(l.Plugins, plugins...) }
 
-// Executables returns the types of the plugins and of the IPAM plugins they delegate to, each once, in the order in
-// which they are named.
+// Executables returns the types of the plugins and of their IPAM plugins, without duplicates, in
+// the order of the configuration.
 func (l *List) Executables() []string {
 	var types []string
 	for _, p := range l.Plugins {
@@ -243,16 +256,16 @@ func (l *List) Executables() []string {
 	return types
 }
 
-// WithVersion returns the list as it is run in version v and no other.
+// WithVersion returns a copy of the list that runs only in version v.
 func (l *List) WithVersion(v Version) *List {
 	c := *l
 	c.Version, c.Versions = v, []Version{v}
 	return &c
 }
 
-// MarshalJSON returns the list as it is run: with all plugins inlined and, if there are any, with
-// loadOnlyInlinedPlugins set, so that [ParseList] of it gives the same network whatever drop-in files say. Unknown
-// keys are kept.
+// MarshalJSON returns the effective list: with all plugins inlined and, if there are any, with
+// loadOnlyInlinedPlugins set, so that [ParseList] of the result yields the same network regardless
+// of drop-in files. It keeps unknown keys.
 func (l *List) MarshalJSON() ([]byte, error) {
 	m := map[string]json.RawMessage{}
 	maps.Copy(m, l.members)
@@ -262,7 +275,8 @@ func (l *List) MarshalJSON() ([]byte, error) {
 	if len(l.Versions) > 1 && l.Version == slices.Max(l.Versions) {
 		m["cniVersions"] = encode(l.Versions)
 	}
-	for key, value := range map[string]bool{"disableCheck": l.DisableCheck, "disableGC": l.DisableGC} {
+	disabled := map[string]bool{"disableCheck": l.DisableCheck, "disableGC": l.DisableGC}
+	for key, value := range disabled {
 		if written, err := boolean(key, m[key]); err != nil || written != value {
 			m[key] = encode(value)
 		}
@@ -274,12 +288,13 @@ func (l *List) MarshalJSON() ([]byte, error) {
 	return encode(m), nil
 }
 
-// MarshalJSON returns the configuration as it was written, in compact form.
+// MarshalJSON returns the configuration as written, in compact form.
 func (p *PluginConfig) MarshalJSON() ([]byte, error) { return encode(p.object()), nil }
 
-// object is the configuration as JSON. It must not be changed.
+// object returns the configuration as JSON. Callers must not change it.
 func (p *PluginConfig) object() map[string]json.RawMessage {
-	if typ, err := text("type", lookup(p.members, "type")); err == nil && typ == p.Type && typ != "" {
+	typ, err := text("type", lookup(p.members, "type"))
+	if err == nil && typ == p.Type && typ != "" {
 		return p.members
 	}
 	m := maps.Clone(p.members)
@@ -309,7 +324,8 @@ func text(key string, raw json.RawMessage) (string, error) {
 	return s, nil
 }
 
-// boolean accepts true and false, and the same as text in any case: specification 0.4.0 types disableCheck as a string.
+// boolean accepts true and false, also as text in any case, because specification 0.4.0 types
+// disableCheck as a string.
 func boolean(key string, raw json.RawMessage) (bool, error) {
 	if raw == nil {
 		return false, nil

@@ -26,19 +26,21 @@ func TestParseListReadsFields(t *testing.T) {
 		NoCheck, NoGC, OnlyInlined bool
 		Plugins                    []plugin
 	}
-	got := list{Name: l.Name, Version: l.Version, NoCheck: l.DisableCheck, NoGC: l.DisableGC, OnlyInlined: l.OnlyInlined}
+	got := list{Name: l.Name, Version: l.Version, NoCheck: l.DisableCheck, NoGC: l.DisableGC,
+		OnlyInlined: l.OnlyInlined}
 	for _, p := range l.Plugins {
 		got.Plugins = append(got.Plugins, plugin{p.Type, p.IPAM, p.Capabilities})
 	}
 	want := list{Name: "n", Version: cni.V100, NoCheck: true, NoGC: true, Plugins: []plugin{
-		{"bridge", "host-local", map[string]bool{"mac": true, "ips": false, "dns": false}}, {Type: "tuning"},
+		{"bridge", "host-local", map[string]bool{"mac": true, "ips": false, "dns": false}},
+		{Type: "tuning"},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("list (-want +got):\n%s", diff)
 	}
 }
 
-// CFG-13, CFG-36, SEC-02: what the vectors leave out.
+// CFG-13, CFG-36, SEC-02: cases that the vectors omit.
 func TestParseListRefuses(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -46,21 +48,33 @@ func TestParseListRefuses(t *testing.T) {
 		code     cni.Code
 		says     string
 	}{
-		{"list keys are matched exactly", `{"Name":"n","plugins":[{"type":"p"}]}`, cni.CodeInvalidConfig, "name is missing"},
-		{"null version", `{"name":"n","cniVersion":null,"plugins":[{"type":"p"}]}`, cni.CodeDecodingFailure, "null"},
-		{"null versions", `{"name":"n","cniVersions":null,"plugins":[{"type":"p"}]}`, cni.CodeDecodingFailure, "null"},
-		{"empty entry of versions", `{"name":"n","cniVersions":[""],"plugins":[{"type":"p"}]}`, cni.CodeDecodingFailure, "empty entry"},
-		{"ipam of a wrong type", `{"name":"n","plugins":[{"type":"p","ipam":[]}]}`, cni.CodeDecodingFailure, "network n: plugins[0]: plugin p: ipam"},
-		{"ipam type of a wrong type", `{"name":"n","plugins":[{"type":"p","ipam":{"type":1}}]}`, cni.CodeDecodingFailure, "ipam: type: a JSON number"},
-		{"ipam type that is a path", `{"name":"n","plugins":[{"type":"p"},{"type":"p","ipam":{"type":"../x"}}]}`, cni.CodeInvalidConfig, "plugins[1]: plugin p: ipam"},
-		{"true as a number that no float64 holds", `{"name":"n","disableCheck":1e400,"plugins":[{"type":"p"}]}`, cni.CodeDecodingFailure, "disableCheck: a JSON number"},
-		{"true as a number", `{"name":"n","loadOnlyInlinedPlugins":1,"plugins":[{"type":"p"}]}`, cni.CodeDecodingFailure, "loadOnlyInlinedPlugins"},
+		{"list keys are matched exactly", `{"Name":"n","plugins":[{"type":"p"}]}`,
+			cni.CodeInvalidConfig, "name is missing"},
+		{"null version", `{"name":"n","cniVersion":null,"plugins":[{"type":"p"}]}`,
+			cni.CodeDecodingFailure, "null"},
+		{"null versions", `{"name":"n","cniVersions":null,"plugins":[{"type":"p"}]}`,
+			cni.CodeDecodingFailure, "null"},
+		{"empty entry of versions", `{"name":"n","cniVersions":[""],"plugins":[{"type":"p"}]}`,
+			cni.CodeDecodingFailure, "empty entry"},
+		{"ipam of a wrong type", `{"name":"n","plugins":[{"type":"p","ipam":[]}]}`,
+			cni.CodeDecodingFailure, "network n: plugins[0]: plugin p: ipam"},
+		{"ipam type of a wrong type", `{"name":"n","plugins":[{"type":"p","ipam":{"type":1}}]}`,
+			cni.CodeDecodingFailure, "ipam: type: a JSON number"},
+		{"ipam type that is a path",
+			`{"name":"n","plugins":[{"type":"p"},{"type":"p","ipam":{"type":"../x"}}]}`,
+			cni.CodeInvalidConfig, "plugins[1]: plugin p: ipam"},
+		{"true as a number beyond float64",
+			`{"name":"n","disableCheck":1e400,"plugins":[{"type":"p"}]}`, cni.CodeDecodingFailure,
+			"disableCheck: a JSON number"},
+		{"true as a number", `{"name":"n","loadOnlyInlinedPlugins":1,"plugins":[{"type":"p"}]}`,
+			cni.CodeDecodingFailure, "loadOnlyInlinedPlugins"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			l, err := cni.ParseList([]byte(test.in))
 			if cni.CodeOf(err) != test.code || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("%+v, code %d: %v, want %d and %q", l, cni.CodeOf(err), err, test.code, test.says)
+				t.Errorf("%+v, code %d: %v, want %d and %q", l, cni.CodeOf(err), err, test.code,
+					test.says)
 			}
 		})
 	}
@@ -96,7 +110,7 @@ func TestParseSingleRefuses(t *testing.T) {
 	}
 }
 
-// The keys of a plugin's object count in any case, as for the reference library (CFG-13).
+// The keys of a plugin's object match in any case, as in libcni (CFG-13).
 func TestParsePluginIgnoresCase(t *testing.T) {
 	t.Parallel()
 	l, err := cni.ParseSingle([]byte(`{"NAME":"n","CniVersion":"0.3.1","Type":"p","Capabilities":{"mac":true},"IPAM":{"TYPE":"static"}}`))
@@ -104,12 +118,14 @@ func TestParsePluginIgnoresCase(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := l.Plugins[0]
-	if l.Name != "n" || l.Version != cni.V031 || p.Type != "p" || !p.Capabilities["mac"] || p.IPAM != "static" {
+	if l.Name != "n" || l.Version != cni.V031 || p.Type != "p" || !p.Capabilities["mac"] ||
+		p.IPAM != "static" {
 		t.Errorf("%+v, %+v", l, p)
 	}
 	for in, want := range map[string]string{
 		`{"TYPE":"a","type":"b","Type":"c"}`: "b", // the exact one counts
-		`{"TYPE":"a","tYPE":"b","Type":"c"}`: "b", // else the one that a plugin sees, which is the last in a request
+		// otherwise the type that a plugin sees, the last in a request
+		`{"TYPE":"a","tYPE":"b","Type":"c"}`: "b",
 	} {
 		if p, err := cni.ParsePlugin([]byte(in)); err != nil || p.Type != want {
 			t.Errorf("%s: %+v, %v", in, p, err)
@@ -120,11 +136,12 @@ func TestParsePluginIgnoresCase(t *testing.T) {
 	}
 }
 
-// The list a runtime stores is the list it ran.
+// A stored list equals the list that ran.
 func TestMarshalListIsStable(t *testing.T) {
 	t.Parallel()
 	for _, v := range vectors(t) {
-		parse := map[string]func([]byte) (*cni.List, error){"conflist": cni.ParseList, "conf": cni.ParseSingle}[string(v.Kind)]
+		parse := map[string]func([]byte) (*cni.List, error){"conflist": cni.ParseList,
+			"conf": cni.ParseSingle}[string(v.Kind)]
 		if parse == nil || v.Verdict != "valid" {
 			continue
 		}
@@ -139,7 +156,7 @@ func TestMarshalListIsStable(t *testing.T) {
 	}
 }
 
-// checkStable checks that a list gives the same requests after it was stored and read back.
+// checkStable checks that a list yields the same requests after it was stored and read again.
 func checkStable(t *testing.T, l *cni.List) {
 	t.Helper()
 	form := storedForm(t, l)
@@ -150,18 +167,20 @@ func checkStable(t *testing.T, l *cni.List) {
 	if again := storedForm(t, back); again != form {
 		t.Errorf("stored twice: %s, then %s", form, again)
 	}
-	if back.Version != l.Version || back.Name != l.Name || back.DisableCheck != l.DisableCheck || back.DisableGC != l.DisableGC {
-		t.Errorf("%+v came back as %+v", l, back)
+	if back.Version != l.Version || back.Name != l.Name || back.DisableCheck != l.DisableCheck ||
+		back.DisableGC != l.DisableGC {
+		t.Errorf("%+v was read as %+v", l, back)
 	}
 	if !back.OnlyInlined && len(l.Plugins) > 0 {
-		t.Error("drop-in files would be added once more")
+		t.Error("drop-in files would be added again")
 	}
 	if diff := cmp.Diff(requests(t, l), requests(t, back)); diff != "" {
 		t.Errorf("requests (-before +after):\n%s", diff)
 	}
 }
 
-// storedForm is a list as text. json.Marshal would escape "<" and the like in the plugins' values.
+// storedForm returns a list as text. json.Marshal would escape characters such as "<" in the
+// plugins' values.
 func storedForm(t testing.TB, l *cni.List) string {
 	t.Helper()
 	b, err := l.MarshalJSON()
@@ -200,7 +219,8 @@ func TestAppendedPluginsAreStored(t *testing.T) {
 		t.Errorf("stored %s, want %s", got, want)
 	}
 	checkStable(t, l)
-	if want := []string{`{"cniVersion":"1.1.0","n":1.10,"name":"n","type":"p"}`}; !cmp.Equal(want, requests(t, l)) {
+	if want := []string{`{"cniVersion":"1.1.0","n":1.10,"name":"n","type":"p"}`}; !cmp.Equal(want,
+		requests(t, l)) {
 		t.Errorf("requests %q, want %q", requests(t, l), want)
 	}
 }
@@ -214,7 +234,7 @@ func parseList(t testing.TB, text string) *cni.List {
 	return l
 }
 
-// members splits an object without touching the values.
+// members splits an object without changing its values.
 func members(t testing.TB, b []byte) map[string]json.RawMessage {
 	t.Helper()
 	var m map[string]json.RawMessage
@@ -224,16 +244,17 @@ func members(t testing.TB, b []byte) map[string]json.RawMessage {
 	return m
 }
 
-// VER-05, VER-07, VER-08, CFG-07: what a network may be run with, beside the version that it is.
+// VER-05, VER-07, VER-08, CFG-07: the supported versions of a network, and the selected one.
 func TestListVersions(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string][]cni.Version{
 		``:                     {cni.V010},
 		`"cniVersion":"0.4.0"`: {cni.V040},
 		`"cniVersions":[]`:     {cni.V010},
-		`"cniVersion":"","cniVersions":["1.0.0"]`:                                       {cni.V100},
-		`"cniVersion":"0.3.1","cniVersions":["1.1.0","99.0.0","0.5.0","0.4.0","0.3.1"]`: {cni.V031, cni.V040, cni.V110},
-		`"cniVersion":"99.0.0","cniVersions":["1.0.0"]`:                                 {cni.V100},
+		`"cniVersion":"","cniVersions":["1.0.0"]`: {cni.V100},
+		`"cniVersion":"0.3.1","cniVersions":["1.1.0","99.0.0","0.5.0","0.4.0","0.3.1"]`: {cni.V031,
+			cni.V040, cni.V110},
+		`"cniVersion":"99.0.0","cniVersions":["1.0.0"]`: {cni.V100},
 	} {
 		if in != "" {
 			in += ","
@@ -257,16 +278,19 @@ func TestListVersions(t *testing.T) {
 	}
 }
 
-// VER-10: a list that is run in one version is stored as being of it, and leaves the one it was made from alone.
+// VER-10: a list that runs in one version is stored with that version, and the original list does
+// not change.
 func TestListWithVersion(t *testing.T) {
 	t.Parallel()
-	l := parseList(t, `{"cniVersion":"0.4.0","cniVersions":["1.0.0","1.1.0"],"name":"n","plugins":[{"type":"p"}]}`)
+	l := parseList(t,
+		`{"cniVersion":"0.4.0","cniVersions":["1.0.0","1.1.0"],"name":"n","plugins":[{"type":"p"}]}`)
 	old := l.WithVersion(cni.V100)
 	want := `{"cniVersion":"1.0.0","loadOnlyInlinedPlugins":true,"name":"n","plugins":[{"type":"p"}]}`
 	if got := storedForm(t, old); got != want {
 		t.Errorf("stored %s, want %s", got, want)
 	}
-	if want := []string{`{"cniVersion":"1.0.0","name":"n","type":"p"}`}; !cmp.Equal(want, requests(t, old)) {
+	if want := []string{`{"cniVersion":"1.0.0","name":"n","type":"p"}`}; !cmp.Equal(want,
+		requests(t, old)) {
 		t.Errorf("requests %q", requests(t, old))
 	}
 	if l.Version != cni.V110 || len(l.Versions) != 3 {
@@ -274,15 +298,17 @@ func TestListWithVersion(t *testing.T) {
 	}
 }
 
-// The fields of a list decide about what is stored, also where they were changed.
+// The stored form reflects the fields of a list, even changed ones.
 func TestMarshalChangedList(t *testing.T) {
 	t.Parallel()
-	l := parseList(t, `{"cniVersion":"0.4.0","cniVersions":["1.0.0"],"disableCheck":"True","disableGC":true,"name":"n","plugins":[{"TYPE":"p","x":1}]}`)
+	l := parseList(t,
+		`{"cniVersion":"0.4.0","cniVersions":["1.0.0"],"disableCheck":"True","disableGC":true,"name":"n","plugins":[{"TYPE":"p","x":1}]}`)
 	want := `{"cniVersion":"1.0.0","cniVersions":["0.4.0","1.0.0"],"disableCheck":"True","disableGC":true,"loadOnlyInlinedPlugins":true,"name":"n","plugins":[{"TYPE":"p","x":1}]}`
 	if got := storedForm(t, l); got != want {
 		t.Errorf("unchanged: %s, want %s", got, want)
 	}
-	l.Name, l.DisableCheck, l.DisableGC, l.Version, l.Plugins[0].Type = "m", false, true, cni.V040, "q"
+	l.Name, l.DisableCheck, l.DisableGC, l.Version, l.Plugins[0].Type = "m", false, true, cni.V040,
+		"q"
 	want = `{"cniVersion":"0.4.0","disableCheck":false,"disableGC":true,"loadOnlyInlinedPlugins":true,"name":"m","plugins":[{"type":"q","x":1}]}`
 	if got := storedForm(t, l); got != want {
 		t.Errorf("changed: %s, want %s", got, want)
@@ -290,7 +316,7 @@ func TestMarshalChangedList(t *testing.T) {
 	checkStable(t, l)
 }
 
-// A list that was put together by hand is one.
+// A list constructed by the caller can be stored.
 func TestMarshalHandMadeList(t *testing.T) {
 	t.Parallel()
 	l := &cni.List{Name: "n", Version: cni.V110, DisableCheck: true, Plugins: []*cni.PluginConfig{

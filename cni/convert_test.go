@@ -26,24 +26,27 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 func addr(s string) netip.Addr     { return netip.MustParseAddr(s) }
 
-// sameResult compares results by value; lists that are nil and empty are equal.
+// sameResult compares results by value; nil and empty lists are equal.
 var sameResult = cmp.Options{cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
 	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmpopts.EquateEmpty()}
 
-// conversions are results whose encoding in every version is in testdata/convert.
+// conversions are results; testdata/convert has their encodings in all versions.
 var conversions = map[string]cni.Result{
 	"full": {
 		Interfaces: []cni.Interface{
 			{Name: "br0", MAC: "02:00:00:00:00:01", MTU: 1450},
-			{Name: "eth0", MAC: "02:00:00:00:00:02", MTU: 1450, Sandbox: "/run/netns/c", SocketPath: "/run/vhost/c.sock", PciID: "0000:3b:02.1"},
+			{Name: "eth0", MAC: "02:00:00:00:00:02", MTU: 1450, Sandbox: "/run/netns/c",
+				SocketPath: "/run/vhost/c.sock", PciID: "0000:3b:02.1"},
 		},
 		IPs: []cni.IP{
 			{Address: prefix("10.1.2.3/24"), Gateway: addr("10.1.2.1"), Interface: cni.Some(1)},
-			{Address: prefix("2001:db8::3/64"), Gateway: addr("2001:db8::1"), Interface: cni.Some(1)},
+			{Address: prefix("2001:db8::3/64"), Gateway: addr("2001:db8::1"),
+				Interface: cni.Some(1)},
 		},
 		Routes: []cni.Route{
 			{Dst: prefix("0.0.0.0/0"), GW: addr("10.1.2.1")},
-			{Dst: prefix("10.9.0.0/16"), MTU: 1400, AdvMSS: 1360, Priority: 20, Table: cni.Some(100), Scope: cni.Some(253)},
+			{Dst: prefix("10.9.0.0/16"), MTU: 1400, AdvMSS: 1360, Priority: 20,
+				Table: cni.Some(100), Scope: cni.Some(253)},
 			{Dst: prefix("::/0"), GW: addr("2001:db8::1"), Priority: 5},
 		},
 		DNS: cni.DNS{
@@ -56,7 +59,8 @@ var conversions = map[string]cni.Result{
 		Routes: []cni.Route{{Dst: prefix("0.0.0.0/0")}},
 	},
 	"several-addresses": {
-		Interfaces: []cni.Interface{{Name: "eth0", Sandbox: "/run/netns/c"}, {Name: "net1", Sandbox: "/run/netns/c"}},
+		Interfaces: []cni.Interface{{Name: "eth0", Sandbox: "/run/netns/c"},
+			{Name: "net1", Sandbox: "/run/netns/c"}},
 		IPs: []cni.IP{
 			{Address: prefix("2001:db8::3/64"), Interface: cni.Some(0)},
 			{Address: prefix("10.1.2.3/24"), Gateway: addr("10.1.2.1"), Interface: cni.Some(0)},
@@ -78,8 +82,9 @@ var conversions = map[string]cni.Result{
 		},
 		Routes: []cni.Route{{Dst: prefix("::ffff:0:0/96"), GW: addr("::ffff:10.1.2.1")}},
 	},
-	"loopback-without-address": {Interfaces: []cni.Interface{{Name: "lo", Sandbox: "/run/netns/c", MTU: 65536}}},
-	"empty":                    {},
+	"loopback-without-address": {Interfaces: []cni.Interface{{Name: "lo", Sandbox: "/run/netns/c",
+		MTU: 65536}}},
+	"empty": {},
 	"zero-table-and-scope": {
 		IPs: []cni.IP{{Address: prefix("10.1.2.3/24")}},
 		Routes: []cni.Route{
@@ -88,15 +93,17 @@ var conversions = map[string]cni.Result{
 		},
 	},
 	"route-without-address-of-its-family": {
-		IPs:    []cni.IP{{Address: prefix("10.1.2.3/24")}},
-		Routes: []cni.Route{{Dst: prefix("::/0"), GW: addr("fe80::1")}, {Dst: prefix("10.8.0.0/16")}},
+		IPs: []cni.IP{{Address: prefix("10.1.2.3/24")}},
+		Routes: []cni.Route{{Dst: prefix("::/0"), GW: addr("fe80::1")},
+			{Dst: prefix("10.8.0.0/16")}},
 	},
 	"gateway-of-the-other-family": {
 		IPs: []cni.IP{
 			{Address: prefix("10.1.2.3/24"), Gateway: addr("fe80::1")},
 			{Address: prefix("2001:db8::3/64"), Gateway: addr("2001:db8::1")},
 		},
-		Routes: []cni.Route{{Dst: prefix("0.0.0.0/0"), GW: addr("fe80::1")}, {Dst: prefix("::/0"), GW: addr("fe80::1")}},
+		Routes: []cni.Route{{Dst: prefix("0.0.0.0/0"), GW: addr("fe80::1")},
+			{Dst: prefix("::/0"), GW: addr("fe80::1")}},
 	},
 	"host-bits": {
 		IPs:    []cni.IP{{Address: prefix("10.1.2.3/8")}},
@@ -105,7 +112,8 @@ var conversions = map[string]cni.Result{
 	"dns-alone": {DNS: cni.DNS{Nameservers: []string{"192.0.2.53"}, Search: []string{"<a>&b"}}},
 }
 
-// CNV-08, CNV-09, CNV-10, CNV-13, RES-01, RES-13, DIS-16, DIS-17: what each version can say, and how.
+// CNV-08, CNV-09, CNV-10, CNV-13, RES-01, RES-13, DIS-16, DIS-17: the form of results in each
+// version.
 func TestConversions(t *testing.T) {
 	t.Parallel()
 	for name, r := range conversions {
@@ -132,7 +140,7 @@ func TestConversions(t *testing.T) {
 	}
 }
 
-// conversion is what a result becomes in a version, as text.
+// conversion returns the encoding of a result in a version, as text.
 func conversion(t *testing.T, r cni.Result, v cni.Version) string {
 	t.Helper()
 	encoded, err := r.Encode(v)
@@ -164,7 +172,7 @@ func TestEncodeRefusesUnpublishedVersion(t *testing.T) {
 	}
 }
 
-// What an encoding says, a decoding gives back; what it does not say, Dropped tells.
+// Decoding restores the encoded values, and Dropped lists the rest.
 func TestDroppedIsWhatIsLost(t *testing.T) {
 	t.Parallel()
 	forRandomResults(t, func(t *testing.T, r cni.Result) {
@@ -182,7 +190,7 @@ func TestDroppedIsWhatIsLost(t *testing.T) {
 				continue
 			}
 			if diff := cmp.Diff(lost(r, *back), r.Dropped(v), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("%v: dropped (-lost +told):\n%s\n%s", v, diff, encoded)
+				t.Errorf("%v: dropped (-lost +reported):\n%s\n%s", v, diff, encoded)
 			}
 			if more := invented(r, *back); len(more) > 0 {
 				t.Errorf("%v: invented %q: %s", v, more, encoded)
@@ -191,12 +199,13 @@ func TestDroppedIsWhatIsLost(t *testing.T) {
 	})
 }
 
-// lost compares a result with what came back and says what is missing, in the words of Dropped. Interfaces have
-// different names, addresses and destinations are different too.
+// lost compares a result with its decoded encoding and lists the missing values in the words of
+// Dropped. Interfaces have different names, and so have addresses and destinations.
 func lost(r, back cni.Result) []string {
 	var all []string
 	tell := func(what string, members ...string) {
-		if members = slices.DeleteFunc(members, func(s string) bool { return s == "" }); len(members) > 0 {
+		if members = slices.DeleteFunc(members,
+			func(s string) bool { return s == "" }); len(members) > 0 {
 			all = append(all, what+": "+strings.Join(members, ", "))
 		}
 	}
@@ -207,8 +216,10 @@ func lost(r, back cni.Result) []string {
 			all = append(all, what)
 			continue
 		}
-		tell(what, differs("name", x.Name, y.Name), differs("mac", x.MAC, y.MAC), differs("sandbox", x.Sandbox, y.Sandbox),
-			differs("mtu", x.MTU, y.MTU), differs("socketPath", x.SocketPath, y.SocketPath), differs("pciID", x.PciID, y.PciID))
+		tell(what, differs("name", x.Name, y.Name), differs("mac", x.MAC, y.MAC),
+			differs("sandbox", x.Sandbox, y.Sandbox),
+			differs("mtu", x.MTU, y.MTU), differs("socketPath", x.SocketPath, y.SocketPath),
+			differs("pciID", x.PciID, y.PciID))
 	}
 	for _, x := range r.IPs {
 		what := "address " + x.Address.String()
@@ -218,7 +229,7 @@ func lost(r, back cni.Result) []string {
 			continue
 		}
 		index := ""
-		if len(back.Interfaces) > 0 { // otherwise it is lost together with the interface
+		if len(back.Interfaces) > 0 { // otherwise it is lost with the interface
 			index = differs("interface", x.Interface, y.Interface)
 		}
 		tell(what, index, differs("gateway "+x.Gateway.String(), x.Gateway, y.Gateway))
@@ -230,8 +241,10 @@ func lost(r, back cni.Result) []string {
 			all = append(all, what)
 			continue
 		}
-		tell(what, differs("gw", x.GW, y.GW), differs("mtu", x.MTU, y.MTU), differs("advmss", x.AdvMSS, y.AdvMSS),
-			differs("priority", x.Priority, y.Priority), differs("table", x.Table, y.Table), differs("scope", x.Scope, y.Scope))
+		tell(what, differs("gw", x.GW, y.GW), differs("mtu", x.MTU, y.MTU),
+			differs("advmss", x.AdvMSS, y.AdvMSS),
+			differs("priority", x.Priority, y.Priority), differs("table", x.Table, y.Table),
+			differs("scope", x.Scope, y.Scope))
 	}
 	if !cmp.Equal(r.DNS, back.DNS, sameResult) {
 		all = append(all, "dns")
@@ -239,9 +252,10 @@ func lost(r, back cni.Result) []string {
 	return all
 }
 
-// invented says which objects came back that were not there. Members that differ are in lost.
+// invented lists decoded objects that the original lacks. For members that differ, see lost.
 func invented(r, back cni.Result) []string {
-	return slices.DeleteFunc(lost(back, r), func(s string) bool { return strings.Contains(s, ": ") })
+	return slices.DeleteFunc(lost(back, r),
+		func(s string) bool { return strings.Contains(s, ": ") })
 }
 
 func differs[T comparable](member string, a, b T) string {
@@ -258,7 +272,8 @@ func find[T any](all []T, is func(T) bool) (found T, ok bool) {
 	return found, false
 }
 
-// R-16: where nothing is dropped nothing changes, order included; only 0.1.0 and 0.2.0 put IPv4 first.
+// R-16: if nothing is dropped, nothing changes, including the order; only 0.1.0 and 0.2.0 put IPv4
+// first.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	forRandomResults(t, func(t *testing.T, r cni.Result) {
@@ -274,8 +289,10 @@ func TestRoundTrip(t *testing.T) {
 			}
 			want := r.Clone()
 			if v <= cni.V020 {
-				slices.SortStableFunc(want.IPs, func(a, b cni.IP) int { return ipv4First(a.Address, b.Address) })
-				slices.SortStableFunc(want.Routes, func(a, b cni.Route) int { return ipv4First(a.Dst, b.Dst) })
+				slices.SortStableFunc(want.IPs,
+					func(a, b cni.IP) int { return ipv4First(a.Address, b.Address) })
+				slices.SortStableFunc(want.Routes,
+					func(a, b cni.Route) int { return ipv4First(a.Dst, b.Dst) })
 			}
 			if diff := cmp.Diff(want, back, sameResult); diff != "" {
 				t.Errorf("%v (-want +got):\n%s", v, diff)
@@ -294,7 +311,8 @@ func ipv4First(a, b netip.Prefix) int {
 	return 1
 }
 
-// A conversion by way of another version that can say as much gives the same bytes (CNV-07, CNV-11).
+// A conversion through another version that expresses as much yields the same bytes (CNV-07,
+// CNV-11).
 func TestConversionByStages(t *testing.T) {
 	t.Parallel()
 	forRandomResults(t, func(t *testing.T, r cni.Result) {
@@ -313,8 +331,10 @@ func TestConversionByStages(t *testing.T) {
 				}
 				want, wantErr := r.Encode(to)
 				got, err := middle.Encode(to)
-				if diff := cmp.Diff(string(want), string(got)); diff != "" || (err == nil) != (wantErr == nil) {
-					t.Errorf("by %v to %v (-direct +staged), %v, %v:\n%s", by, to, wantErr, err, diff)
+				if diff := cmp.Diff(string(want), string(got)); diff != "" ||
+					(err == nil) != (wantErr == nil) {
+					t.Errorf("by %v to %v (-direct +staged), %v, %v:\n%s", by, to, wantErr, err,
+						diff)
 				}
 			}
 		}
@@ -333,13 +353,15 @@ func TestUpConversionInventsNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m := object(t, encoded); m["interfaces"] != nil || bytes.Contains(encoded, []byte(`"interface"`)) {
+		if m := object(t, encoded); m["interfaces"] != nil ||
+			bytes.Contains(encoded, []byte(`"interface"`)) {
 			t.Errorf("%v: %s", v, encoded)
 		}
 	}
 }
 
-// CNV-01, CNV-02, CNV-03, CNV-04: between versions of one form nothing changes but the version, whatever the result.
+// CNV-01, CNV-02, CNV-03, CNV-04: a conversion between versions of one form changes only the
+// version.
 func TestConversionWithinAForm(t *testing.T) {
 	t.Parallel()
 	forRandomResults(t, func(t *testing.T, r cni.Result) {
@@ -366,7 +388,7 @@ func TestConversionWithinAForm(t *testing.T) {
 	})
 }
 
-// CNV-05: ip4, then ip6, whatever stands first; routes in the same order.
+// CNV-05: ip4 precedes ip6, regardless of their order in the document; routes keep that order.
 func TestConversionFromTheOldestForm(t *testing.T) {
 	t.Parallel()
 	r, err := cni.DecodeResult([]byte(`{"cniVersion":"0.2.0",
@@ -389,7 +411,7 @@ func TestConversionFromTheOldestForm(t *testing.T) {
 	}
 }
 
-// CNV-06: from 0.4.0 to 1.0.0 the version members go, and nothing else.
+// CNV-06: a conversion from 0.4.0 to 1.0.0 removes only the version members.
 func TestConversionToTheNewestForm(t *testing.T) {
 	t.Parallel()
 	version := regexp.MustCompile(`"version":"[46]",`)
@@ -404,15 +426,15 @@ func TestConversionToTheNewestForm(t *testing.T) {
 		}
 		got, err := back.Encode(cni.V100)
 		want := version.ReplaceAllString(strings.Replace(string(encoded), "0.4.0", "1.0.0", 1), "")
-		want = strings.Replace(want, `,"dns":{}`, "", 1) // an empty one is left out from 1.0.0 on
+		want = strings.Replace(want, `,"dns":{}`, "", 1) // omitted if empty since 1.0.0
 		if diff := cmp.Diff(want, string(got)); diff != "" || err != nil {
 			t.Errorf("(-want +got), %v:\n%s", err, diff)
 		}
 	})
 }
 
-// RES-19: white space and the order of members mean nothing.
-func TestFormattingMeansNothing(t *testing.T) {
+// RES-19: white space and the order of members have no meaning.
+func TestFormattingHasNoMeaning(t *testing.T) {
 	t.Parallel()
 	for _, v := range vectors(t) {
 		if v.Kind != conformance.KindResult || v.Verdict != conformance.Valid {
@@ -443,7 +465,7 @@ func forRandomResults(t *testing.T, test func(t *testing.T, r cni.Result)) {
 	}
 }
 
-// randomResult returns a valid result in which each member is there or not.
+// randomResult returns a valid result with a random choice of members.
 func randomResult(random *rand.Rand) cni.Result {
 	maybe := func() bool { return random.IntN(2) == 0 }
 	var r cni.Result
@@ -459,14 +481,16 @@ func randomResult(random *rand.Rand) cni.Result {
 	gateways := []netip.Addr{{}, addr("10.0.0.1"), addr("2001:db8::1"), addr("::ffff:10.0.0.1")}
 	networks := []string{"10.0.%d.2/24", "2001:db8:%x::2/64", "::ffff:10.1.%d.2/120"}
 	for i := range random.IntN(5) {
-		x := cni.IP{Address: prefix(fmt.Sprintf(pick(random, networks), i)), Gateway: pick(random, gateways)}
+		x := cni.IP{Address: prefix(fmt.Sprintf(pick(random, networks), i)),
+			Gateway: pick(random, gateways)}
 		if len(r.Interfaces) > 0 && maybe() {
 			x.Interface = cni.Some(random.IntN(len(r.Interfaces)))
 		}
 		r.IPs = append(r.IPs, x)
 	}
 	for i := range random.IntN(5) {
-		x := cni.Route{Dst: prefix(fmt.Sprintf(pick(random, networks), i)), GW: pick(random, gateways)}
+		x := cni.Route{Dst: prefix(fmt.Sprintf(pick(random, networks), i)),
+			GW: pick(random, gateways)}
 		choose(random, &x.MTU, 1400)
 		choose(random, &x.AdvMSS, 1360)
 		choose(random, &x.Priority, 1<<32-1)

@@ -5,25 +5,30 @@ import (
 	"fmt"
 )
 
-// DecodeResult reads a result in whatever version it is; conf, the version of the call, stands in for a cniVersion
-// that is absent, empty or not a string. Unknown members are ignored. An object that has code and msg and no member
-// of a result is not a result but an error object of a plugin that exited with success.
+// DecodeResult decodes a result of any version. If cniVersion is absent, empty or not a string, it
+// uses conf, the version of the call. It ignores unknown members. It treats an object with code and
+// msg, and without any member of a result, as the error object of a plugin that exited with
+// success, and returns an error.
 //
-// DecodeResult repairs results that libcni accepts and [Result.Validate] does not; see [RepairResult].
+// DecodeResult repairs results that libcni accepts but [Result.Validate] refuses; see
+// [RepairResult].
 //
-// What is not JSON, has a wrong JSON type or an unreadable address, and a result without any version have
-// [CodeDecodingFailure], a version that is not published [CodeIncompatibleVersion]. A null element, a missing address
-// or destination and an interface without a name have [CodeInvalidConfig].
+// The code is [CodeDecodingFailure] for invalid JSON, a wrong JSON type, an address that cannot be
+// parsed and a result without any version, [CodeIncompatibleVersion] for a version that is not
+// published, and [CodeInvalidConfig] for a null element, a missing address or destination and an
+// interface without a name.
 func DecodeResult(b []byte, conf Version) (*Result, error) {
 	r, _, err := RepairResult(b, conf)
 	return r, err
 }
 
-// RepairResult decodes a result like [DecodeResult] and also returns its repairs, one sentence each, for the log:
+// RepairResult decodes a result like [DecodeResult] and also returns its repairs, one sentence
+// each, for the log:
 //
-//   - An index outside of interfaces counts as absent, as does a number that is not an unsigned 32-bit one.
-//   - The family of an address follows from the address, regardless of version (0.3.0 to 0.4.0) and of ip4 or ip6
-//     (0.1.0 and 0.2.0).
+//   - An index outside of interfaces is treated as absent, and so is a number outside the unsigned
+//     32-bit range.
+//   - The family of an address follows from the address, regardless of version (0.3.0 to 0.4.0)
+//     and of ip4 or ip6 (0.1.0 and 0.2.0).
 //   - A gateway of the other family is kept, although only 1.0.0 and later allow it.
 func RepairResult(b []byte, conf Version) (r *Result, repairs []string, err error) {
 	d := resultDecoder{mode: tolerant}
@@ -31,15 +36,16 @@ func RepairResult(b []byte, conf Version) (r *Result, repairs []string, err erro
 	return r, d.repairs, err
 }
 
-// DecodeResultStrict is [DecodeResult] for judging plugins: it repairs nothing, and contradictions have
-// [CodeInvalidConfig]. An interface index of −1 is let through, as runtimes have to cope with it.
+// DecodeResultStrict is [DecodeResult] for tests of plugins: it repairs nothing, and returns an
+// error with [CodeInvalidConfig] for a contradiction. It accepts an interface index of −1, because
+// runtimes must cope with it.
 func DecodeResultStrict(b []byte, conf Version) (*Result, error) {
 	d := resultDecoder{mode: strict}
 	return d.decode(b, conf)
 }
 
-// ResultVersion returns the version that a result claims for itself, or conf where it claims none. Codes are those of
-// [DecodeResult].
+// ResultVersion returns the version that a result states, or conf if it states none. It returns the
+// same codes as [DecodeResult].
 func ResultVersion(b []byte, conf Version) (Version, error) {
 	m, err := parseObject(b)
 	if err != nil {
@@ -67,7 +73,7 @@ const (
 	strict   tolerance = true
 )
 
-// resultDecoder reads one result.
+// resultDecoder decodes one result.
 type resultDecoder struct {
 	mode    tolerance
 	result  Result
@@ -113,7 +119,8 @@ func (d *resultDecoder) decode(b []byte, conf Version) (*Result, error) {
 	return &d.result, nil
 }
 
-// wrong returns an error about a contradiction if the decoder is strict. Otherwise it notes the repair.
+// wrong returns an error for a contradiction if the decoder is strict. Otherwise it records the
+// repair.
 func (d *resultDecoder) wrong(repair, format string, args ...any) error {
 	if d.mode == strict {
 		return Errorf(CodeInvalidConfig, format, args...)
@@ -126,7 +133,7 @@ func (d *resultDecoder) note(repair, format string, args ...any) {
 	d.repairs = append(d.repairs, fmt.Sprintf(format, args...)+": "+repair)
 }
 
-// refuseErrorObject finds a plugin that reports an error and exits with success.
+// refuseErrorObject returns an error if a plugin printed an error object but exited with success.
 func refuseErrorObject(m map[string]json.RawMessage) error {
 	if m["code"] == nil || m["msg"] == nil {
 		return nil
@@ -188,11 +195,12 @@ func (d *resultDecoder) decodeB(m map[string]json.RawMessage, v Version) error {
 		return err
 	}
 	for _, w := range interfaces {
-		d.result.Interfaces = append(d.result.Interfaces, Interface{Name: w.Name, MAC: w.MAC, Sandbox: w.Sandbox})
+		d.result.Interfaces = append(d.result.Interfaces,
+			Interface{Name: w.Name, MAC: w.MAC, Sandbox: w.Sandbox})
 	}
 	key := "ips"
 	if v == V030 && lookup(m, key) == nil {
-		key = "ip" // the result section of 0.3.0 says so; everybody writes ips
+		key = "ip" // only the result section of 0.3.0 names it ip; all implementations write ips
 	}
 	ips, err := elements[wireIPB](m, key)
 	if err != nil {
@@ -200,7 +208,8 @@ func (d *resultDecoder) decodeB(m map[string]json.RawMessage, v Version) error {
 	}
 	for n, w := range ips {
 		if want := family(w.Address); w.Address.IsValid() && w.Version != want {
-			err := d.wrong("it counts as "+want, "ips[%d] has version %q and address %s", n, w.Version, w.Address)
+			err := d.wrong("it counts as "+want, "ips[%d] has version %q and address %s", n,
+				w.Version, w.Address)
 			if err != nil {
 				return err
 			}
@@ -217,7 +226,8 @@ func (d *resultDecoder) decodeC(m map[string]json.RawMessage) error {
 	}
 	for _, w := range interfaces {
 		d.result.Interfaces = append(d.result.Interfaces, Interface{
-			Name: w.Name, MAC: w.MAC, MTU: w.MTU, Sandbox: w.Sandbox, SocketPath: w.SocketPath, PciID: w.PciID,
+			Name: w.Name, MAC: w.MAC, MTU: w.MTU, Sandbox: w.Sandbox, SocketPath: w.SocketPath,
+			PciID: w.PciID,
 		})
 	}
 	ips, err := elements[wireIP](m, "ips")
@@ -241,7 +251,7 @@ func (d *resultDecoder) decodeRoutes(m map[string]json.RawMessage) error {
 	return nil
 }
 
-// addIP adds ips[n]. An index that points nowhere is left to [Result.Validate] if it is not repaired.
+// addIP adds ips[n]. An index out of range is left to [Result.Validate] if it is not repaired.
 func (d *resultDecoder) addIP(n int, w wireIP, interfaces int) {
 	ip := IP{Address: w.Address, Gateway: w.Gateway.Addr, Interface: optional(w.Interface)}
 	i, ok := ip.Interface.Get()
@@ -256,7 +266,7 @@ func (d *resultDecoder) addIP(n int, w wireIP, interfaces int) {
 	d.result.IPs = append(d.result.IPs, ip)
 }
 
-// repairNumbers takes out the numbers that [Result.Validate] refuses, unless the decoder is strict.
+// repairNumbers removes the numbers that [Result.Validate] refuses, unless the decoder is strict.
 func (d *resultDecoder) repairNumbers() {
 	if d.mode == strict {
 		return
@@ -279,12 +289,13 @@ func (d *resultDecoder) repairNumbers() {
 	}
 }
 
-// mixedFamilies looks at what held until 0.4.0: a gateway is of the family of what it leads to.
+// mixedFamilies checks a rule that held until 0.4.0: a gateway has the family of its destination.
 func (d *resultDecoder) mixedFamilies() error {
 	const repair = "it is kept"
 	for n, ip := range d.result.IPs {
 		if mixed(ip.Address, ip.Gateway) {
-			err := d.wrong(repair, "ips[%d] has address %s and gateway %s", n, ip.Address, ip.Gateway)
+			err := d.wrong(repair,
+				"ips[%d] has address %s and gateway %s", n, ip.Address, ip.Gateway)
 			if err != nil {
 				return err
 			}
@@ -292,7 +303,8 @@ func (d *resultDecoder) mixedFamilies() error {
 	}
 	for n, rt := range d.result.Routes {
 		if mixed(rt.Dst, rt.GW) {
-			if err := d.wrong(repair, "routes[%d] has dst %s and gw %s", n, rt.Dst, rt.GW); err != nil {
+			err := d.wrong(repair, "routes[%d] has dst %s and gw %s", n, rt.Dst, rt.GW)
+			if err != nil {
 				return err
 			}
 		}
@@ -300,7 +312,7 @@ func (d *resultDecoder) mixedFamilies() error {
 	return nil
 }
 
-// decodeMember decodes a member if it is there.
+// decodeMember decodes a member if it is present.
 func decodeMember(m map[string]json.RawMessage, key string, into any) error {
 	raw := lookup(m, key)
 	if raw == nil {

@@ -11,13 +11,14 @@ import (
 
 func TestDecodeResultTakesVersionOfCall(t *testing.T) {
 	t.Parallel()
-	for _, member := range []string{``, `"cniVersion":"",`, `"cniVersion":4,`, `"cniVersion":null,`} {
+	for _, member := range []string{``, `"cniVersion":"",`, `"cniVersion":4,`,
+		`"cniVersion":null,`} {
 		in := []byte(`{` + member + `"ips":[{"address":"10.0.0.2/24"}]}`)
 		r, err := cni.DecodeResult(in, cni.V110)
 		if err != nil || len(r.IPs) != 1 {
 			t.Errorf("%s: %+v, %v", in, r, err)
 		}
-		// Read as 0.1.0 there is no address in it.
+		// Decoded as 0.1.0 it has no address.
 		if r, err := cni.DecodeResult(in, cni.V010); err != nil || len(r.IPs) != 0 {
 			t.Errorf("%s: %+v, %v", in, r, err)
 		}
@@ -43,14 +44,15 @@ func TestResultVersion(t *testing.T) {
 		{`{"cniVersion":"new"}`, 0, cni.CodeDecodingFailure},
 		{`[]`, 0, cni.CodeDecodingFailure},
 	} {
-		if v, err := cni.ResultVersion([]byte(test.in), cni.V110); v != test.want || cni.CodeOf(err) != test.code {
+		if v, err := cni.ResultVersion([]byte(test.in), cni.V110); v != test.want ||
+			cni.CodeOf(err) != test.code {
 			t.Errorf("%s: %v, %v", test.in, v, err)
 		}
 	}
 }
 
-// Members that a version does not have are unknown there and must not be looked at, whatever they hold; those of no version
-// are lost (RES-08).
+// Members of other versions are unknown and must be ignored, whatever they contain; members of no
+// version are lost (RES-08).
 func TestDecodeResultIgnoresMembersOfOtherVersions(t *testing.T) {
 	t.Parallel()
 	address := []cni.IP{{Address: prefix("10.0.0.2/24")}}
@@ -58,10 +60,13 @@ func TestDecodeResultIgnoresMembersOfOtherVersions(t *testing.T) {
 		in   string
 		want cni.Result
 	}{
-		{`{"cniVersion":"1.0.0","ips":[{"version":4,"address":"10.0.0.2/24"}]}`, cni.Result{IPs: address}},
-		{`{"cniVersion":"1.1.0","ip":"10.0.0.2","ips":[{"address":"10.0.0.2/24"}]}`, cni.Result{IPs: address}},
+		{`{"cniVersion":"1.0.0","ips":[{"version":4,"address":"10.0.0.2/24"}]}`,
+			cni.Result{IPs: address}},
+		{`{"cniVersion":"1.1.0","ip":"10.0.0.2","ips":[{"address":"10.0.0.2/24"}]}`,
+			cni.Result{IPs: address}},
 		{`{"cniVersion":"0.3.1","ip":[{"version":"4","address":"10.0.0.2/24"}]}`, cni.Result{}},
-		{`{"cniVersion":"0.3.0","ip":7,"ips":[{"version":"4","address":"10.0.0.2/24"}]}`, cni.Result{IPs: address}},
+		{`{"cniVersion":"0.3.0","ip":7,"ips":[{"version":"4","address":"10.0.0.2/24"}]}`,
+			cni.Result{IPs: address}},
 		{
 			`{"cniVersion":"0.4.0","interfaces":[{"name":"a","mtu":"big","socketPath":1,"pciID":[]}]}`,
 			cni.Result{Interfaces: []cni.Interface{{Name: "a"}}},
@@ -70,8 +75,10 @@ func TestDecodeResultIgnoresMembersOfOtherVersions(t *testing.T) {
 			`{"cniVersion":"0.2.0","interfaces":5,"ips":"x","routes":{},"ip4":{"ip":"10.0.0.2/24","routes":[{"dst":"10.0.0.0/8","mtu":"x"}]}}`,
 			cni.Result{IPs: address, Routes: []cni.Route{{Dst: prefix("10.0.0.0/8")}}},
 		},
-		{`{"cniVersion":"1.1.0","ip4":5,"ips":[{"address":"10.0.0.2/24"}]}`, cni.Result{IPs: address}},
-		{`{"cniVersion":"1.1.0","extra":{"a":[1]},"ips":[{"address":"10.0.0.2/24","extra":1}]}`, cni.Result{IPs: address}},
+		{`{"cniVersion":"1.1.0","ip4":5,"ips":[{"address":"10.0.0.2/24"}]}`,
+			cni.Result{IPs: address}},
+		{`{"cniVersion":"1.1.0","extra":{"a":[1]},"ips":[{"address":"10.0.0.2/24","extra":1}]}`,
+			cni.Result{IPs: address}},
 	} {
 		r, err := cni.DecodeResultStrict([]byte(test.in), cni.V110)
 		if err != nil {
@@ -84,8 +91,8 @@ func TestDecodeResultIgnoresMembersOfOtherVersions(t *testing.T) {
 	}
 }
 
-// RES-10, RES-11, RES-18: a tolerant reader repairs what libcni accepts and reports each repair once. A strict one
-// refuses all of it but the index -1.
+// RES-10, RES-11, RES-18: a tolerant reader repairs the mistakes that libcni accepts, and reports
+// each repair once. A strict reader refuses them all except the index -1.
 func TestRepairResult(t *testing.T) {
 	t.Parallel()
 	const eth0 = `"interfaces":[{"name":"eth0"}],`
@@ -97,33 +104,46 @@ func TestRepairResult(t *testing.T) {
 		want              cni.Result
 		repairs           []string
 	}{
-		{"index without interfaces (example of 0.3.1)", "0.3.1", `"ips":[{"version":"4","address":"10.0.0.2/24","interface":0}]`,
-			cni.Result{IPs: v4}, []string{"ips[0]: interface 0 is not one of 0: it counts as absent"}},
-		{"index behind the interfaces", "1.0.0", eth0 + `"ips":[{"address":"10.0.0.2/24","interface":1}]`,
-			cni.Result{Interfaces: interfaces, IPs: v4}, []string{"ips[0]: interface 1 is not one of 1: it counts as absent"}},
+		{"index without interfaces (example of 0.3.1)", "0.3.1",
+			`"ips":[{"version":"4","address":"10.0.0.2/24","interface":0}]`,
+			cni.Result{IPs: v4},
+			[]string{"ips[0]: interface 0 is not one of 0: it counts as absent"}},
+		{"index after the interfaces", "1.0.0", eth0 +
+			`"ips":[{"address":"10.0.0.2/24","interface":1}]`,
+			cni.Result{Interfaces: interfaces, IPs: v4},
+			[]string{"ips[0]: interface 1 is not one of 1: it counts as absent"}},
 		{"negative index", "1.1.0", eth0 + `"ips":[{"address":"10.0.0.2/24","interface":-2}]`,
-			cni.Result{Interfaces: interfaces, IPs: v4}, []string{"ips[0]: interface -2 is not one of 1: it counts as absent"}},
+			cni.Result{Interfaces: interfaces, IPs: v4},
+			[]string{"ips[0]: interface -2 is not one of 1: it counts as absent"}},
 		{"index -1", "1.1.0", eth0 + `"ips":[{"address":"10.0.0.2/24","interface":-1}]`,
-			cni.Result{Interfaces: interfaces, IPs: v4}, []string{"ips[0]: interface -1 is not one of 1: it counts as absent"}},
+			cni.Result{Interfaces: interfaces, IPs: v4},
+			[]string{"ips[0]: interface -1 is not one of 1: it counts as absent"}},
 		{"no version", "0.4.0", `"ips":[{"address":"fd00::2/64"}]`,
-			cni.Result{IPs: v6}, []string{`ips[0] has version "" and address fd00::2/64: it counts as 6`}},
+			cni.Result{IPs: v6},
+			[]string{`ips[0] has version "" and address fd00::2/64: it counts as 6`}},
 		{"wrong version", "0.4.0", `"ips":[{"version":"6","address":"10.0.0.2/24"}]`,
-			cni.Result{IPs: v4}, []string{`ips[0] has version "6" and address 10.0.0.2/24: it counts as 4`}},
-		{"gateway of the other family", "0.3.0", `"ips":[{"version":"4","address":"10.0.0.2/24","gateway":"fe80::1"}]`,
+			cni.Result{IPs: v4},
+			[]string{`ips[0] has version "6" and address 10.0.0.2/24: it counts as 4`}},
+		{"gateway of the other family", "0.3.0",
+			`"ips":[{"version":"4","address":"10.0.0.2/24","gateway":"fe80::1"}]`,
 			cni.Result{IPs: []cni.IP{{Address: prefix("10.0.0.2/24"), Gateway: addr("fe80::1")}}},
 			[]string{"ips[0] has address 10.0.0.2/24 and gateway fe80::1: it is kept"}},
 		{"next hop of the other family", "0.4.0", `"routes":[{"dst":"::/0","gw":"10.0.0.1"}]`,
 			cni.Result{Routes: []cni.Route{{Dst: prefix("::/0"), GW: addr("10.0.0.1")}}},
 			[]string{"routes[0] has dst ::/0 and gw 10.0.0.1: it is kept"}},
-		{"gateway of the other family in 0.2.0", "0.2.0", `"ip4":{"ip":"10.0.0.2/24","gateway":"fe80::1"}`,
+		{"gateway of the other family in 0.2.0", "0.2.0",
+			`"ip4":{"ip":"10.0.0.2/24","gateway":"fe80::1"}`,
 			cni.Result{IPs: []cni.IP{{Address: prefix("10.0.0.2/24"), Gateway: addr("fe80::1")}}},
 			[]string{"ips[0] has address 10.0.0.2/24 and gateway fe80::1: it is kept"}},
 		{"ip4 holds IPv6", "0.1.0", `"ip4":{"ip":"fd00::2/64"}`,
 			cni.Result{IPs: v6}, []string{"ip4 holds fd00::2/64: its family counts"}},
 		{"ip4 holds an IPv6 route", "0.2.0", `"ip4":{"ip":"10.0.0.2/24","routes":[{"dst":"::/0"}]}`,
-			cni.Result{IPs: v4, Routes: []cni.Route{{Dst: prefix("::/0")}}}, []string{"ip4 holds route ::/0: its family counts"}},
-		{"negative numbers", "1.1.0", `"interfaces":[{"name":"eth0","mtu":-1}],"routes":[{"dst":"::/0","mtu":-2,"advmss":-3,"priority":-4,"table":-5,"scope":4294967296}]`,
-			cni.Result{Interfaces: interfaces, Routes: []cni.Route{{Dst: prefix("::/0")}}}, []string{
+			cni.Result{IPs: v4, Routes: []cni.Route{{Dst: prefix("::/0")}}},
+			[]string{"ip4 holds route ::/0: its family counts"}},
+		{"negative numbers", "1.1.0",
+			`"interfaces":[{"name":"eth0","mtu":-1}],"routes":[{"dst":"::/0","mtu":-2,"advmss":-3,"priority":-4,"table":-5,"scope":4294967296}]`,
+			cni.Result{Interfaces: interfaces, Routes: []cni.Route{{Dst: prefix("::/0")}}},
+			[]string{
 				"interfaces[0]: mtu -1 is not an unsigned 32-bit number: it counts as absent",
 				"routes[0]: mtu -2 is not an unsigned 32-bit number: it counts as absent",
 				"routes[0]: advmss -3 is not an unsigned 32-bit number: it counts as absent",
@@ -131,13 +151,17 @@ func TestRepairResult(t *testing.T) {
 				"routes[0]: table -5 is not an unsigned 32-bit number: it counts as absent",
 				"routes[0]: scope 4294967296 is not an unsigned 32-bit number: it counts as absent",
 			}},
-		{"several faults", "0.4.0", `"ips":[{"version":"4","address":"10.0.0.2/24","interface":0},{"version":"4","address":"fd00::2/64"}]`,
+		{"several faults", "0.4.0",
+			`"ips":[{"version":"4","address":"10.0.0.2/24","interface":0},{"version":"4","address":"fd00::2/64"}]`,
 			cni.Result{IPs: append(v4[:1:1], v6...)}, []string{
-				"ips[0]: interface 0 is not one of 0: it counts as absent", `ips[1] has version "4" and address fd00::2/64: it counts as 6`,
+				"ips[0]: interface 0 is not one of 0: it counts as absent",
+				`ips[1] has version "4" and address fd00::2/64: it counts as 6`,
 			}},
-		{"nothing wrong", "1.0.0", eth0 + `"ips":[{"address":"10.0.0.2/24","interface":0}],"routes":[{"dst":"0.0.0.0/0","gw":"fe80::1"}]`,
+		{"nothing wrong", "1.0.0", eth0 +
+			`"ips":[{"address":"10.0.0.2/24","interface":0}],"routes":[{"dst":"0.0.0.0/0","gw":"fe80::1"}]`,
 			cni.Result{
-				Interfaces: interfaces, IPs: []cni.IP{{Address: prefix("10.0.0.2/24"), Interface: cni.Some(0)}},
+				Interfaces: interfaces, IPs: []cni.IP{{Address: prefix("10.0.0.2/24"),
+					Interface: cni.Some(0)}},
 				Routes: []cni.Route{{Dst: prefix("0.0.0.0/0"), GW: addr("fe80::1")}},
 			}, nil},
 	} {
@@ -154,18 +178,21 @@ func TestRepairResult(t *testing.T) {
 			if diff := cmp.Diff(row.repairs, repairs); diff != "" {
 				t.Errorf("repairs (-want +got):\n%s", diff)
 			}
-			if again, err := cni.DecodeResult(in, 0); err != nil || !cmp.Equal(r, again, sameResult) {
+			if again, err := cni.DecodeResult(in, 0); err != nil ||
+				!cmp.Equal(r, again, sameResult) {
 				t.Errorf("DecodeResult: %+v, %v", again, err)
 			}
 			allowed := row.repairs == nil || row.name == "index -1"
-			if strict, err := cni.DecodeResultStrict(in, 0); (err == nil) != allowed || err != nil && cni.CodeOf(err) != cni.CodeInvalidConfig {
+			if strict, err := cni.DecodeResultStrict(in, 0); (err == nil) != allowed ||
+				err != nil && cni.CodeOf(err) != cni.CodeInvalidConfig {
 				t.Errorf("strict: %+v, %v", strict, err)
 			}
 		})
 	}
 }
 
-// RES-10: of members that differ in case, the one that is spelled as in the specification counts, whatever the order.
+// RES-10: among members that differ in case, the one in the spelling of the specification counts,
+// regardless of order.
 func TestDecodeResultPrefersExactKeys(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{
@@ -178,7 +205,7 @@ func TestDecodeResultPrefersExactKeys(t *testing.T) {
 			IPs:        []cni.IP{{Address: prefix("10.0.0.2/24"), Gateway: addr("192.0.2.1")}},
 			DNS:        cni.DNS{Domain: "d"},
 		}
-		for range 20 { // a map has another order each time
+		for range 20 { // map order is random
 			r, err := cni.DecodeResult([]byte(in), 0)
 			if err != nil {
 				t.Fatalf("%s: %v", in, err)
@@ -190,12 +217,14 @@ func TestDecodeResultPrefersExactKeys(t *testing.T) {
 	}
 	in := `{"cniVersion":"0.2.0","ip4":{"IP":"192.0.2.9/24","ip":"10.0.0.2/24","routes":[{"dst":"10.1.0.0/16","Dst":"10.2.0.0/16"}]}}`
 	r, err := cni.DecodeResult([]byte(in), 0)
-	if err != nil || r.IPs[0].Address != prefix("10.0.0.2/24") || r.Routes[0].Dst != prefix("10.1.0.0/16") {
+	if err != nil || r.IPs[0].Address != prefix("10.0.0.2/24") ||
+		r.Routes[0].Dst != prefix("10.1.0.0/16") {
 		t.Errorf("%s: %+v, %v", in, r, err)
 	}
 }
 
-// RES-10, CNV-10: what a plugin before has said is passed on as it was, also where one's own result may not say it.
+// RES-10, CNV-10: a plugin passes on the values of an earlier plugin unchanged, even values that
+// its own result may not contain.
 func TestRelay(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -204,8 +233,10 @@ func TestRelay(t *testing.T) {
 	}{
 		{cni.V010, `{"cniVersion":"0.1.0","dns":{}}`},
 		{cni.V020, `{"cniVersion":"0.2.0","dns":{"domain":"d"}}`},
-		{cni.V020, `{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.2/24","gateway":"fe80::1","routes":[{"dst":"0.0.0.0/0","gw":"fe80::1"}]},"dns":{}}`},
-		{cni.V040, `{"cniVersion":"0.4.0","ips":[{"version":"6","address":"fd00::2/64","gateway":"10.0.0.1"}],"routes":[{"dst":"::/0","gw":"10.0.0.1"}],"dns":{}}`},
+		{cni.V020,
+			`{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.2/24","gateway":"fe80::1","routes":[{"dst":"0.0.0.0/0","gw":"fe80::1"}]},"dns":{}}`},
+		{cni.V040,
+			`{"cniVersion":"0.4.0","ips":[{"version":"6","address":"fd00::2/64","gateway":"10.0.0.1"}],"routes":[{"dst":"::/0","gw":"10.0.0.1"}],"dns":{}}`},
 	} {
 		from, err := cni.DecodeResult([]byte(row.from), row.version)
 		if err != nil {
@@ -222,16 +253,19 @@ func TestRelay(t *testing.T) {
 	}
 	encoded, lost, err := own.Relay(cni.V040, &cni.Result{})
 	const want = `{"cniVersion":"0.4.0","ips":[{"version":"4","address":"10.0.0.2/24"}],"dns":{}}`
-	if diff := cmp.Diff([]string{"address 10.0.0.2/24: gateway fe80::1", "route 0.0.0.0/0"}, lost); diff != "" || string(encoded) != want || err != nil {
+	if diff := cmp.Diff([]string{"address 10.0.0.2/24: gateway fe80::1", "route 0.0.0.0/0"},
+		lost); diff != "" || string(encoded) != want || err != nil {
 		t.Errorf("own result: %s, %v %s", encoded, err, diff)
 	}
 	links := &cni.Result{Interfaces: []cni.Interface{{Name: "eth0"}}}
-	if encoded, _, err := links.Relay(cni.V020, &cni.Result{}); cni.CodeOf(err) != cni.CodeInvalidConfig {
+	if encoded, _, err := links.Relay(cni.V020,
+		&cni.Result{}); cni.CodeOf(err) != cni.CodeInvalidConfig {
 		t.Errorf("interface without address in 0.2.0: %s, %v", encoded, err)
 	}
 	several := conversions["several-addresses"]
 	_, lost, err = several.Relay(cni.V020, &several)
-	if diff := cmp.Diff([]string{"address 10.7.0.3/16", "address 2001:db8:7::3/64", "address 192.0.2.7/32"}, lost); diff != "" || err != nil {
+	if diff := cmp.Diff([]string{"address 10.7.0.3/16", "address 2001:db8:7::3/64",
+		"address 192.0.2.7/32"}, lost); diff != "" || err != nil {
 		t.Errorf("lost in 0.2.0: %v %s", err, diff)
 	}
 }
@@ -244,34 +278,47 @@ func TestDecodeResultRefuses(t *testing.T) {
 		code     cni.Code
 		says     string
 	}{
-		{"error object", `{"cniVersion":"1.1.0","code":7,"msg":"no bridge"}`, cni.CodeDecodingFailure, `"no bridge"`},
+		{"error object", `{"cniVersion":"1.1.0","code":7,"msg":"no bridge"}`,
+			cni.CodeDecodingFailure, `"no bridge"`},
 		{"null", `null`, cni.CodeDecodingFailure, "null"},
 		{"byte order mark", "\xef\xbb\xbf{}", cni.CodeDecodingFailure, "byte order mark"},
-		{"gateway with a zone", `{"ips":[{"address":"fe80::2/64","gateway":"fe80::1%eth0"}]}`, cni.CodeDecodingFailure, "zone"},
-		{"gateway as number", `{"ips":[{"address":"10.0.0.2/24","gateway":1}]}`, cni.CodeDecodingFailure, "ips: gateway: a JSON number"},
+		{"gateway with a zone", `{"ips":[{"address":"fe80::2/64","gateway":"fe80::1%eth0"}]}`,
+			cni.CodeDecodingFailure, "zone"},
+		{"gateway as number", `{"ips":[{"address":"10.0.0.2/24","gateway":1}]}`,
+			cni.CodeDecodingFailure, "ips: gateway: a JSON number"},
 		{"dns as text", `{"dns":"10.0.0.53"}`, cni.CodeDecodingFailure, "dns: a JSON string"},
 		{"null address", `{"ips":[null]}`, cni.CodeInvalidConfig, "ips[0] is null"},
-		{"null interface", `{"cniVersion":"0.4.0","interfaces":[null]}`, cni.CodeInvalidConfig, "interfaces[0] is null"},
-		{"null route", `{"routes":[{"dst":"::/0"},null]}`, cni.CodeInvalidConfig, "routes[1] is null"},
-		{"null address of 0.3.1", `{"cniVersion":"0.3.1","ips":[null]}`, cni.CodeInvalidConfig, "ips[0] is null"},
+		{"null interface", `{"cniVersion":"0.4.0","interfaces":[null]}`, cni.CodeInvalidConfig,
+			"interfaces[0] is null"},
+		{"null route", `{"routes":[{"dst":"::/0"},null]}`, cni.CodeInvalidConfig,
+			"routes[1] is null"},
+		{"null address of 0.3.1", `{"cniVersion":"0.3.1","ips":[null]}`, cni.CodeInvalidConfig,
+			"ips[0] is null"},
 		{"routes as object", `{"routes":{}}`, cni.CodeDecodingFailure, "routes: a JSON object"},
-		{"routes as object in 0.3.1", `{"cniVersion":"0.3.1","routes":{}}`, cni.CodeDecodingFailure, "routes: a JSON object"},
-		{"null route of 0.2.0", `{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.2/24","routes":[null]}}`, cni.CodeInvalidConfig, "ip4: routes[0] is null"},
-		{"no ip in 0.2.0", `{"cniVersion":"0.2.0","ip6":{"gateway":"::1"}}`, cni.CodeInvalidConfig, "ip6 has no ip"},
-		{"ip4 as text in 0.2.0", `{"cniVersion":"0.2.0","ip4":"10.0.0.2/24"}`, cni.CodeDecodingFailure, "ip4: a JSON string"},
-		{"no dst in 0.2.0", `{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.2/24","routes":[{"gw":"10.0.0.1"}]}}`, cni.CodeInvalidConfig, "dst is missing"},
+		{"routes as object in 0.3.1", `{"cniVersion":"0.3.1","routes":{}}`, cni.CodeDecodingFailure,
+			"routes: a JSON object"},
+		{"null route of 0.2.0", `{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.2/24","routes":[null]}}`,
+			cni.CodeInvalidConfig, "ip4: routes[0] is null"},
+		{"no ip in 0.2.0", `{"cniVersion":"0.2.0","ip6":{"gateway":"::1"}}`, cni.CodeInvalidConfig,
+			"ip6 has no ip"},
+		{"ip4 as text in 0.2.0", `{"cniVersion":"0.2.0","ip4":"10.0.0.2/24"}`,
+			cni.CodeDecodingFailure, "ip4: a JSON string"},
+		{"no dst in 0.2.0",
+			`{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.2/24","routes":[{"gw":"10.0.0.1"}]}}`,
+			cni.CodeInvalidConfig, "dst is missing"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			r, err := cni.DecodeResult([]byte(test.in), cni.V110)
 			if cni.CodeOf(err) != test.code || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("%+v, code %d: %v, want %d and %q", r, cni.CodeOf(err), err, test.code, test.says)
+				t.Errorf("%+v, code %d: %v, want %d and %q", r, cni.CodeOf(err), err, test.code,
+					test.says)
 			}
 		})
 	}
 }
 
-// From 1.0.0 on a next hop may be of the other family (DIS-34).
+// Since 1.0.0 a next hop may have the other family (DIS-34).
 func TestDecodeResultAllowsNextHopOfOtherFamily(t *testing.T) {
 	t.Parallel()
 	in := []byte(`{"cniVersion":"1.0.0","ips":[{"address":"10.0.0.2/24","gateway":"fe80::1"}],"routes":[{"dst":"0.0.0.0/0","gw":"fe80::1"}]}`)
@@ -280,25 +327,28 @@ func TestDecodeResultAllowsNextHopOfOtherFamily(t *testing.T) {
 	}
 }
 
-// An object with code and msg that says something as a result is one.
+// An object with code, msg and a member of a result is a result.
 func TestDecodeResultWithCodeAndMsg(t *testing.T) {
 	t.Parallel()
-	r, err := cni.DecodeResult([]byte(`{"code":0,"msg":"ok","ips":[{"address":"10.0.0.2/24"}]}`), cni.V110)
+	r, err := cni.DecodeResult([]byte(`{"code":0,"msg":"ok","ips":[{"address":"10.0.0.2/24"}]}`),
+		cni.V110)
 	if err != nil || len(r.IPs) != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
 
 // Addresses are written canonically (RES-12).
-// RES-09: an empty gateway is none.
+// RES-09: an empty gateway means none.
 func TestDecodeResultCanonicalises(t *testing.T) {
 	t.Parallel()
-	r, err := cni.DecodeResult([]byte(`{"ips":[{"address":"2001:DB8:0:0::2/64","gateway":""}]}`), cni.V110)
+	r, err := cni.DecodeResult([]byte(`{"ips":[{"address":"2001:DB8:0:0::2/64","gateway":""}]}`),
+		cni.V110)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b, err := r.Encode(cni.V110)
-	if want := `{"cniVersion":"1.1.0","ips":[{"address":"2001:db8::2/64"}]}`; string(b) != want || err != nil {
+	if want := `{"cniVersion":"1.1.0","ips":[{"address":"2001:db8::2/64"}]}`; string(b) != want ||
+		err != nil {
 		t.Errorf("%s, %v, want %s", b, err, want)
 	}
 }

@@ -30,16 +30,19 @@ func (c Command) Valid() bool {
 
 // Env is the CNI_* environment of one call, as a value.
 type Env struct {
-	Command       Command // CNI_COMMAND
-	ContainerID   string  // CNI_CONTAINERID
-	Netns         string  // CNI_NETNS: path of the network namespace; may be empty on DEL
-	IfName        string  // CNI_IFNAME
-	Args          string  // CNI_ARGS: see [ParseArgs]
-	Path          string  // CNI_PATH: plugin directories separated by colons
-	NetnsOverride string  // CNI_NETNS_OVERRIDE: "1" or "true" allows CNI_NETNS to be the plugin's own namespace (de facto)
+	Command     Command // CNI_COMMAND
+	ContainerID string  // CNI_CONTAINERID
+	Netns       string  // CNI_NETNS: path of the network namespace; may be empty on DEL
+	IfName      string  // CNI_IFNAME
+	Args        string  // CNI_ARGS: see [ParseArgs]
+	Path        string  // CNI_PATH: plugin directories separated by colons
+
+	// NetnsOverride is CNI_NETNS_OVERRIDE: "1" or "true" allows CNI_NETNS to be the plugin's own
+	// namespace (de facto).
+	NetnsOverride string
 }
 
-// EnvFrom reads the environment through get, usually [os.Getenv].
+// EnvFrom reads the environment with get, usually [os.Getenv].
 func EnvFrom(get func(string) string) Env {
 	return Env{
 		Command:       Command(get("CNI_COMMAND")),
@@ -52,11 +55,12 @@ func EnvFrom(get func(string) string) Env {
 	}
 }
 
-// Environ returns the variables as KEY=VALUE strings. All of the specification's are present, if empty, so that a
-// caller's own never leak into a plugin.
+// Environ returns the variables as KEY=VALUE strings. It includes all variables of the
+// specification, even empty ones, so that the caller's own variables never leak into a plugin.
 func (e Env) Environ() []string {
 	vars := []string{
-		"CNI_COMMAND=" + string(e.Command), "CNI_CONTAINERID=" + e.ContainerID, "CNI_NETNS=" + e.Netns,
+		"CNI_COMMAND=" + string(e.Command), "CNI_CONTAINERID=" + e.ContainerID,
+		"CNI_NETNS=" + e.Netns,
 		"CNI_IFNAME=" + e.IfName, "CNI_ARGS=" + e.Args, "CNI_PATH=" + e.Path,
 	}
 	if e.NetnsOverride != "" {
@@ -73,25 +77,28 @@ func PathSeparator() string {
 	return ":"
 }
 
-// Paths returns the directories of CNI_PATH in their order, without empty entries.
+// Paths returns the directories of CNI_PATH in order, without empty entries.
 func (e Env) Paths() []string {
-	return slices.DeleteFunc(strings.Split(e.Path, PathSeparator()), func(s string) bool { return s == "" })
+	return slices.DeleteFunc(strings.Split(e.Path, PathSeparator()),
+		func(s string) bool { return s == "" })
 }
 
-// OwnNetnsAllowed reports whether CNI_NETNS_OVERRIDE permits CNI_NETNS to be the plugin's own namespace.
+// OwnNetnsAllowed reports whether CNI_NETNS_OVERRIDE permits CNI_NETNS to be the plugin's own
+// namespace.
 func (e Env) OwnNetnsAllowed() bool {
 	return e.NetnsOverride == "1" || strings.EqualFold(e.NetnsOverride, "true")
 }
 
-// Attachment returns the key of the attachment this call is about, in the given network.
+// Attachment returns the key of the attachment that the call concerns, in the given network.
 func (e Env) Attachment(network string) Attachment {
 	return Attachment{Network: network, Container: e.ContainerID, IfName: e.IfName}
 }
 
-// Validate checks that the verb is known, that what it requires is there, and that identifiers are well-formed.
-// CNI_PATH is not demanded: only a plugin that delegates needs it. A variable that is invalid is reported first,
-// otherwise all that are missing are named in one error. Verbs without an attachment require nothing and their
-// variables are not looked at. The code is [CodeInvalidEnvironment].
+// Validate checks that the verb is known, that its required variables are present, and that
+// identifiers are well-formed. It does not require CNI_PATH, because only a plugin that delegates
+// needs it. An invalid variable is reported first; otherwise one error names all missing variables.
+// Verbs without an attachment require no variables, and Validate ignores theirs. The code is
+// [CodeInvalidEnvironment].
 func (e Env) Validate() error {
 	if e.Command == "" {
 		return missingError("CNI_COMMAND")
@@ -124,21 +131,22 @@ func (e Env) Validate() error {
 	return nil
 }
 
-// attached reports whether the verb is about one attachment.
+// attached reports whether the verb concerns one attachment.
 func (c Command) attached() bool { return c == Add || c == Check || c == Del }
 
 func missingError(names ...string) error {
-	return Errorf(CodeInvalidEnvironment, "required environment variables are missing: %s", strings.Join(names, ", "))
+	return Errorf(CodeInvalidEnvironment, "required environment variables are missing: %s",
+		strings.Join(names, ", "))
 }
 
 // Arg is one pair of CNI_ARGS.
 type Arg struct{ Key, Value string }
 
-// Args are the pairs of CNI_ARGS in their order.
+// Args are the pairs of CNI_ARGS in order.
 type Args []Arg
 
-// ParseArgs reads the text of CNI_ARGS: KEY=VALUE pairs separated by semicolons, each with exactly one equals sign.
-// The empty text has no pairs. The code is [CodeInvalidEnvironment].
+// ParseArgs parses the text of CNI_ARGS: KEY=VALUE pairs separated by semicolons, each with exactly
+// one equals sign. The empty text has no pairs. The code is [CodeInvalidEnvironment].
 func ParseArgs(s string) (Args, error) {
 	if s == "" {
 		return nil, nil
@@ -147,7 +155,8 @@ func ParseArgs(s string) (Args, error) {
 	for pair := range strings.SplitSeq(s, ";") {
 		kv := strings.Split(pair, "=")
 		if len(kv) != 2 {
-			return nil, Errorf(CodeInvalidEnvironment, "CNI_ARGS pair %q is not of the form KEY=VALUE", pair)
+			return nil, Errorf(CodeInvalidEnvironment,
+				"CNI_ARGS pair %q is not of the form KEY=VALUE", pair)
 		}
 		args = append(args, Arg{kv[0], kv[1]})
 	}
@@ -164,8 +173,8 @@ func (a Args) Get(key string) (value string, ok bool) {
 	return "", false
 }
 
-// CheckKnown refuses keys other than the known ones and IgnoreUnknown, unless IgnoreUnknown is 1 or true (any case)
-// somewhere in the list. The code is [CodeInvalidEnvironment].
+// CheckKnown returns an error with [CodeInvalidEnvironment] for keys other than IgnoreUnknown and
+// the known ones, unless IgnoreUnknown is 1 or true (in any case).
 func (a Args) CheckKnown(known ...string) error {
 	if v, ok := a.Get("IgnoreUnknown"); ok {
 		switch strings.ToLower(v) {
@@ -184,13 +193,13 @@ func (a Args) CheckKnown(known ...string) error {
 	}
 	if unknown != nil {
 		return Errorf(CodeInvalidEnvironment, "CNI_ARGS: unknown keys %q", unknown).
-			WithDetails("IgnoreUnknown=1 lets plugins pass over them")
+			WithDetails("add IgnoreUnknown=1 to ignore them")
 	}
 	return nil
 }
 
-// String returns the pairs as the text of CNI_ARGS. Keys and values must not contain '=' or ';', which cannot be
-// escaped: whoever takes them from elsewhere checks that first.
+// String returns the pairs as the text of CNI_ARGS. Keys and values must not contain '=' or ';',
+// because these cannot be escaped; callers must check untrusted values first.
 func (a Args) String() string {
 	pairs := make([]string, len(a))
 	for i, p := range a {

@@ -10,7 +10,8 @@ import (
 )
 
 var fullEnv = cni.Env{
-	Command: cni.Add, ContainerID: "c1", Netns: "/run/netns/c1", IfName: "eth0", Args: "IP=10.0.0.2;IgnoreUnknown=1",
+	Command: cni.Add, ContainerID: "c1", Netns: "/run/netns/c1", IfName: "eth0",
+	Args: "IP=10.0.0.2;IgnoreUnknown=1",
 	Path: "/opt/cni/bin:/usr/lib/cni", NetnsOverride: "TRUE",
 }
 
@@ -26,16 +27,17 @@ func TestEnvironRoundTrip(t *testing.T) {
 			vars[key] = value
 		}
 		if back := cni.EnvFrom(func(key string) string { return vars[key] }); back != e {
-			t.Errorf("%s: %+v came back as %+v", name, e, back)
+			t.Errorf("%s: %+v was decoded as %+v", name, e, back)
 		}
 	}
 }
 
-// Variables that are empty are set all the same, so that none of the runtime's own gets through (ENV-12).
-// ENV-17, ENV-18, DIS-04, DIS-18: there are no other variables, and these always.
+// Environ sets empty variables, too, so that no variable of the runtime leaks (ENV-12).
+// ENV-17, ENV-18, DIS-04, DIS-18: Environ returns exactly these variables.
 func TestEnvironSetsAll(t *testing.T) {
 	t.Parallel()
-	want := []string{"CNI_COMMAND=GC", "CNI_CONTAINERID=", "CNI_NETNS=", "CNI_IFNAME=", "CNI_ARGS=", "CNI_PATH=/b"}
+	want := []string{"CNI_COMMAND=GC", "CNI_CONTAINERID=", "CNI_NETNS=", "CNI_IFNAME=", "CNI_ARGS=",
+		"CNI_PATH=/b"}
 	if diff := cmp.Diff(want, cni.Env{Command: cni.GC, Path: "/b"}.Environ()); diff != "" {
 		t.Errorf("environment (-want +got):\n%s", diff)
 	}
@@ -46,30 +48,36 @@ func TestEnvValidate(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(e *cni.Env)
-		want   []string // what the message holds; nil if valid
+		want   []string // parts of the message; nil if valid
 	}{
-		"ADD":                      {func(*cni.Env) {}, nil},
-		"no command":               {func(e *cni.Env) { e.Command = "" }, []string{"CNI_COMMAND"}},
-		"unknown command":          {func(e *cni.Env) { e.Command = "GET" }, []string{"CNI_COMMAND", "GET"}},
-		"command in lower case":    {func(e *cni.Env) { e.Command = "add" }, []string{"CNI_COMMAND"}},
+		"ADD":        {func(*cni.Env) {}, nil},
+		"no command": {func(e *cni.Env) { e.Command = "" }, []string{"CNI_COMMAND"}},
+		"unknown command": {func(e *cni.Env) { e.Command = "GET" },
+			[]string{"CNI_COMMAND", "GET"}},
+		"command in lower case": {func(e *cni.Env) { e.Command = "add" },
+			[]string{"CNI_COMMAND"}},
 		"no path without delegate": {func(e *cni.Env) { e.Path = "" }, nil},
 		"ADD lacks all": {
 			func(e *cni.Env) { e.ContainerID, e.Netns, e.IfName = "", "", "" },
 			[]string{"CNI_CONTAINERID, CNI_NETNS, CNI_IFNAME"},
 		},
 		"CHECK lacks all": {
-			func(e *cni.Env) { *e = cni.Env{Command: cni.Check} }, []string{"CNI_CONTAINERID, CNI_NETNS, CNI_IFNAME"},
+			func(e *cni.Env) { *e = cni.Env{Command: cni.Check} },
+			[]string{"CNI_CONTAINERID, CNI_NETNS, CNI_IFNAME"},
 		},
-		"DEL lacks all":                                {func(e *cni.Env) { *e = cni.Env{Command: cni.Del} }, []string{": CNI_CONTAINERID, CNI_IFNAME"}},
-		"DEL without a namespace":                      {func(e *cni.Env) { e.Command, e.Netns = cni.Del, "" }, nil},
-		"invalid goes before missing":                  {func(e *cni.Env) { e.ContainerID, e.IfName = "", "a/b" }, []string{"CNI_IFNAME", "a/b"}},
-		"invalid ID":                                   {func(e *cni.Env) { e.ContainerID = "../x" }, []string{"CNI_CONTAINERID"}},
-		"NUL in the namespace":                         {func(e *cni.Env) { e.Netns = "/run\x00" }, []string{"CNI_NETNS"}},
-		"NUL in the namespace of a DEL":                {func(e *cni.Env) { e.Command, e.Netns = cni.Del, "\x00" }, []string{"CNI_NETNS"}},
-		"GC requires nothing":                          {func(e *cni.Env) { *e = cni.Env{Command: cni.GC} }, nil},
-		"STATUS requires nothing":                      {func(e *cni.Env) { *e = cni.Env{Command: cni.Status} }, nil},
-		"VERSION requires nothing":                     {func(e *cni.Env) { *e = cni.Env{Command: cni.VersionCommand} }, nil},
-		"GC does not look at an attachment's (ENV-08)": {func(e *cni.Env) { *e = cni.Env{Command: cni.GC, ContainerID: "-bad"} }, nil},
+		"DEL lacks all":                         {func(e *cni.Env) { *e = cni.Env{Command: cni.Del} }, []string{": CNI_CONTAINERID, CNI_IFNAME"}},
+		"DEL without a namespace":               {func(e *cni.Env) { e.Command, e.Netns = cni.Del, "" }, nil},
+		"invalid takes precedence over missing": {func(e *cni.Env) { e.ContainerID, e.IfName = "", "a/b" }, []string{"CNI_IFNAME", "a/b"}},
+		"invalid ID": {func(e *cni.Env) { e.ContainerID = "../x" },
+			[]string{"CNI_CONTAINERID"}},
+		"NUL in the namespace": {func(e *cni.Env) { e.Netns = "/run\x00" },
+			[]string{"CNI_NETNS"}},
+		"NUL in the namespace of a DEL": {func(e *cni.Env) { e.Command, e.Netns = cni.Del, "\x00" }, []string{"CNI_NETNS"}},
+		"GC requires nothing": {func(e *cni.Env) { *e = cni.Env{Command: cni.GC} },
+			nil},
+		"STATUS requires nothing":             {func(e *cni.Env) { *e = cni.Env{Command: cni.Status} }, nil},
+		"VERSION requires nothing":            {func(e *cni.Env) { *e = cni.Env{Command: cni.VersionCommand} }, nil},
+		"GC ignores an attachment's (ENV-08)": {func(e *cni.Env) { *e = cni.Env{Command: cni.GC, ContainerID: "-bad"} }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -106,7 +114,8 @@ func TestEnvAccessors(t *testing.T) {
 	if got := fullEnv.Attachment("n"); got != want {
 		t.Errorf("attachment %v", got)
 	}
-	for value, allowed := range map[string]bool{"1": true, "true": true, "True": true, "": false, "0": false, "yes": false} {
+	for value, allowed := range map[string]bool{"1": true, "true": true, "True": true, "": false,
+		"0": false, "yes": false} {
 		if got := (cni.Env{NetnsOverride: value}).OwnNetnsAllowed(); got != allowed {
 			t.Errorf("CNI_NETNS_OVERRIDE=%q: %v", value, got)
 		}
@@ -121,7 +130,8 @@ func TestArgs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := cni.Args{{Key: "A", Value: "1"}, {Key: "IP", Value: "10.0.0.2"}, {Key: "A", Value: "2"}, {Key: "K8S_POD_NAME"}}
+	want := cni.Args{{Key: "A", Value: "1"}, {Key: "IP", Value: "10.0.0.2"}, {Key: "A", Value: "2"},
+		{Key: "K8S_POD_NAME"}}
 	if diff := cmp.Diff(want, args); diff != "" {
 		t.Errorf("pairs (-want +got):\n%s", diff)
 	}
@@ -141,7 +151,8 @@ func TestArgs(t *testing.T) {
 func TestArgsCheckKnownNamesAll(t *testing.T) {
 	t.Parallel()
 	err := cni.Args{{Key: "A"}, {Key: "IP"}, {Key: "B"}}.CheckKnown("IP")
-	if cni.CodeOf(err) != cni.CodeInvalidEnvironment || !strings.Contains(err.Error(), `["A" "B"]`) {
+	if cni.CodeOf(err) != cni.CodeInvalidEnvironment ||
+		!strings.Contains(err.Error(), `["A" "B"]`) {
 		t.Error(err)
 	}
 }

@@ -8,27 +8,28 @@ import (
 	"strings"
 )
 
-// Code is the code of an error object. 0 to 99 are reserved by the specification, 100 and above belong to plugins.
+// Code is the code of an error object. 0 to 99 are reserved by the specification, 100 and above
+// belong to plugins.
 type Code uint
 
-// The codes of the specification (section "Error", list of well-known codes), and two that are only de facto.
+// The well-known codes of the specification (section "Error"), and two de facto codes.
 const (
 	CodeIncompatibleVersion Code = 1   // the CNI version is not supported
-	CodeUnsupportedField    Code = 2   // a key or value of the configuration is not supported; the message names both
-	CodeUnknownContainer    Code = 3   // the container is gone; no DEL is needed
-	CodeInvalidEnvironment  Code = 4   // a CNI_ variable is missing or invalid; the message names it
+	CodeUnsupportedField    Code = 2   // an unsupported key or value, which the message names
+	CodeUnknownContainer    Code = 3   // the container no longer exists; no DEL is needed
+	CodeInvalidEnvironment  Code = 4   // a missing or invalid variable, which the message names
 	CodeIOFailure           Code = 5   // reading or writing failed
-	CodeDecodingFailure     Code = 6   // a document is not JSON, or has a value of the wrong JSON type
-	CodeInvalidConfig       Code = 7   // the configuration was decoded but is not acceptable
+	CodeDecodingFailure     Code = 6   // a document is not JSON, or a value has the wrong JSON type
+	CodeInvalidConfig       Code = 7   // the configuration was decoded but is not valid
 	CodeOwnNamespace        Code = 8   // CNI_NETNS is the plugin's own namespace (de facto)
 	CodeTryAgainLater       Code = 11  // a transient condition; the call may be repeated later
 	CodeNotAvailable        Code = 50  // STATUS: ADD cannot be served. Since 1.1.0
-	CodeLimitedConnectivity Code = 51  // STATUS: as 50, and existing containers may be impaired. Since 1.1.0
-	CodeInternal            Code = 999 // an error that nobody gave a code (de facto)
+	CodeLimitedConnectivity Code = 51  // STATUS: also impairs existing containers. Since 1.1.0
+	CodeInternal            Code = 999 // an error without a code (de facto)
 )
 
-// assigned reports whether a plugin may send c in version v. Codes older than 50 are sent with every version, whichever
-// introduced them.
+// assigned reports whether a plugin may send c in version v. Codes below 50 may be sent in every
+// version, whichever version introduced them.
 func (c Code) assigned(v Version) bool {
 	switch {
 	case c == CodeNotAvailable || c == CodeLimitedConnectivity:
@@ -39,18 +40,18 @@ func (c Code) assigned(v Version) bool {
 	return true
 }
 
-// Error is the error object of the protocol. Its cause, if it was made in this process, stays reachable for
-// [errors.Is] and [errors.As].
+// Error is the error object of the protocol. Its cause, if it was created in this process, stays
+// reachable with [errors.Is] and [errors.As].
 type Error struct {
 	Code    Code
-	Msg     string // short, names the operation and the object
-	Details string // longer: what was expected and found, and what helps; may be empty
+	Msg     string // short; names the operation and the object
+	Details string // expected and actual values, and a hint; may be empty
 
 	cause    error
 	verbatim bool
 }
 
-// Errorf makes an error with a code. The format is that of [fmt.Errorf], %w included.
+// Errorf returns an error with a code. It supports the formats of [fmt.Errorf], including %w.
 func Errorf(code Code, format string, args ...any) *Error {
 	cause := fmt.Errorf(format, args...)
 	return &Error{Code: code, Msg: cause.Error(), cause: cause}
@@ -63,15 +64,16 @@ func (e *Error) WithDetails(details string) *Error {
 	return &c
 }
 
-// Verbatim returns a copy of e with a message that [AsError] leaves as it is: text around it goes to the details. It is for
-// messages of delegates, and for messages that callers compare with the upstream plugins' texts.
+// Verbatim returns a copy of e with a message that [AsError] keeps unchanged: surrounding text goes
+// to the details. Use it for messages of delegates, and for messages that callers compare with the
+// messages of the upstream plugins.
 func (e *Error) Verbatim() *Error {
 	c := *e
 	c.verbatim = true
 	return &c
 }
 
-// Error returns the message, and the details behind a colon.
+// Error returns the message, followed by a colon and the details.
 func (e *Error) Error() string {
 	if e.Details == "" {
 		return e.Msg
@@ -79,10 +81,11 @@ func (e *Error) Error() string {
 	return e.Msg + ": " + e.Details
 }
 
-// Unwrap returns the error e was made from.
+// Unwrap returns the cause of e.
 func (e *Error) Unwrap() error { return e.cause }
 
-// CodeOf returns the code of the first [*Error] in err's tree, [CodeInternal] if there is none, and 0 for nil.
+// CodeOf returns the code of the first [*Error] in err's tree, [CodeInternal] if there is none, and
+// 0 for nil.
 func CodeOf(err error) Code {
 	if err == nil {
 		return 0
@@ -93,10 +96,11 @@ func CodeOf(err error) Code {
 	return CodeInternal
 }
 
-// AsError returns err as the error object that goes over the wire. Where err wraps an [*Error], the first in its tree
-// gives the code and the details, and the message is err's whole text, so that joined errors lose nothing; with
-// [Error.Verbatim] the message stays, and the details end with the rest of the text. Otherwise the code is
-// [CodeInternal]. It returns nil for nil.
+// AsError returns err as the error object that a plugin prints. If err wraps an [*Error], the first
+// one in its tree provides the code and the details, and the message is the whole text of err, so
+// that joined errors lose nothing. If that error is [Error.Verbatim], its message stays and the
+// rest of the text is appended to the details. Without an [*Error] the code is [CodeInternal].
+// AsError returns nil for nil.
 func AsError(err error) *Error {
 	if err == nil {
 		return nil
@@ -110,30 +114,33 @@ func AsError(err error) *Error {
 	}
 	if e.verbatim {
 		rest := strings.Trim(strings.Replace(err.Error(), e.Error(), "", 1), ": \n")
-		return &Error{Code: e.Code, Msg: e.Msg, Details: joinDetails(e.Details, rest), cause: err, verbatim: true}
+		return &Error{Code: e.Code, Msg: e.Msg, Details: joinDetails(e.Details, rest), cause: err,
+			verbatim: true}
 	}
-	// The wrapping text holds the details as well; they go where readers look for them.
+	// The wrapping text includes the details; move them to the details member.
 	msg := strings.Replace(err.Error(), e.Error(), e.Msg, 1)
 	return &Error{Code: e.Code, Msg: msg, Details: e.Details, cause: err}
 }
 
-// Rephrase returns err with the message of the format instead of its own text, which goes to the details. Its code is that
-// of err, which stays reachable. The message is [Error.Verbatim].
+// Rephrase returns an error with the formatted message and the code of err. The text of err becomes
+// the details, and err stays reachable. The message is [Error.Verbatim].
 func Rephrase(err error, format string, args ...any) *Error {
 	e := AsError(err)
 	details := e.Details
 	if e.Msg != "" && !e.verbatim {
 		details = joinDetails(e.Msg, e.Details)
 	}
-	return &Error{Code: e.Code, Msg: fmt.Sprintf(format, args...), Details: details, cause: err, verbatim: true}
+	return &Error{Code: e.Code, Msg: fmt.Sprintf(format, args...), Details: details, cause: err,
+		verbatim: true}
 }
 
 func joinDetails(texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "; ")
 }
 
-// DecodeFailure turns an error of encoding/json into an [*Error] that names the document and the member. An error that
-// has a code already keeps it and its details, others get [CodeDecodingFailure].
+// DecodeFailure turns an error of encoding/json into an [*Error] that names the document and the
+// member. An error that already has a code keeps it with its details; all others get
+// [CodeDecodingFailure].
 func DecodeFailure(document string, err error) *Error {
 	if coded := (*Error)(nil); errors.As(err, &coded) {
 		return AsError(fmt.Errorf("%s: %w", document, err))
@@ -160,7 +167,7 @@ type wireError struct {
 	Details    string `json:"details,omitempty"`
 }
 
-// Encode returns the error object in version v; the zero Version stands for the newest.
+// Encode returns the error object in version v; the zero Version means the newest.
 func (e *Error) Encode(v Version) []byte {
 	if v == 0 {
 		v = Newest
@@ -168,9 +175,10 @@ func (e *Error) Encode(v Version) []byte {
 	return encode(wireError{CNIVersion: v.String(), Code: &e.Code, Msg: e.Msg, Details: e.Details})
 }
 
-// DecodeError reads an error object from what a failing plugin printed. Anything but an object with a code that is an
-// unsigned integer has [CodeDecodingFailure]. The code may be any, assigned or not; a missing message is replaced, so
-// that the code still gets through; cniVersion is not looked at.
+// DecodeError decodes the error object that a failing plugin printed. It returns an error with
+// [CodeDecodingFailure] if the input is not an object with an unsigned integer as code. DecodeError
+// accepts any code, assigned or not, replaces a missing message so that the code is not lost, and
+// ignores cniVersion.
 func DecodeError(b []byte) (*Error, error) {
 	var w struct {
 		wireError
@@ -186,10 +194,10 @@ func DecodeError(b []byte) (*Error, error) {
 	return e, nil
 }
 
-// DecodeErrorStrict is DecodeError without tolerance, for judging plugins: there has to be a message, and a
-// cniVersion that is there has to be a published version (codes of [ParseVersion]). The code has to be 100 or above
-// or one that is assigned, 50 and 51 only in 1.1.0, which is also what a missing cniVersion stands for
-// ([CodeInvalidConfig] otherwise).
+// DecodeErrorStrict is [DecodeError] without tolerance, for tests of plugins: the message is
+// required, and cniVersion, if present, must be a published version (codes of [ParseVersion]). The
+// code must be 100 or above or be assigned; 50 and 51 are assigned only in 1.1.0, the default if
+// cniVersion is missing. Other codes are an error with [CodeInvalidConfig].
 func DecodeErrorStrict(b []byte) (*Error, error) {
 	var w wireError
 	e, err := decodeErrorObject(b, &w, &w)
@@ -206,14 +214,15 @@ func DecodeErrorStrict(b []byte) (*Error, error) {
 		}
 	}
 	if !e.Code.assigned(v) {
-		return nil, Errorf(CodeInvalidConfig, errorObject+": code %d is not assigned in CNI version %v", e.Code, v)
+		return nil, Errorf(CodeInvalidConfig,
+			errorObject+": code %d is not assigned in CNI version %v", e.Code, v)
 	}
 	return e, nil
 }
 
 const errorObject = "error object"
 
-// decodeErrorObject decodes b into document, which holds w.
+// decodeErrorObject decodes b into document, which contains w.
 func decodeErrorObject(b []byte, document any, w *wireError) (*Error, error) {
 	if _, err := parseObject(b); err != nil {
 		return nil, DecodeFailure(errorObject, err)

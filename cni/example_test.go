@@ -8,7 +8,8 @@ import (
 )
 
 func ExampleCapabilities_Encode() {
-	ingress, err := cni.ParseBitRate("1.5M") // the annotation kubernetes.io/ingress-bandwidth of a pod
+	// the annotation kubernetes.io/ingress-bandwidth of a pod
+	ingress, err := cni.ParseBitRate("1.5M")
 	if err != nil {
 		panic(err)
 	}
@@ -30,15 +31,17 @@ func ExampleCapabilities_Encode() {
 	// portMappings [{"hostPort":5353,"containerPort":53,"protocol":"udp"}]
 	// ips ["10.1.2.3/24"]
 	// bandwidth {"ingressRate":1500000,"ingressBurst":200000}
-	// capability portMappings: host port 5353 to container port 0: there is no port 0
+	// capability portMappings: host port 5353 to container port 0: port 0 is not valid
 }
 
 func ExamplePod_Args() {
-	fmt.Println(cni.Pod{Namespace: "shop", Name: "web-0", UID: "7c2d", InfraContainerID: "c0ffee"}.Args())
-	// Output: IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0;K8S_POD_INFRA_CONTAINER_ID=c0ffee;K8S_POD_UID=7c2d
+	fmt.Println(cni.Pod{Namespace: "shop", Name: "web-0", UID: "7c2d",
+		InfraContainerID: "c0ffee"}.Args())
+	// Output:
+	// IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0;K8S_POD_INFRA_CONTAINER_ID=c0ffee;K8S_POD_UID=7c2d
 }
 
-// A plugin finds out which pod it is called for.
+// A plugin reads the description of its pod.
 func ExamplePodFrom() {
 	args, err := cni.ParseArgs("IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0")
 	if err != nil {

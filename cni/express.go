@@ -7,23 +7,24 @@ import (
 	"strings"
 )
 
-// Dropped tells, a sentence for each object, what an encoding in version v has to leave out.
+// Dropped returns one sentence for each object that an encoding in version v omits.
 func (r *Result) Dropped(v Version) []string { return r.express(v, nil).dropped }
 
-// expression is the part of a result that one generation can say, and what is missing from it.
+// expression is the part of a result that a generation of versions can express, with a list of the
+// rest.
 type expression struct {
 	generation generation
-	from       *Result // keep its gateways of the other family; may be nil
+	from       *Result // keep the gateways of the other family that it has; may be nil
 	said       Result
 	dropped    []string
-	lost       []string // the addresses, gateways and routes in dropped
+	lost       []string // the dropped addresses, gateways and routes
 }
 
-// express restricts r to what version v can say. An encoding in v keeps the rest unchanged. express leaves in the
-// gateways of the other family that from has.
+// express restricts r to the values that version v can express, so that an encoding in v keeps them
+// all. It keeps gateways of the other family that are also in from.
 //
-// Route members of 1.1.0 are kept from 0.3.0 on, as the reference library does: CHECK and DEL of older networks need
-// them. So are the interface members in 1.0.0.
+// express keeps route members of 1.1.0 in all versions since 0.3.0, as libcni does, because CHECK
+// and DEL of older networks need them. It keeps the interface members in 1.0.0 as well.
 func (r *Result) express(v Version, from *Result) expression {
 	e := expression{generation: v.generation(), from: from, said: Result{DNS: r.DNS}}
 	if e.generation == genC {
@@ -40,7 +41,7 @@ func (e *expression) drop(format string, args ...any) {
 	e.dropped = append(e.dropped, fmt.Sprintf(format, args...))
 }
 
-// lose is drop for what decides where packets go.
+// lose is drop for objects that affect routing.
 func (e *expression) lose(format string, args ...any) {
 	e.drop(format, args...)
 	e.lost = append(e.lost, e.dropped[len(e.dropped)-1])
@@ -65,7 +66,8 @@ func (e *expression) interfaces(all []Interface) {
 		if members != nil {
 			e.drop("interface %s: %s", i.Name, strings.Join(members, ", "))
 		}
-		e.said.Interfaces = append(e.said.Interfaces, Interface{Name: i.Name, MAC: i.MAC, Sandbox: i.Sandbox})
+		e.said.Interfaces = append(e.said.Interfaces,
+			Interface{Name: i.Name, MAC: i.MAC, Sandbox: i.Sandbox})
 	}
 }
 
@@ -109,14 +111,14 @@ func (e *expression) routes(all []Route) {
 	}
 }
 
-// leadsBy reports whether r, which may be nil, has this address with this gateway.
+// leadsBy reports whether r, which may be nil, has the address with the gateway.
 func (r *Result) leadsBy(ip IP) bool {
 	return r != nil && slices.ContainsFunc(r.IPs, func(x IP) bool {
 		return x.Address == ip.Address && x.Gateway == ip.Gateway
 	})
 }
 
-// first returns the first address of a family, nil if there is none.
+// first returns the first address of a family, or nil if there is none.
 func (r *Result) first(is4 bool) *IP {
 	for i, ip := range r.IPs {
 		if ip.Address.Addr().Is4() == is4 {
@@ -126,8 +128,8 @@ func (r *Result) first(is4 bool) *IP {
 	return nil
 }
 
-// mixed reports whether a gateway is of another family than what it leads to, which only 1.0.0 and later allow. An
-// IPv4-mapped address is IPv6.
+// mixed reports whether a gateway has a different family than its destination, which only 1.0.0 and
+// later allow. An IPv4-mapped address counts as IPv6.
 func mixed(p netip.Prefix, gateway netip.Addr) bool {
 	return p.IsValid() && gateway.IsValid() && p.Addr().Is4() != gateway.Is4()
 }

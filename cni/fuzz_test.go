@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/conformance"
 )
 
-// seed adds the content of all vectors of some kinds, valid or not.
+// seed adds the content of all vectors of the kinds, valid or not.
 func seed(f *testing.F, kinds ...conformance.Kind) {
 	f.Helper()
 	for _, v := range vectors(f) {
@@ -22,7 +22,7 @@ func seed(f *testing.F, kinds ...conformance.Kind) {
 	}
 }
 
-// SEC-05: no decoder panics, whatever a plugin prints or a file holds; and what one accepts comes back as it was.
+// SEC-05: no decoder panics on any output or file, and accepted documents survive a round trip.
 func FuzzDecodeResult(f *testing.F) {
 	for _, v := range vectors(f) {
 		if v.Kind == conformance.KindResult {
@@ -57,7 +57,7 @@ func FuzzDecodeResult(f *testing.F) {
 			t.Fatal(err)
 		}
 		if dropped := r.Dropped(own); dropped != nil && repairs == nil {
-			t.Errorf("%v cannot say what it said: %q", own, dropped)
+			t.Errorf("%v cannot express its own result: %q", own, dropped)
 		}
 		if _, _, err := r.Relay(own, r); err != nil {
 			t.Errorf("%v cannot be passed on: %v", own, err)
@@ -107,7 +107,7 @@ func FuzzDecodeError(f *testing.F) {
 		for _, v := range cni.Versions() {
 			back, err := cni.DecodeError(e.Encode(v))
 			if err != nil || back.Code != e.Code || back.Msg != e.Msg || back.Details != e.Details {
-				t.Errorf("%+v came back as %+v, %v", e, back, err)
+				t.Errorf("%+v was decoded as %+v, %v", e, back, err)
 			}
 		}
 	})
@@ -123,7 +123,7 @@ func FuzzDecodeVersionReply(f *testing.F) {
 		}
 		back, err := cni.DecodeVersionReply(r.Encode())
 		if err != nil || !cmp.Equal(r, back) {
-			t.Errorf("%+v came back as %+v, %v", r, back, err)
+			t.Errorf("%+v was decoded as %+v, %v", r, back, err)
 		}
 	})
 }
@@ -171,7 +171,7 @@ func FuzzParsePlugin(f *testing.F) {
 	})
 }
 
-// checkRequests checks that a plugin finds in its request what the runtime says and nothing beside it.
+// checkRequests checks that a request holds the values of the runtime and no others.
 func checkRequests(t *testing.T, l *cni.List) {
 	t.Helper()
 	for i := range l.Plugins {
@@ -184,7 +184,8 @@ func checkRequests(t *testing.T, l *cni.List) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if name, version, err := cni.DecodeHeader(request); name != l.Name || version != l.Version.String() || err != nil {
+			if name, version, err := cni.DecodeHeader(request); name != l.Name ||
+				version != l.Version.String() || err != nil {
 				t.Errorf("%s: header %q, %q, %v", request, name, version, err)
 			}
 			for key := range members(t, request) {
@@ -241,7 +242,7 @@ func FuzzDecodeValidAttachments(f *testing.F) {
 		}
 		back, err := cni.DecodeValidAttachments(request)
 		if err != nil || !slices.Equal(valid, back) {
-			t.Errorf("%v came back as %v, %v", valid, back, err)
+			t.Errorf("%v was decoded as %v, %v", valid, back, err)
 		}
 	})
 }
@@ -278,8 +279,9 @@ func FuzzDecodeHeader(f *testing.F) {
 			}
 			return
 		}
-		var plugin struct{ Name, CNIVersion string } // what a plugin decodes later
-		if err := json.Unmarshal(b, &plugin); err != nil || plugin.Name != name || plugin.CNIVersion != version {
+		var plugin struct{ Name, CNIVersion string } // as a plugin decodes them later
+		if err := json.Unmarshal(b, &plugin); err != nil || plugin.Name != name ||
+			plugin.CNIVersion != version {
 			t.Errorf("%q, %q, but a plugin sees %+v, %v", name, version, plugin, err)
 		}
 	})
@@ -297,7 +299,7 @@ func FuzzRoute(f *testing.F) {
 			return
 		}
 		if err := json.Unmarshal(marshal(t, r), &back); err != nil || back != r {
-			t.Errorf("%+v came back as %+v, %v", r, back, err)
+			t.Errorf("%+v was decoded as %+v, %v", r, back, err)
 		}
 	})
 }

@@ -8,8 +8,8 @@ import (
 	"unicode"
 )
 
-// parseObject splits one JSON object into its members, whose bytes it leaves as they are. Keys are matched exactly; of
-// equal ones the last counts.
+// parseObject splits a JSON object into its members without changing their bytes. Keys match
+// exactly; the last of equal keys counts.
 func parseObject(b []byte) (map[string]json.RawMessage, error) {
 	if len(bytes.TrimSpace(b)) == 0 {
 		return nil, errors.New("document is empty")
@@ -30,9 +30,10 @@ func parseObject(b []byte) (map[string]json.RawMessage, error) {
 	return m, nil
 }
 
-// lookup finds a member by its exact key or else without regard to case, as encoding/json does and configurations
-// rely on. Of several that differ in case it takes the last in the order in which [List.Request] writes them: that is
-// the one a plugin which decodes with encoding/json sees.
+// lookup finds a member by its exact key, or else without regard to case, as encoding/json does and
+// existing configurations expect. If several keys differ only in case, it returns the last one in
+// the order in which [List.Request] writes them, because a plugin that decodes with encoding/json
+// sees that one.
 func lookup(m map[string]json.RawMessage, key string) json.RawMessage {
 	if raw, ok := m[key]; ok {
 		return raw
@@ -56,11 +57,12 @@ var resultMembers = [...]string{
 	"nameservers", "domain", "search", "options",
 }
 
-// preferExact drops the members of a result's value that differ only in case from a member with the key of the
-// specification. encoding/json would take the last of them.
+// preferExact drops members of a value in a result if their keys differ only in case from a
+// specified key that is also present; encoding/json would use the last of them.
 func preferExact(raw json.RawMessage) json.RawMessage {
-	if !bytes.ContainsFunc(raw, func(r rune) bool { return r >= 'A' && r <= 'Z' || r > unicode.MaxASCII }) {
-		return raw // every key is spelled as in the specification, or is one of none
+	if !bytes.ContainsFunc(raw,
+		func(r rune) bool { return r >= 'A' && r <= 'Z' || r > unicode.MaxASCII }) {
+		return raw // all keys are spelled as specified, or unknown
 	}
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) == nil {
@@ -82,10 +84,10 @@ func preferExact(raw json.RawMessage) json.RawMessage {
 	return encode(m)
 }
 
-// isNull reports whether a member is there and null.
+// isNull reports whether a member is present and null.
 func isNull(raw json.RawMessage) bool { return string(raw) == "null" }
 
-// encode marshals a value that is known to marshal, without escaping for HTML.
+// encode marshals a value that cannot fail to marshal, without escaping for HTML.
 func encode(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -1,7 +1,7 @@
 package cni
 
-// Pod is what runtimes of Kubernetes tell plugins of a pod in CNI_ARGS. Nobody has written down that they do; plugins that
-// enforce network policy rely on it nevertheless.
+// Pod is the description of a pod that Kubernetes runtimes pass to plugins in CNI_ARGS. This is an
+// undocumented convention; plugins that enforce network policy rely on it nevertheless.
 type Pod struct {
 	Namespace        string // K8S_POD_NAMESPACE
 	Name             string // K8S_POD_NAME
@@ -15,7 +15,7 @@ type podVariable struct {
 	value *string
 }
 
-// variables are the members in the order of [Pod.Args].
+// variables returns the members in the order of [Pod.Args].
 func (p *Pod) variables() []podVariable {
 	return []podVariable{
 		{"K8S_POD_NAMESPACE", &p.Namespace}, {"K8S_POD_NAME", &p.Name},
@@ -23,9 +23,10 @@ func (p *Pod) variables() []podVariable {
 	}
 }
 
-// Args returns CNI_ARGS with which plugins learn of the pod, and with IgnoreUnknown, so that those that know nothing of pods
-// do not mind. The order is always the same; what is empty is left out. network.Client refuses values that contain ';' or
-// '=', which CNI_ARGS cannot carry; the names and UIDs of Kubernetes never do.
+// Args returns CNI_ARGS that describe the pod, with IgnoreUnknown, so that plugins without support
+// for these keys accept them. The order is always the same; empty members are omitted.
+// network.Client refuses values that contain ';' or '=', which CNI_ARGS cannot represent; names and
+// UIDs of Kubernetes never contain them.
 func (p Pod) Args() Args {
 	args := Args{{"IgnoreUnknown", "1"}}
 	for _, v := range p.variables() {
@@ -36,8 +37,9 @@ func (p Pod) Args() Args {
 	return args
 }
 
-// PodFrom returns the pod that CNI_ARGS tell of, see [ParseArgs]; ok is false where they lack its namespace or its name. A
-// plugin on the kit of package plugin leaves Info.Args unset, so that other keys are not refused.
+// PodFrom returns the pod that CNI_ARGS describe, see [ParseArgs]; ok is false if they lack its
+// namespace or its name. A plugin built with package plugin leaves Info.Args unset, so that other
+// keys are accepted.
 func PodFrom(args Args) (p Pod, ok bool) {
 	for _, v := range p.variables() {
 		*v.value, _ = args.Get(v.key)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// located is an error about the value of one member or element of a document.
+// located is an error about one member or element of a document.
 type located struct {
 	token string // its key or index
 	error
@@ -13,8 +13,8 @@ type located struct {
 
 func (l *located) Unwrap() error { return l.error }
 
-// at says that err is about the value at a key of the object that is being read. Keys of enclosing objects are added
-// further out.
+// at adds the key of a member of the current object to err. Callers add the keys of enclosing
+// objects.
 func at(key string, err error) error {
 	if err == nil {
 		return nil
@@ -22,10 +22,11 @@ func at(key string, err error) error {
 	return &located{key, err}
 }
 
-// Pointer returns which value of a configuration an error of [ParseList], [ParseSingle] or [ParsePlugin] complains of,
-// as a JSON pointer (RFC 6901): "/plugins/0/ipam/type". A value that is missing is named like one that is there. It is
-// empty where the document as a whole is wrong; where that is not JSON, the error wraps a [*json.SyntaxError], whose
-// offset counts from the begin of the document.
+// Pointer returns the JSON pointer (RFC 6901) of the value in a configuration that an error of
+// [ParseList], [ParseSingle] or [ParsePlugin] refers to, such as "/plugins/0/ipam/type". A missing
+// value has the pointer that it would have. Pointer returns an empty string if the error refers to
+// the whole document; if that is not valid JSON, the error wraps a [*json.SyntaxError] with an
+// offset from the beginning of the document.
 func Pointer(err error) string {
 	var pointer strings.Builder
 	escape := strings.NewReplacer("~", "~0", "/", "~1")

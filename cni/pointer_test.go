@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// An error says which value is meant, so that readers of files can say where it stands.
+// Errors identify a value, so that readers of files can report its position.
 func TestPointer(t *testing.T) {
 	t.Parallel()
 	single := func(b []byte) (*cni.List, error) { return cni.ParseSingle(b) }

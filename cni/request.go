@@ -7,39 +7,43 @@ import (
 	"strings"
 )
 
-// ValidAttachment is one entry of the list that GC gets: an attachment of the network that is still in use.
+// ValidAttachment is an entry in the list that GC receives: an attachment of the network that is
+// still in use.
 type ValidAttachment struct {
 	ContainerID string `json:"containerID"`
 	IfName      string `json:"ifname"`
 }
 
-// Keys of the list of valid attachments. The first is that of the current text, the second was in the text of the tag
-// spec-v1.1.0.
+// Keys of the list of valid attachments: the key in the current specification, and the key in the
+// text of the tag spec-v1.1.0.
 const (
 	validKey    = "cni.dev/valid-attachments"
 	validKeyOld = "cni.dev/attachments"
 )
 
-// RequestData is what a runtime knows about a call beyond the configuration.
+// RequestData are the values of a call that are not part of the configuration.
 type RequestData struct {
-	// Capabilities are the capability arguments by name; a plugin gets those that it declares. ADD, CHECK and DEL.
+	// Capabilities are the capability arguments by name; a plugin receives the ones that it
+	// declares. Used for ADD, CHECK and DEL.
 	Capabilities map[string]json.RawMessage
 
-	// PrevResult is that of the plugin before on ADD, nil for the first, and that of the whole ADD on CHECK and DEL.
+	// PrevResult is, for ADD, the result of the previous plugin and nil for the first; for CHECK
+	// and DEL, the result of the whole ADD.
 	PrevResult *Result
 
-	// Valid are all attachments of the network that are still in use. GC.
+	// Valid are all attachments of the network that are still in use. Used for GC.
 	Valid []ValidAttachment
 }
 
-// Request returns what plugin i gets on standard input (specification, "Deriving request configuration from plugin
-// configuration"): its configuration with the name and the version of the list, without capabilities and the keys that
-// the protocol reserves, and with what d adds for this verb. A nerdctlID of the list is passed on (de facto). A
-// runtimeConfig of the configuration is replaced if there is one to send, and removed where the verb has no attachment.
-// Other members keep their values to the digit.
+// Request returns the standard input of plugin i (specification, "Deriving request configuration
+// from plugin configuration"): its configuration with the name and the version of the list and the
+// values of d for this verb, without capabilities and the keys that the protocol reserves. It
+// passes on a nerdctlID of the list (de facto). It replaces a runtimeConfig in the configuration if
+// there is one to send, and removes it for verbs without an attachment. Other members keep their
+// values exactly.
 //
-// A capability argument that is not JSON has [CodeDecodingFailure], a previous result that the version cannot express
-// [CodeInvalidConfig].
+// The code is [CodeDecodingFailure] for a capability argument that is not JSON, and
+// [CodeInvalidConfig] for a previous result that the version cannot express.
 func (l *List) Request(verb Command, i int, d RequestData) ([]byte, error) {
 	p := l.Plugins[i]
 	object := p.object()
@@ -69,11 +73,13 @@ func (l *List) Request(verb Command, i int, d RequestData) ([]byte, error) {
 	return encode(m), nil
 }
 
-// nerdctlKey marks the lists that nerdctl writes (de facto). Plugins that forward ports must know of it.
+// nerdctlKey marks lists written by nerdctl (de facto). Plugins that forward ports need it.
 const nerdctlKey = "nerdctlID"
 
-// addAttached adds what the verbs about one attachment carry.
-func (l *List) addAttached(m map[string]json.RawMessage, verb Command, p *PluginConfig, d RequestData) error {
+// addAttached adds the values for verbs that concern one attachment.
+func (l *List) addAttached(
+	m map[string]json.RawMessage, verb Command, p *PluginConfig, d RequestData,
+) error {
 	granted := map[string]json.RawMessage{}
 	for name, value := range d.Capabilities {
 		if !p.Capabilities[name] {
@@ -101,28 +107,30 @@ func (l *List) addAttached(m map[string]json.RawMessage, verb Command, p *Plugin
 
 const reservedPrefix = "cni.dev/"
 
-// reserved reports whether a key of a plugin's configuration is the runtime's to set. It compares as plugins that
-// decode with encoding/json do, by Unicode case folding: "prevReſult" is prevResult to them.
+// reserved reports whether only the runtime may set a key of a plugin's configuration. It compares
+// by Unicode case folding, as plugins that decode with encoding/json do: for them "prevReſult" is
+// prevResult.
 func reserved(key string) bool {
 	for _, k := range []string{"name", "cniVersion", "prevResult", "capabilities"} {
 		if strings.EqualFold(key, k) {
 			return true
 		}
 	}
-	return len(key) >= len(reservedPrefix) && strings.EqualFold(key[:len(reservedPrefix)], reservedPrefix)
+	return len(key) >= len(reservedPrefix) &&
+		strings.EqualFold(key[:len(reservedPrefix)], reservedPrefix)
 }
 
-// removeKey removes a key in every spelling that plugins would take for it.
+// removeKey removes a key in every spelling that plugins accept.
 func removeKey(m map[string]json.RawMessage, key string) {
 	maps.DeleteFunc(m, func(k string, _ json.RawMessage) bool { return strings.EqualFold(k, key) })
 }
 
-// DecodeHeader reads the two members that every request has, without judging them: see [ValidateNetworkName] and
-// [ParseVersion]. What is absent or null is empty. What is not a JSON object, and a member of another type than string,
-// has [CodeDecodingFailure].
+// DecodeHeader decodes the two members that every request has, without validating them: see
+// [ValidateNetworkName] and [ParseVersion]. Absent and null members are empty. The code is
+// [CodeDecodingFailure] if the request is not a JSON object or a member is not a string.
 //
-// Keys are matched as encoding/json does, so that what is judged is what a plugin decodes later, whatever keys that
-// differ in case stand next to each other.
+// Keys match as in encoding/json, so that the validated values are the values that a plugin decodes
+// later, even if several keys differ only in case.
 func DecodeHeader(request []byte) (name, version string, err error) {
 	if _, err := parseObject(request); err != nil {
 		return "", "", DecodeFailure(networkConfig, err)
@@ -137,10 +145,11 @@ func DecodeHeader(request []byte) (name, version string, err error) {
 	return h.Name, h.CNIVersion, nil
 }
 
-// DecodeValidAttachments reads the list of valid attachments from a GC request, in either spelling of its key. A null list is
-// empty, as libcni sends null for an empty list of Go; an array under the other key takes precedence over it. A request
-// without the key has [CodeInvalidConfig], because a runtime that sends no list has not said that nothing is in use; so has an
-// entry that lacks one of its members. A wrong JSON type has [CodeDecodingFailure].
+// DecodeValidAttachments decodes the list of valid attachments in a GC request, under either of its
+// keys. A null list is empty, because libcni sends null for an empty Go slice; an array under the
+// other key takes precedence over null. The code is [CodeInvalidConfig] for a request without
+// either key, because a missing list does not mean that no attachment is in use, and for an entry
+// with a missing member. It is [CodeDecodingFailure] for a wrong JSON type.
 func DecodeValidAttachments(request []byte) ([]ValidAttachment, error) {
 	m, err := parseObject(request)
 	if err != nil {
@@ -171,5 +180,5 @@ func DecodeValidAttachments(request []byte) ([]ValidAttachment, error) {
 		return []ValidAttachment{}, nil
 	}
 	return nil, Errorf(CodeInvalidConfig, "%s is missing", validKey).
-		WithDetails("without the list of valid attachments nothing can be called stale")
+		WithDetails("without this list GC cannot determine which attachments are stale")
 }

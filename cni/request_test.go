@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// Numbers, nulls and unknown keys reach the plugin as they were written (CFG-34, REQ-12, DIS-12).
+// Numbers, nulls and unknown keys reach the plugin unchanged (CFG-34, REQ-12, DIS-12).
 func TestRequestKeepsValues(t *testing.T) {
 	t.Parallel()
 	file := vector(t, "conflist-1.1.0-valid-big-number-passthrough.json")
@@ -40,7 +40,10 @@ func TestRequestKeepsValues(t *testing.T) {
 		t.Error("the vector has no number above 2⁵³")
 	}
 	const odd = `{"a":1e400,"b":-0,"c":[null,{"d":0.10}],"é":"<&>\u2028\ud83d\ude00","f":"\u0000","type":"p"}`
-	request, err := parseList(t, `{"name":"n","cniVersion":"1.1.0","plugins":[`+odd+`]}`).Request(cni.Del, 0, cni.RequestData{})
+	request,
+		err := parseList(t,
+		`{"name":"n","cniVersion":"1.1.0","plugins":[`+odd+`]}`).Request(cni.Del, 0,
+		cni.RequestData{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,8 +55,8 @@ func TestRequestKeepsValues(t *testing.T) {
 	}
 }
 
-// A plugin that decodes with encoding/json takes any case for a key. Nothing that a configuration says may stand beside
-// what the runtime says.
+// A plugin that decodes with encoding/json matches keys in any case. A configuration must not add
+// a key of the runtime in a different spelling.
 func TestRequestStripsReservedKeysInAnyCase(t *testing.T) {
 	t.Parallel()
 	const config = `{"name":"n","cniVersion":"1.1.0","plugins":[{"type":"p","capabilities":{"mac":true},
@@ -68,7 +71,8 @@ func TestRequestStripsReservedKeysInAnyCase(t *testing.T) {
 			`"type":"p"}`,
 	} {
 		got, err := parseList(t, config).Request(verb, 0, cni.RequestData{
-			Capabilities: map[string]json.RawMessage{"mac": json.RawMessage(`"02:00:00:00:00:01"`), "ips": json.RawMessage(`[]`)},
+			Capabilities: map[string]json.RawMessage{"mac": json.RawMessage(`"02:00:00:00:00:01"`),
+				"ips": json.RawMessage(`[]`)},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -83,17 +87,21 @@ func TestRequestStripsReservedKeysInAnyCase(t *testing.T) {
 	}
 }
 
-// A runtimeConfig of the file stays where there is nothing to put in its place (REQ-10).
+// A runtimeConfig in the file stays if the runtime sends none (REQ-10).
 func TestRequestKeepsRuntimeConfigOfFile(t *testing.T) {
 	t.Parallel()
-	l := parseList(t, `{"name":"n","cniVersion":"1.0.0","plugins":[{"type":"p","runtimeConfig":{"mac":"x"}}]}`)
-	request, err := l.Request(cni.Add, 0, cni.RequestData{Capabilities: map[string]json.RawMessage{"mac": json.RawMessage(`1`)}})
+	l := parseList(t,
+		`{"name":"n","cniVersion":"1.0.0","plugins":[{"type":"p","runtimeConfig":{"mac":"x"}}]}`)
+	request,
+		err := l.Request(cni.Add, 0,
+		cni.RequestData{Capabilities: map[string]json.RawMessage{"mac": json.RawMessage(`1`)}})
 	if want := `{"cniVersion":"1.0.0","name":"n","runtimeConfig":{"mac":"x"},"type":"p"}`; string(request) != want || err != nil {
 		t.Errorf("%s, %v, want %s", request, err, want)
 	}
 }
 
-// The previous result is in the version of the list, and on DEL only from 0.4.0 on (REQ-02 to REQ-06).
+// The previous result has the version of the list, and is sent on DEL only since 0.4.0 (REQ-02 to
+// REQ-06).
 func TestRequestPrevResult(t *testing.T) {
 	t.Parallel()
 	prev := conversions["full"]
@@ -121,7 +129,8 @@ func TestRequestPrevResult(t *testing.T) {
 
 func TestRequestRefuses(t *testing.T) {
 	t.Parallel()
-	l := parseList(t, `{"name":"n","cniVersion":"0.2.0","plugins":[{"type":"p","capabilities":{"mac":true}}]}`)
+	l := parseList(t,
+		`{"name":"n","cniVersion":"0.2.0","plugins":[{"type":"p","capabilities":{"mac":true}}]}`)
 	for says, test := range map[string]struct {
 		data cni.RequestData
 		code cni.Code
@@ -130,16 +139,18 @@ func TestRequestRefuses(t *testing.T) {
 		"argument of capability mac is not JSON": {
 			cni.RequestData{Capabilities: map[string]json.RawMessage{"mac": json.RawMessage("02:00")}}, cni.CodeDecodingFailure,
 		},
-		"capability mac": {cni.RequestData{Capabilities: map[string]json.RawMessage{"mac": nil}}, cni.CodeDecodingFailure},
+		"capability mac": {cni.RequestData{Capabilities: map[string]json.RawMessage{"mac": nil}},
+			cni.CodeDecodingFailure},
 	} {
 		request, err := l.Request(cni.Add, 0, test.data)
 		if cni.CodeOf(err) != test.code || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s, code %d: %v, want %d and %q", request, cni.CodeOf(err), err, test.code, says)
+			t.Errorf("%s, code %d: %v, want %d and %q", request, cni.CodeOf(err), err, test.code,
+				says)
 		}
 	}
 }
 
-// A request leaves the list as it was.
+// Request does not change the list.
 func TestRequestDoesNotChangeList(t *testing.T) {
 	t.Parallel()
 	l := parseList(t, string(vector(t, "conflist-1.1.0-valid-reserved-keys-discouraged.json")))
@@ -163,7 +174,7 @@ func TestDecodeHeader(t *testing.T) {
 		{`{"name":"n","cniVersion":"1.1.0"}`, "n", "1.1.0", 0},
 		{`{}`, "", "", 0},
 		{`{"name":null,"cniVersion":null}`, "", "", 0},
-		{`{"name":"n","NAME":"../m"}`, "../m", "", 0}, // what a plugin would decode
+		{`{"name":"n","NAME":"../m"}`, "../m", "", 0}, // as a plugin would decode it
 		{`{"name":["n"]}`, "", "", cni.CodeDecodingFailure},
 		{``, "", "", cni.CodeDecodingFailure},
 		{`"n"`, "", "", cni.CodeDecodingFailure},
@@ -175,31 +186,45 @@ func TestDecodeHeader(t *testing.T) {
 	}
 }
 
-// R-15, PL-GC-06: a null list is empty, an absent one is refused.
+// R-15, PL-GC-06: a null list is empty; a missing list is refused.
 func TestDecodeValidAttachments(t *testing.T) {
 	t.Parallel()
-	c1, c2 := cni.ValidAttachment{ContainerID: "c1", IfName: "eth0"}, cni.ValidAttachment{ContainerID: "c2", IfName: "eth0"}
-	const one, two = `[{"containerID":"c1","ifname":"eth0"}]`, `[{"containerID":"c2","ifname":"eth0"}]`
+	c1, c2 := cni.ValidAttachment{ContainerID: "c1", IfName: "eth0"},
+		cni.ValidAttachment{ContainerID: "c2", IfName: "eth0"}
+	const one, two = `[{"containerID":"c1","ifname":"eth0"}]`,
+		`[{"containerID":"c2","ifname":"eth0"}]`
 	for name, test := range map[string]struct {
 		in   string
 		want []cni.ValidAttachment
 		code cni.Code
 	}{
-		"current":                 {`{"cni.dev/valid-attachments":` + one + `}`, []cni.ValidAttachment{c1}, 0},
-		"tagged":                  {`{"cni.dev/attachments":` + two + `}`, []cni.ValidAttachment{c2}, 0},
-		"current before tagged":   {`{"cni.dev/attachments":` + two + `,"cni.dev/valid-attachments":` + one + `}`, []cni.ValidAttachment{c1}, 0},
-		"none left":               {`{"cni.dev/valid-attachments":[],"cni.dev/attachments":` + two + `}`, []cni.ValidAttachment{}, 0},
-		"null and tagged":         {`{"cni.dev/valid-attachments":null,"cni.dev/attachments":` + two + `}`, []cni.ValidAttachment{c2}, 0},
-		"null":                    {`{"cni.dev/valid-attachments":null}`, []cni.ValidAttachment{}, 0},
-		"null in both spellings":  {`{"cni.dev/valid-attachments":null,"cni.dev/attachments":null}`, []cni.ValidAttachment{}, 0},
-		"null and tagged only":    {`{"cni.dev/attachments":null}`, []cni.ValidAttachment{}, 0},
-		"null in another case":    {`{"CNI.dev/valid-attachments":null}`, nil, cni.CodeInvalidConfig},
-		"missing":                 {`{}`, nil, cni.CodeInvalidConfig},
-		"null entry":              {`{"cni.dev/valid-attachments":[null]}`, nil, cni.CodeInvalidConfig},
-		"entry without a name":    {`{"cni.dev/valid-attachments":[{"containerID":"c1"}]}`, nil, cni.CodeInvalidConfig},
-		"entry of a wrong type":   {`{"cni.dev/valid-attachments":["c1"]}`, nil, cni.CodeDecodingFailure},
-		"object":                  {`{"cni.dev/valid-attachments":{}}`, nil, cni.CodeDecodingFailure},
-		"request that is no JSON": {`{`, nil, cni.CodeDecodingFailure},
+		"current": {`{"cni.dev/valid-attachments":` + one + `}`,
+			[]cni.ValidAttachment{c1}, 0},
+		"tagged": {`{"cni.dev/attachments":` + two + `}`,
+			[]cni.ValidAttachment{c2}, 0},
+		"current before tagged": {`{"cni.dev/attachments":` + two +
+			`,"cni.dev/valid-attachments":` + one + `}`, []cni.ValidAttachment{c1}, 0},
+		"none left": {`{"cni.dev/valid-attachments":[],"cni.dev/attachments":` +
+			two + `}`, []cni.ValidAttachment{}, 0},
+		"null and tagged": {`{"cni.dev/valid-attachments":null,"cni.dev/attachments":` +
+			two + `}`, []cni.ValidAttachment{c2}, 0},
+		"null": {`{"cni.dev/valid-attachments":null}`, []cni.ValidAttachment{},
+			0},
+		"null in both spellings": {`{"cni.dev/valid-attachments":null,"cni.dev/attachments":null}`,
+			[]cni.ValidAttachment{}, 0},
+		"null and tagged only": {`{"cni.dev/attachments":null}`, []cni.ValidAttachment{}, 0},
+		"null in another case": {`{"CNI.dev/valid-attachments":null}`, nil,
+			cni.CodeInvalidConfig},
+		"missing": {`{}`, nil, cni.CodeInvalidConfig},
+		"null entry": {`{"cni.dev/valid-attachments":[null]}`, nil,
+			cni.CodeInvalidConfig},
+		"entry without a name": {`{"cni.dev/valid-attachments":[{"containerID":"c1"}]}`, nil,
+			cni.CodeInvalidConfig},
+		"entry of a wrong type": {`{"cni.dev/valid-attachments":["c1"]}`, nil,
+			cni.CodeDecodingFailure},
+		"object": {`{"cni.dev/valid-attachments":{}}`, nil,
+			cni.CodeDecodingFailure},
+		"request that is not JSON": {`{`, nil, cni.CodeDecodingFailure},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -214,21 +239,23 @@ func TestDecodeValidAttachments(t *testing.T) {
 	}
 }
 
-// What the runtime sends for GC a plugin reads back.
+// A plugin decodes the list that the runtime sends for GC.
 func TestValidAttachmentsRoundTrip(t *testing.T) {
 	t.Parallel()
 	l := parseList(t, `{"name":"n","cniVersion":"1.1.0","plugins":[{"type":"p"}]}`)
-	for _, valid := range [][]cni.ValidAttachment{{}, {{ContainerID: "a", IfName: "eth0"}, {ContainerID: "b", IfName: "<&>"}}} {
+	for _, valid := range [][]cni.ValidAttachment{{},
+		{{ContainerID: "a", IfName: "eth0"}, {ContainerID: "b", IfName: "<&>"}}} {
 		request, err := l.Request(cni.GC, 0, cni.RequestData{Valid: valid})
 		if err != nil {
 			t.Fatal(err)
 		}
 		got, err := cni.DecodeValidAttachments(request)
 		if err != nil || !slices.Equal(valid, got) {
-			t.Errorf("%v came back as %v, %v", valid, got, err)
+			t.Errorf("%v was decoded as %v, %v", valid, got, err)
 		}
 		keys := slices.Sorted(maps.Keys(members(t, request)))
-		if want := []string{"cni.dev/attachments", "cni.dev/valid-attachments", "cniVersion", "name", "type"}; !slices.Equal(want, keys) {
+		if want := []string{"cni.dev/attachments", "cni.dev/valid-attachments", "cniVersion",
+			"name", "type"}; !slices.Equal(want, keys) {
 			t.Errorf("keys %q, want %q", keys, want)
 		}
 	}
@@ -243,7 +270,8 @@ func compact(t testing.TB, b []byte) []byte {
 	return out.Bytes()
 }
 
-// TestNerdctlMark: the mark of nerdctl's lists is the only key of a list that plugins get, and their own comes first.
+// TestNerdctlMark checks that plugins receive nerdctl's mark as the only key of the list, unless
+// they have their own.
 func TestNerdctlMark(t *testing.T) {
 	t.Parallel()
 	for list, want := range map[string]string{

@@ -41,7 +41,8 @@ func TestCloneIsDeep(t *testing.T) {
 func TestSandboxed(t *testing.T) {
 	t.Parallel()
 	r := cni.Result{Interfaces: []cni.Interface{
-		{Name: "eth0"}, {Name: "eth0", Sandbox: "/run/netns/c"}, {Name: "eth0", Sandbox: "/run/netns/d"},
+		{Name: "eth0"}, {Name: "eth0", Sandbox: "/run/netns/c"},
+		{Name: "eth0", Sandbox: "/run/netns/d"},
 		{Name: "eth0", Sandbox: "/run/netns/c"},
 	}}
 	for _, test := range []struct {
@@ -58,26 +59,36 @@ func TestSandboxed(t *testing.T) {
 	}
 }
 
-// What a plugin must not print is refused when it encodes, in every version.
+// Encode refuses results that a plugin must not print, in every version.
 // RES-03
 func TestEncodeRefusesInvalid(t *testing.T) {
 	t.Parallel()
 	ip := cni.IP{Address: prefix("10.0.0.2/24")}
 	for name, r := range map[string]cni.Result{
-		"interface without a name":      {IPs: []cni.IP{ip}, Interfaces: []cni.Interface{{MAC: "02:00:00:00:00:01"}}},
-		"interface with a negative mtu": {IPs: []cni.IP{ip}, Interfaces: []cni.Interface{{Name: "a", MTU: -1}}},
-		"no address":                    {IPs: []cni.IP{ip, {}}},
-		"gateway with a zone":           {IPs: []cni.IP{{Address: prefix("fe80::2/64"), Gateway: addr("fe80::1%eth0")}}},
-		"index of nothing":              {IPs: []cni.IP{{Address: ip.Address, Interface: cni.Some(0)}}},
+		"interface without a name": {IPs: []cni.IP{ip},
+			Interfaces: []cni.Interface{{MAC: "02:00:00:00:00:01"}}},
+		"interface with a negative mtu": {IPs: []cni.IP{ip},
+			Interfaces: []cni.Interface{{Name: "a", MTU: -1}}},
+		"no address": {IPs: []cni.IP{ip, {}}},
+		"gateway with a zone": {IPs: []cni.IP{{Address: prefix("fe80::2/64"),
+			Gateway: addr("fe80::1%eth0")}}},
+		"index out of range": {IPs: []cni.IP{{Address: ip.Address,
+			Interface: cni.Some(0)}}},
 		"negative index": {
-			Interfaces: []cni.Interface{{Name: "a"}}, IPs: []cni.IP{{Address: ip.Address, Interface: cni.Some(-1)}},
+			Interfaces: []cni.Interface{{Name: "a"}},
+			IPs:        []cni.IP{{Address: ip.Address, Interface: cni.Some(-1)}},
 		},
-		"route without dst":        {IPs: []cni.IP{ip}, Routes: []cni.Route{{GW: addr("10.0.0.1")}}},
-		"route with a zone":        {IPs: []cni.IP{ip}, Routes: []cni.Route{{Dst: prefix("::/0"), GW: addr("fe80::1%eth0")}}},
-		"route with mtu below 0":   {IPs: []cni.IP{ip}, Routes: []cni.Route{{Dst: prefix("::/0"), MTU: -1}}},
-		"route with table below 0": {IPs: []cni.IP{ip}, Routes: []cni.Route{{Dst: prefix("::/0"), Table: cni.Some(-1)}}},
+		"route without dst": {IPs: []cni.IP{ip},
+			Routes: []cni.Route{{GW: addr("10.0.0.1")}}},
+		"route with a zone": {IPs: []cni.IP{ip},
+			Routes: []cni.Route{{Dst: prefix("::/0"), GW: addr("fe80::1%eth0")}}},
+		"route with mtu below 0": {IPs: []cni.IP{ip},
+			Routes: []cni.Route{{Dst: prefix("::/0"), MTU: -1}}},
+		"route with table below 0": {IPs: []cni.IP{ip},
+			Routes: []cni.Route{{Dst: prefix("::/0"), Table: cni.Some(-1)}}},
 		"route with scope above 32 bits": {
-			IPs: []cni.IP{ip}, Routes: []cni.Route{{Dst: prefix("::/0"), Scope: cni.Some(math.MaxUint32 + 1)}},
+			IPs: []cni.IP{ip}, Routes: []cni.Route{{Dst: prefix("::/0"),
+				Scope: cni.Some(math.MaxUint32 + 1)}},
 		},
 	} {
 		for _, v := range cni.Versions() {
@@ -92,8 +103,9 @@ func TestRouteJSON(t *testing.T) {
 	t.Parallel()
 	const text = `{"dst":"10.1.2.3/8","gw":"10.0.0.1","mtu":1400,"advmss":1360,"priority":4294967295,"table":0,"scope":254}`
 	want := cni.Route{
-		Dst: prefix("10.1.2.3/8"), GW: addr("10.0.0.1"), MTU: 1400, AdvMSS: 1360, Priority: math.MaxUint32,
-		Table: cni.Some(0), Scope: cni.Some(254),
+		Dst: prefix("10.1.2.3/8"), GW: addr("10.0.0.1"), MTU: 1400, AdvMSS: 1360,
+		Priority: math.MaxUint32,
+		Table:    cni.Some(0), Scope: cni.Some(254),
 	}
 	var r cni.Route
 	if err := json.Unmarshal([]byte(text), &r); err != nil || r != want {

@@ -8,9 +8,9 @@ import (
 // maxIfName is the longest interface name in bytes (Linux IFNAMSIZ less the terminating NUL).
 const maxIfName = 15
 
-// ValidateContainerID checks a container ID (specification 1.0.0, "Parameters"): an ASCII letter or digit, then
-// letters, digits, underscores, dots and hyphens. The code is [CodeInvalidEnvironment] and the message names
-// CNI_CONTAINERID.
+// ValidateContainerID checks a container ID (specification 1.0.0, "Parameters"): an ASCII letter or
+// digit, followed by letters, digits, underscores, dots and hyphens. The code is
+// [CodeInvalidEnvironment] and the message names CNI_CONTAINERID.
 func ValidateContainerID(id string) error {
 	if !identifier(id) {
 		return Errorf(CodeInvalidEnvironment, "CNI_CONTAINERID %q is not a valid container ID", id).
@@ -19,22 +19,24 @@ func ValidateContainerID(id string) error {
 	return nil
 }
 
-// ValidateNetworkName checks the name of a network, by the same rule as a container ID. The code is
+// ValidateNetworkName checks the name of a network by the rule for container IDs. The code is
 // [CodeInvalidConfig].
 func ValidateNetworkName(name string) error {
 	if name == "" {
 		return Errorf(CodeInvalidConfig, "network name is missing")
 	}
 	if !identifier(name) {
-		return Errorf(CodeInvalidConfig, "network name %q is not valid", name).WithDetails(identifierRule)
+		return Errorf(CodeInvalidConfig, "network name %q is not valid", name).
+			WithDetails(identifierRule)
 	}
 	return nil
 }
 
-// ValidateIfName checks the name of an interface by the rules of Linux (dev_valid_name, and dev_alloc_name for '%') and
-// of the reference library: 1 to 15 bytes, not "." or "..", without slash, colon, percent sign, white space and NUL.
-// Neither Unicode white space nor the byte 0xA0 is allowed: the former is refused by the library, the latter is white
-// space to the kernel. The code is [CodeInvalidEnvironment] and the message names CNI_IFNAME.
+// ValidateIfName checks the name of an interface by the rules of Linux (dev_valid_name, and
+// dev_alloc_name for '%') and of libcni: 1 to 15 bytes, not "." or "..", without slash, colon,
+// percent sign, white space and NUL. Unicode white space and the byte 0xA0 are invalid, too: libcni
+// refuses the former, and the kernel treats the latter as white space. The code is
+// [CodeInvalidEnvironment] and the message names CNI_IFNAME.
 func ValidateIfName(name string) error {
 	why := ""
 	switch {
@@ -53,11 +55,12 @@ func ValidateIfName(name string) error {
 	default:
 		return nil
 	}
-	return Errorf(CodeInvalidEnvironment, "CNI_IFNAME %q is not a valid interface name", name).WithDetails(why)
+	return Errorf(CodeInvalidEnvironment, "CNI_IFNAME %q is not a valid interface name", name).
+		WithDetails(why)
 }
 
-// ValidatePluginType checks a plugin type, the file name of its executable (specification 1.0.0: no path separator).
-// The code is [CodeInvalidConfig].
+// ValidatePluginType checks a plugin type, the file name of its binary (specification 1.0.0: no
+// path separator). The code is [CodeInvalidConfig].
 func ValidatePluginType(typ string) error {
 	if typ == "" {
 		return Errorf(CodeInvalidConfig, "plugin type is missing")
@@ -68,7 +71,8 @@ func ValidatePluginType(typ string) error {
 	return nil
 }
 
-const identifierRule = "it must start with a letter or digit and hold only letters, digits, '_', '.' and '-'"
+const identifierRule = "it must start with a letter or digit " +
+	"and hold only letters, digits, '_', '.' and '-'"
 
 func identifier(s string) bool {
 	for i := range len(s) {

@@ -13,9 +13,10 @@ import (
 	"github.com/tenon-cni/tenon/conformance"
 )
 
-// CFG-01, CFG-02, CFG-03, CFG-06, CFG-07, CFG-08, CFG-09, CFG-10, CFG-11, CFG-20, CFG-30, CFG-31, CFG-32, CFG-36, CFG-38,
-// VER-01, VER-08, VER-09: each vector of these kinds is refused with one of its codes, or accepted.
-// ERR-12, RES-09, RES-10, RES-18, DIS-15, DIS-16, DIS-21: and what cannot be decoded has another code than what is not acceptable.
+// CFG-01, CFG-02, CFG-03, CFG-06, CFG-07, CFG-08, CFG-09, CFG-10, CFG-11, CFG-20, CFG-30, CFG-31,
+// CFG-32, CFG-36, CFG-38, VER-01, VER-08, VER-09: each vector of these kinds is accepted, or
+// refused with one of its codes. ERR-12, RES-09, RES-10, RES-18, DIS-15, DIS-16, DIS-21: documents
+// that cannot be decoded and invalid documents have different codes.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	judges := map[conformance.Kind]func(v conformance.Vector) error{
@@ -32,7 +33,8 @@ func TestVectors(t *testing.T) {
 		if verb, ok := v.Kind.Verb(); ok {
 			judge = func(v conformance.Vector) error { return judgeRequest(verb, v.Data) }
 		}
-		if judge == nil || v.File == "request-check-invalid-no-prevresult-code7.json" { // the plugin decides that
+		// the plugin decides that
+		if judge == nil || v.File == "request-check-invalid-no-prevresult-code7.json" {
 			continue
 		}
 		judged[v.Kind]++
@@ -48,7 +50,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// callVersion is the version that an ADD was called with whose result v is.
+// callVersion returns the version of the ADD call with the result v.
 func callVersion(v conformance.Vector) cni.Version {
 	if version, err := cni.ParseVersion(v.Version); err == nil {
 		return version
@@ -56,10 +58,10 @@ func callVersion(v conformance.Vector) cni.Version {
 	return cni.Newest
 }
 
-// judgeRequest is what a plugin does with its standard input before it looks at its own keys.
+// judgeRequest validates standard input as a plugin does before it reads its own keys.
 func judgeRequest(verb cni.Command, stdin []byte) error {
 	if verb == cni.VersionCommand {
-		return nil // it does not read a request
+		return nil // VERSION needs no request
 	}
 	name, version, err := cni.DecodeHeader(stdin)
 	if err != nil {
@@ -123,7 +125,8 @@ func TestVersionSelectionVectors(t *testing.T) {
 			t.Parallel()
 			list := map[string]any{"name": "n", "plugins": []any{map[string]string{"type": "p"}}}
 			single := map[string]any{"name": "n", "type": "p"}
-			for key, raw := range map[string]json.RawMessage{"cniVersion": r.CNIVersion, "cniVersions": r.CNIVersions} {
+			for key, raw := range map[string]json.RawMessage{"cniVersion": r.CNIVersion,
+				"cniVersions": r.CNIVersions} {
 				if raw != nil {
 					list[key], single[key] = raw, raw
 				}
@@ -158,7 +161,7 @@ func TestArgsVectors(t *testing.T) {
 	}
 }
 
-// DIS-05, DIS-06, DIS-07, DIS-12: requests hold what they should and nothing else, to the digit.
+// DIS-05, DIS-06, DIS-07, DIS-12: requests hold exactly the expected values.
 func TestDerivedRequestVectors(t *testing.T) {
 	t.Parallel()
 	for _, r := range rows(t, conformance.DerivedRequests) {
@@ -184,7 +187,8 @@ func TestDerivedRequestVectors(t *testing.T) {
 				t.Fatal(err)
 			}
 			want, got := object(t, r.Want), object(t, request)
-			if slices.Contains(r.Upstream, "cni.dev/attachments") { // sent on top, as senders of the tagged 1.1.0 do
+			// also sent, for the text of the tag spec-v1.1.0
+			if slices.Contains(r.Upstream, "cni.dev/attachments") {
 				want["cni.dev/attachments"] = want["cni.dev/valid-attachments"]
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -211,7 +215,7 @@ func vectors(t testing.TB) []conformance.Vector {
 	return rows(t, conformance.Vectors)
 }
 
-// vector returns the content of one example.
+// vector returns the content of an example.
 func vector(t testing.TB, file string) []byte {
 	t.Helper()
 	all := vectors(t)

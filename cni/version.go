@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Version is a published version of the specification. Versions are ordered: compare them with < and >. The zero value
-// is no version.
+// Version is a published version of the specification. Versions are ordered: compare them with <
+// and >. The zero value is not a version.
 type Version uint8
 
 // The published versions, oldest first.
@@ -40,9 +40,10 @@ func (v Version) String() string {
 // MarshalText implements [encoding.TextMarshaler].
 func (v Version) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
 
-// ParseVersion reads the value of a cniVersion member. The empty string means 0.1.0: the member was introduced with
-// 0.2.0. Text that is not three decimal numbers has [CodeDecodingFailure]; a well-formed version that was never
-// published, or that is newer than [Newest], has [CodeIncompatibleVersion].
+// ParseVersion parses the value of a cniVersion member. The empty string means 0.1.0, because the
+// member was introduced with 0.2.0. The code is [CodeDecodingFailure] for text that is not three
+// decimal numbers, and [CodeIncompatibleVersion] for a well-formed version that was never published
+// or is newer than [Newest].
 func ParseVersion(s string) (Version, error) {
 	if s == "" {
 		return V010, nil
@@ -51,14 +52,17 @@ func ParseVersion(s string) (Version, error) {
 		return Version(i), nil
 	}
 	if !wellFormedVersion(s) {
-		return 0, Errorf(CodeDecodingFailure, "cniVersion %q is not of the form MAJOR.MINOR.PATCH", s)
+		return 0, Errorf(CodeDecodingFailure,
+			"cniVersion %q is not of the form MAJOR.MINOR.PATCH", s)
 	}
-	return 0, Errorf(CodeIncompatibleVersion, "CNI version %q is not supported", s).WithDetails(supported())
+	return 0, Errorf(CodeIncompatibleVersion, "CNI version %q is not supported", s).
+		WithDetails(supported())
 }
 
 func supported() string { return "supported: " + strings.Join(versionNames[1:], ", ") }
 
-// wellFormedVersion reports whether s is three decimal numbers without leading zeros (Semantic Versioning 2.0.0, 2).
+// wellFormedVersion reports whether s is three decimal numbers without leading zeros (Semantic
+// Versioning 2.0.0, 2).
 func wellFormedVersion(s string) bool {
 	numbers := strings.Split(s, ".")
 	return len(numbers) == 3 && !slices.ContainsFunc(numbers, func(n string) bool {
@@ -66,11 +70,11 @@ func wellFormedVersion(s string) bool {
 	})
 }
 
-// SelectVersion chooses the version a network is run with: the newest implemented one out of cniVersion and
-// cniVersions (specification 1.1.0, "Network configuration format"). Versions that this package does not support are skipped.
-// Where cniVersions is empty, cniVersion decides alone, and an empty one means 0.1.0. An entry of cniVersions that is
-// not a version has [CodeDecodingFailure] even next to good ones; where nothing is left the code is
-// [CodeIncompatibleVersion].
+// SelectVersion returns the version in which a network runs: the newest supported one of cniVersion
+// and cniVersions (specification 1.1.0, "Network configuration format"). It skips versions that
+// this package does not support. If cniVersions is empty, cniVersion alone decides, and an empty
+// cniVersion means 0.1.0. The code is [CodeDecodingFailure] if any entry of cniVersions is not a
+// version, and [CodeIncompatibleVersion] if no version is supported.
 func SelectVersion(cniVersion string, cniVersions []string) (Version, error) {
 	all, err := candidates(cniVersion, cniVersions)
 	if err != nil {
@@ -79,7 +83,7 @@ func SelectVersion(cniVersion string, cniVersions []string) (Version, error) {
 	return slices.Max(all), nil
 }
 
-// candidates are the versions out of which [SelectVersion] chooses: at least one, oldest first.
+// candidates returns the versions from which [SelectVersion] chooses: at least one, oldest first.
 func candidates(cniVersion string, cniVersions []string) ([]Version, error) {
 	if len(cniVersions) == 0 {
 		v, err := ParseVersion(cniVersion)
@@ -113,7 +117,8 @@ func candidates(cniVersion string, cniVersions []string) ([]Version, error) {
 		asked = append(slices.Clone(asked), cniVersion)
 	}
 	if all == nil {
-		return nil, at("cniVersions", Errorf(CodeIncompatibleVersion, "none of the CNI versions %q is supported", asked).WithDetails(supported()))
+		err := Errorf(CodeIncompatibleVersion, "none of the CNI versions %q is supported", asked)
+		return nil, at("cniVersions", err.WithDetails(supported()))
 	}
 	slices.Sort(all)
 	return slices.Compact(all), nil
@@ -132,19 +137,20 @@ func (v Version) Has(c Command) bool {
 	return false
 }
 
-// PrevResultOnDel reports whether a DEL of this version carries the result of the ADD.
+// PrevResultOnDel reports whether a DEL of this version carries the result of ADD.
 func (v Version) PrevResultOnDel() bool { return v >= V040 }
 
-// SameForm reports whether results of v and w have the same form, so that one can be read as the other.
+// SameForm reports whether results of v and w have the same form, so that either can be decoded as
+// the other.
 func (v Version) SameForm(w Version) bool { return v.generation() == w.generation() }
 
-// generation is a family of versions that share one form of the result.
+// generation is a group of versions with the same form of result.
 type generation uint8
 
 const (
 	genA generation = iota // 0.1.0, 0.2.0: ip4, ip6
 	genB                   // 0.3.0 to 0.4.0: ips with a version member
-	genC                   // 1.0.0, 1.1.0: ips without
+	genC                   // 1.0.0, 1.1.0: ips without version member
 )
 
 func (v Version) generation() generation {

@@ -6,16 +6,21 @@ import (
 	"strings"
 )
 
-// VersionReply is a plugin's answer to VERSION.
+// VersionReply is a plugin's reply to VERSION.
 type VersionReply struct {
-	CNIVersion string   `json:"cniVersion"`        // echo of the request at best; only [DecodeVersionReply] interprets it
-	Supported  []string `json:"supportedVersions"` // in the plugin's order; may hold versions this package does not know
+	// CNIVersion is at best an echo of the request; only [DecodeVersionReply] interprets it.
+	CNIVersion string `json:"cniVersion"`
+
+	// Supported is in the plugin's order and may contain versions that this package does not know.
+	Supported []string `json:"supportedVersions"`
 }
 
-// Encode returns the reply as one line of JSON. Versions are plain text, so it is put together by hand: the reflection of
-// encoding/json would be 5 % of what it takes to start a plugin, which is what VERSION costs.
+// Encode returns the reply as one line of JSON. It builds the text itself, because the reflection
+// of encoding/json would take 5 % of the time to start a plugin, and a VERSION call consists of
+// little else.
 func (r VersionReply) Encode() []byte {
-	if !plain(r.CNIVersion) || slices.ContainsFunc(r.Supported, func(s string) bool { return !plain(s) }) || r.Supported == nil {
+	special := func(s string) bool { return !plain(s) }
+	if special(r.CNIVersion) || slices.ContainsFunc(r.Supported, special) || r.Supported == nil {
 		return encode(r)
 	}
 	list := strings.Join(r.Supported, `","`)
@@ -25,19 +30,22 @@ func (r VersionReply) Encode() []byte {
 	return []byte(`{"cniVersion":"` + r.CNIVersion + `","supportedVersions":[` + list + `]}`)
 }
 
-// plain reports whether JSON has s as it is: digits, dots, letters and hyphens.
+// plain reports whether s needs no escaping in JSON: it holds only digits, dots, letters and
+// hyphens.
 func plain(s string) bool {
 	return !strings.ContainsFunc(s, func(c rune) bool {
-		return (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && c != '.' && c != '-'
+		return (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && c != '.' &&
+			c != '-'
 	})
 }
 
 // Supports reports whether the plugin accepts version v.
 func (r VersionReply) Supports(v Version) bool { return slices.Contains(r.Supported, v.String()) }
 
-// DecodeVersionReply reads the answer to VERSION. A reply that says 0.2.0 and has no list means 0.1.0 and 0.2.0, as
-// the first plugins of that version answered. A missing cniVersion, a missing or empty list and entries that are not
-// versions have [CodeDecodingFailure].
+// DecodeVersionReply decodes a reply to VERSION. A reply with cniVersion 0.2.0 and no list means
+// 0.1.0 and 0.2.0, because the first plugins of that version replied so. The code is
+// [CodeDecodingFailure] for a missing cniVersion, a missing or empty list and entries that are not
+// versions.
 func DecodeVersionReply(b []byte) (VersionReply, error) {
 	const document = "VERSION reply"
 	if _, err := parseObject(b); err != nil {

@@ -30,7 +30,7 @@ func TestVersionsParseAndPrint(t *testing.T) {
 		t.Errorf("%v are not in order, or %v is not the newest", cni.Versions(), cni.Newest)
 	}
 	if s := (cni.Newest + 1).String(); s != "Version(8)" {
-		t.Errorf("a version that is not published prints as %q", s)
+		t.Errorf("an unpublished version prints as %q", s)
 	}
 }
 
@@ -64,7 +64,8 @@ func TestParseVersion(t *testing.T) {
 
 func TestSelectVersionRefusesEmptyEntry(t *testing.T) {
 	t.Parallel()
-	if v, err := cni.SelectVersion("1.0.0", []string{"1.1.0", ""}); cni.CodeOf(err) != cni.CodeDecodingFailure {
+	if v, err := cni.SelectVersion("1.0.0", []string{"1.1.0",
+		""}); cni.CodeOf(err) != cni.CodeDecodingFailure {
 		t.Errorf("%v, %v", v, err)
 	}
 }
@@ -73,7 +74,8 @@ func TestSelectVersionRefusesEmptyEntry(t *testing.T) {
 func TestVersionHas(t *testing.T) {
 	t.Parallel()
 	since := map[cni.Command]cni.Version{
-		cni.Add: cni.V010, cni.Del: cni.V010, cni.VersionCommand: cni.V010, cni.Check: cni.V040, cni.GC: cni.V110,
+		cni.Add: cni.V010, cni.Del: cni.V010, cni.VersionCommand: cni.V010, cni.Check: cni.V040,
+		cni.GC:     cni.V110,
 		cni.Status: cni.V110, "GET": cni.Newest + 1,
 	}
 	for verb, first := range since {
@@ -98,7 +100,8 @@ func TestVersionPrevResultOnDel(t *testing.T) {
 func TestVersionSameForm(t *testing.T) {
 	t.Parallel()
 	family := map[cni.Version]string{
-		cni.V010: "A", cni.V020: "A", cni.V030: "B", cni.V031: "B", cni.V040: "B", cni.V100: "C", cni.V110: "C",
+		cni.V010: "A", cni.V020: "A", cni.V030: "B", cni.V031: "B", cni.V040: "B", cni.V100: "C",
+		cni.V110: "C",
 	}
 	for _, v := range cni.Versions() {
 		for _, w := range cni.Versions() {
@@ -140,7 +143,7 @@ func TestVersionReplySupports(t *testing.T) {
 	}
 }
 
-// What is put together by hand is what encoding/json writes.
+// Encode writes the same bytes as encoding/json.
 func TestVersionReplyEncode(t *testing.T) {
 	t.Parallel()
 	for _, r := range []cni.VersionReply{

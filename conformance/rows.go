@@ -14,30 +14,30 @@ var rowsTable string
 
 // Row is one requirement.
 type Row struct {
-	ID     string // "PL-DEL-02"; the letters say what it is about: see the package's documentation
+	ID     string // such as "PL-DEL-02"; see the package documentation for the prefixes
 	Level  Level
-	Oldest cni.Version // oldest version of the specification that it holds for
-	Latest cni.Version // latest version that it holds for
+	Oldest cni.Version // oldest version of the specification to which it applies
+	Latest cni.Version // latest version to which it applies
 	Party  Party
-	Title  string // in a few words; the specification has the exact ones
+	Title  string // a summary; the specification has the exact wording
 }
 
-// Level says how binding a row is, and where it comes from.
+// Level states how binding a row is, and its source.
 type Level string
 
-// The levels: those of the specification, and three for what it does not say.
+// The levels of the specification, and three levels for behavior that it does not specify.
 const (
 	LevelMust       Level = "MUST"
 	LevelMustNot    Level = "MUST NOT"
 	LevelShould     Level = "SHOULD"
 	LevelShouldNot  Level = "SHOULD NOT"
 	LevelMay        Level = "MAY"
-	LevelDeFacto    Level = "DEF" // the text is silent; the reference library behaves so and others rely on it
-	LevelAdvice     Level = "ADV" // sources contradict each other, or the reference library has a defect
-	LevelRegression Level = "REG" // an implementation got it wrong once
+	LevelDeFacto    Level = "DEF" // specified nowhere, but implementations rely on libcni's behavior
+	LevelAdvice     Level = "ADV" // sources contradict each other, or libcni has a defect
+	LevelRegression Level = "REG" // a defect that an implementation once had
 )
 
-// Party is whom a row obliges.
+// Party is the party that a row obliges.
 type Party string
 
 // The parties.
@@ -45,14 +45,14 @@ const (
 	PartyRuntime       Party = "runtime"
 	PartyPlugin        Party = "plugin"
 	PartyBoth          Party = "both"          // runtimes and plugins
-	PartyConfiguration Party = "configuration" // whoever writes one; a runtime has to read it so
-	PartyCommand       Party = "command"       // a runtime that is a command line
+	PartyConfiguration Party = "configuration" // its author; runtimes must accept valid ones
+	PartyCommand       Party = "command"       // a runtime that is a command-line tool
 )
 
-// Holds reports whether the row says something about version v.
+// Holds reports whether the row applies to version v.
 func (r Row) Holds(v cni.Version) bool { return r.Oldest <= v && v <= r.Latest }
 
-// Rows returns the catalogue of requirements. An error means that the embedded table is inconsistent.
+// Rows returns the catalog of requirements. An error means that the embedded table is inconsistent.
 func Rows() ([]Row, error) {
 	_, body, _ := strings.Cut(strings.TrimSuffix(rowsTable, "\n"), "\n")
 	var rows []Row
@@ -66,25 +66,32 @@ func Rows() ([]Row, error) {
 	return rows, nil
 }
 
-// parseRequirement reads a line of the table: id, level, versions, party, title.
+// parseRequirement parses a line of the table: ID, level, versions, party, title.
 func parseRequirement(line string) (Row, error) {
 	columns := strings.Split(line, "\t")
 	if len(columns) != 5 {
 		return Row{}, fmt.Errorf("%d columns", len(columns))
 	}
 	r := Row{ID: columns[0], Level: Level(columns[1]), Party: Party(columns[3]), Title: columns[4]}
-	if !slices.Contains([]Level{LevelMust, LevelMustNot, LevelShould, LevelShouldNot, LevelMay, LevelDeFacto, LevelAdvice, LevelRegression}, r.Level) {
-		return Row{}, fmt.Errorf("level %q is unknown", r.Level)
+	levels := []Level{
+		LevelMust, LevelMustNot, LevelShould, LevelShouldNot, LevelMay,
+		LevelDeFacto, LevelAdvice, LevelRegression,
 	}
-	if !slices.Contains([]Party{PartyRuntime, PartyPlugin, PartyBoth, PartyConfiguration, PartyCommand}, r.Party) {
-		return Row{}, fmt.Errorf("party %q is unknown", r.Party)
+	if !slices.Contains(levels, r.Level) {
+		return Row{}, fmt.Errorf("unknown level %q", r.Level)
+	}
+	parties := []Party{
+		PartyRuntime, PartyPlugin, PartyBoth, PartyConfiguration, PartyCommand,
+	}
+	if !slices.Contains(parties, r.Party) {
+		return Row{}, fmt.Errorf("unknown party %q", r.Party)
 	}
 	var err error
 	r.Oldest, r.Latest, err = parseVersions(columns[2])
 	return r, err
 }
 
-// parseVersions reads "all" or "0.4.0-1.0.0", where either end may be missing.
+// parseVersions parses "all" or a range such as "0.4.0-1.0.0", of which either end may be missing.
 func parseVersions(s string) (oldest, latest cni.Version, err error) {
 	oldest, latest = cni.V010, cni.Newest
 	if s == "all" {
@@ -92,7 +99,7 @@ func parseVersions(s string) (oldest, latest cni.Version, err error) {
 	}
 	from, to, ok := strings.Cut(s, "-")
 	if !ok {
-		return 0, 0, fmt.Errorf("versions %q are no range", s)
+		return 0, 0, fmt.Errorf("versions %q are not a range", s)
 	}
 	for _, end := range []struct {
 		text    string

@@ -22,7 +22,7 @@ func TestRows(t *testing.T) {
 	areas := map[string]int{}
 	for _, r := range all {
 		if !id.MatchString(r.ID) || seen[r.ID] {
-			t.Errorf("%q is no identifier, or one that is there twice", r.ID)
+			t.Errorf("%q is not a valid identifier, or not unique", r.ID)
 		}
 		seen[r.ID] = true
 		areas[r.ID[:strings.LastIndex(r.ID, "-")]]++
@@ -35,16 +35,19 @@ func TestRows(t *testing.T) {
 	}
 	want := map[string]int{
 		"CFG": 34, "DSC": 9, "DRP": 9, "VER": 16, "ENV": 18, "EXE": 18, "LIF": 14, "REQ": 17,
-		"RT-ADD": 11, "PL-ADD": 13, "RT-DEL": 9, "PL-DEL": 10, "RT-CHK": 9, "PL-CHK": 10, "PL-VRS": 5, "RT-VRS": 4,
-		"PL-STA": 8, "RT-STA": 5, "RT-GC": 14, "PL-GC": 9, "CACHE": 12, "DLG": 10, "IPAM": 11, "RES": 19, "CNV": 16,
+		"RT-ADD": 11, "PL-ADD": 13, "RT-DEL": 9, "PL-DEL": 10, "RT-CHK": 9, "PL-CHK": 10,
+		"PL-VRS": 5, "RT-VRS": 4, "PL-STA": 8, "RT-STA": 5, "RT-GC": 14, "PL-GC": 9,
+		"CACHE": 12, "DLG": 10, "IPAM": 11, "RES": 19, "CNV": 16,
 		"ERR": 13, "CONV": 24, "DNS": 4, "TRC": 6, "SEC": 7, "TOOL": 6, "DIS": 39, "R": 116,
 	}
 	if diff := cmp.Diff(want, areas); diff != "" {
 		t.Errorf("rows by area (-want +got):\n%s", diff)
 	}
-	if i := slices.IndexFunc(all, func(r Row) bool { return r.Level == LevelMustNot && r.Latest == cni.V031 }); i < 0 {
-		t.Error("no row forbids something up to 0.3.1")
-	} else if r := all[i]; r.Party != PartyRuntime || r.Oldest != cni.V010 || !r.Holds(cni.V020) || r.Holds(cni.V040) {
+	forbids := func(r Row) bool { return r.Level == LevelMustNot && r.Latest == cni.V031 }
+	if i := slices.IndexFunc(all, forbids); i < 0 {
+		t.Error("no row forbids anything only up to 0.3.1")
+	} else if r := all[i]; r.Party != PartyRuntime || r.Oldest != cni.V010 || !r.Holds(cni.V020) ||
+		r.Holds(cni.V040) {
 		t.Errorf("%+v", r)
 	}
 }
@@ -55,7 +58,7 @@ func TestParseRequirementRefuses(t *testing.T) {
 		"too few columns": "X-1\tMUST\tall\tplugin",
 		"unknown level":   "X-1\tSHALL\tall\tplugin\ta title",
 		"unknown party":   "X-1\tMUST\tall\tdaemon\ta title",
-		"no range":        "X-1\tMUST\t1.0.0\tplugin\ta title",
+		"not a range":     "X-1\tMUST\t1.0.0\tplugin\ta title",
 		"unknown version": "X-1\tMUST\t1.0.0-1.2.0\tplugin\ta title",
 	} {
 		if r, err := parseRequirement(line); err == nil {

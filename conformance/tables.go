@@ -10,17 +10,17 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// Field is what an identifier names.
+// Field is the kind of value that an identifier belongs to.
 type Field string
 
-// The fields with rules for their characters.
+// The fields with a restricted set of characters.
 const (
 	FieldContainerID Field = "containerID"
 	FieldNetworkName Field = "networkName"
 	FieldIfName      Field = "ifName"
 )
 
-// Identifier is a value of a field that is valid or not.
+// Identifier is a valid or invalid value of a field.
 type Identifier struct {
 	Field   Field
 	Value   string
@@ -39,17 +39,18 @@ func Identifiers() ([]Identifier, error) {
 		Why     string  `json:"why"`
 	}
 	return table("vectors-identifiers.json", func(r row) (Identifier, error) {
-		return Identifier{Field: r.Field, Value: r.Value, Verdict: r.Verdict, Codes: r.Code, Reason: r.Why}, nil
+		return Identifier{Field: r.Field, Value: r.Value, Verdict: r.Verdict, Codes: r.Code,
+			Reason: r.Why}, nil
 	})
 }
 
-// VersionSelection is a pair of version members of a list and the version to run it with, by an implementation that
-// knows all published versions.
+// VersionSelection is a pair of version members of a list with the version in which an
+// implementation that supports all published versions runs the list.
 type VersionSelection struct {
 	CNIVersion  json.RawMessage // member cniVersion; nil if absent
 	CNIVersions json.RawMessage // member cniVersions; nil if absent
-	Want        string          // version to choose; empty if the members are to be refused
-	Codes       []cni.Code      // none if there is a version to choose
+	Want        string          // expected version; empty if the members are invalid
+	Codes       []cni.Code      // none if the members are valid
 	Reason      string          // may be empty
 }
 
@@ -63,7 +64,8 @@ func VersionSelections() ([]VersionSelection, error) {
 		Why         string          `json:"why"`
 	}
 	return table("vectors-version-selection.json", func(r row) (VersionSelection, error) {
-		s := VersionSelection{CNIVersion: r.CNIVersion, CNIVersions: r.CNIVersions, Want: r.Expect, Reason: r.Why}
+		s := VersionSelection{CNIVersion: r.CNIVersion, CNIVersions: r.CNIVersions, Want: r.Expect,
+			Reason: r.Why}
 		var err error
 		if code, refuse := strings.CutPrefix(r.Expect, "error:"); refuse {
 			s.Want = ""
@@ -73,10 +75,10 @@ func VersionSelections() ([]VersionSelection, error) {
 	})
 }
 
-// Arguments is a text of CNI_ARGS as it is read by a plugin that looks at them.
+// Arguments is a value of CNI_ARGS with the expected verdict of a plugin that checks it.
 type Arguments struct {
 	Args    string   // value of CNI_ARGS
-	Known   []string // keys that the plugin knows
+	Known   []string // keys that the plugin supports
 	Verdict Verdict
 	Reason  string // may be empty
 }
@@ -94,7 +96,7 @@ func CNIArgs() ([]Arguments, error) {
 	})
 }
 
-// DerivedRequest is a plugin of a list and what it has to get on standard input.
+// DerivedRequest is a plugin of a list with its expected standard input.
 type DerivedRequest struct {
 	ID           string
 	Verb         cni.Command
@@ -104,7 +106,7 @@ type DerivedRequest struct {
 	PrevResult   json.RawMessage            // nil if there is none
 	Valid        []cni.ValidAttachment      // GC: the attachments that are still in use
 	Want         json.RawMessage            // the request
-	Upstream     []string                   // keys that the reference library sends on top
+	Upstream     []string                   // additional keys that libcni sends
 	Reason       string
 }
 
@@ -134,17 +136,17 @@ func DerivedRequests() ([]DerivedRequest, error) {
 	})
 }
 
-// Netdir is a configuration folder and what the look-up of a network in it has to give.
+// Netdir is a configuration directory with the expected result of the look-up of a network.
 type Netdir struct {
 	Folder  string
 	Files   fs.FS  // its content
 	Lookup  string // name of the network
 	Verdict Verdict
-	Plugins []string   // types of the network's plugins in their order, if valid
+	Plugins []string   // types of the network's plugins in order, if valid
 	Codes   []cni.Code // none if no code applies
 }
 
-// Netdirs returns the table of configuration folders.
+// Netdirs returns the table of configuration directories.
 func Netdirs() ([]Netdir, error) {
 	type row struct {
 		Folder  string   `json:"folder"`
@@ -156,12 +158,13 @@ func Netdirs() ([]Netdir, error) {
 	return table("vectors-netdirs.json", func(r row) (Netdir, error) {
 		files, err := fs.Sub(examples, directory+r.Folder)
 		return Netdir{
-			Folder: r.Folder, Files: files, Lookup: r.Lookup, Verdict: r.Verdict, Plugins: r.Plugins, Codes: r.Code,
+			Folder: r.Folder, Files: files, Lookup: r.Lookup, Verdict: r.Verdict,
+			Plugins: r.Plugins, Codes: r.Code,
 		}, err
 	})
 }
 
-// codes is a string member that holds codes.
+// codes is a string member that contains codes.
 type codes []cni.Code
 
 func (c *codes) UnmarshalText(text []byte) error {
@@ -170,7 +173,7 @@ func (c *codes) UnmarshalText(text []byte) error {
 	return err
 }
 
-// table reads an array of rows. A member that a row does not have is an error.
+// table decodes an array of rows. An unknown member is an error.
 func table[R, T any](file string, convert func(R) (T, error)) ([]T, error) {
 	b, err := examples.ReadFile(directory + file)
 	if err != nil {

@@ -18,12 +18,14 @@ func TestIdentifiers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range rows {
-		if want := map[bool]Verdict{true: Valid, false: Invalid}[r.Codes == nil]; r.Verdict != want {
+		want := map[bool]Verdict{true: Valid, false: Invalid}[r.Codes == nil]
+		if r.Verdict != want {
 			t.Errorf("%q: verdict %q with codes %v", r.Value, r.Verdict, r.Codes)
 		}
 	}
 	mustHold(t, rows, Identifier{
-		Field: FieldIfName, Value: "éééééééé", Verdict: Invalid, Codes: []cni.Code{cni.CodeInvalidEnvironment},
+		Field: FieldIfName, Value: "éééééééé", Verdict: Invalid,
+		Codes:  []cni.Code{cni.CodeInvalidEnvironment},
 		Reason: "8 characters but 16 bytes",
 	})
 	mustHold(t, rows, Identifier{Field: FieldNetworkName, Value: "9net", Verdict: Valid})
@@ -59,7 +61,8 @@ func TestCNIArgs(t *testing.T) {
 		}
 	}
 	mustHold(t, rows, Arguments{
-		Args: "IP=a=b", Known: []string{"IP", "K8S_POD_NAME"}, Verdict: Invalid, Reason: "two equals signs",
+		Args: "IP=a=b", Known: []string{"IP", "K8S_POD_NAME"}, Verdict: Invalid,
+		Reason: "two equals signs",
 	})
 }
 
@@ -83,7 +86,8 @@ func TestDerivedRequests(t *testing.T) {
 	}
 	want := DerivedRequest{
 		ID: "del-0.3.1", Verb: cni.Del,
-		List: rows[i].List, Plugin: rows[i].Plugin, Want: rows[i].Want, // compared below, without white space
+		// compared below, without white space
+		List: rows[i].List, Plugin: rows[i].Plugin, Want: rows[i].Want,
 		Capabilities: map[string]json.RawMessage{}, Upstream: []string{},
 		Reason: "no prevResult on DEL before 0.4.0",
 	}
@@ -91,7 +95,8 @@ func TestDerivedRequests(t *testing.T) {
 		t.Errorf("row (-want +got):\n%s", diff)
 	}
 	wantText := `{"cniVersion":"0.3.1","name":"outer"} {"type":"loopback"} {"cniVersion":"0.3.1","name":"outer","type":"loopback"}`
-	text := compact(t, rows[i].List) + " " + compact(t, rows[i].Plugin) + " " + compact(t, rows[i].Want)
+	text := compact(t, rows[i].List) + " " + compact(t, rows[i].Plugin) + " " +
+		compact(t, rows[i].Want)
 	if diff := cmp.Diff(wantText, text); diff != "" {
 		t.Errorf("documents (-want +got):\n%s", diff)
 	}
@@ -124,10 +129,10 @@ func TestTableRefuses(t *testing.T) {
 	t.Parallel()
 	same := func(r struct{}) (struct{}, error) { return r, nil }
 	if _, err := table("vectors-cni-args.json", same); err == nil {
-		t.Error("a row with members that nobody reads was accepted")
+		t.Error("a row with unknown members was accepted")
 	}
 	if _, err := table("no-such-file.json", same); err == nil {
-		t.Error("a file that does not exist was accepted")
+		t.Error("a missing file was accepted")
 	}
 }
 

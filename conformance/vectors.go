@@ -1,14 +1,16 @@
-// Package conformance holds test vectors for everything that CNI writes down: configurations, requests, results, error
-// objects, version replies, stored attachments, and tables of values, each with the verdict that the specification asks
-// for. They are data of any implementation, in whatever language: the files are in the folder examples, listed in its
-// INDEX.tsv.
+// Package conformance contains test vectors for the documents of CNI: configurations, requests,
+// results, error objects, version replies, stored attachments, and tables of values, each with the
+// verdict that the specification requires. Implementations in any language can use them: the files
+// are in the directory examples, listed in its INDEX.tsv.
 //
-// [Rows] is the catalogue of requirements, each with an identifier that never changes: CFG configurations, DSC and DRP
-// where they are found, VER versions, ENV variables, EXE processes, LIF the life of an attachment, REQ requests, RT-VERB
-// and PL-VERB what a runtime and a plugin owe on a verb, CACHE records, DLG delegation, IPAM, RES results, CNV conversion,
-// ERR errors, CONV conventions, DNS, TRC tracing, SEC hardening, TOOL command lines, DIS contradictions, R regressions.
+// [Rows] is the catalog of requirements. Each has an identifier that never changes, with a prefix
+// for its area: CFG configurations, DSC and DRP their discovery, VER versions, ENV variables, EXE
+// processes, LIF the lifecycle of an attachment, REQ requests, RT-VERB and PL-VERB duties of a
+// runtime and a plugin for a verb, CACHE records, DLG delegation, IPAM, RES results, CNV
+// conversion, ERR errors, CONV conventions, DNS, TRC tracing, SEC hardening, TOOL command lines,
+// DIS contradictions, R regressions.
 //
-// The judge that runs executables against them is not part of it yet.
+// The package does not yet include a judge that runs binaries against the vectors.
 package conformance
 
 import (
@@ -26,25 +28,26 @@ var examples embed.FS
 
 const directory = "examples/"
 
-// Kind says what a vector is an example of.
+// Kind is the kind of document that a vector contains.
 type Kind string
 
-// The kinds of vectors, beside the requests: see [Kind.Verb].
+// The kinds of vectors other than requests, for which see [Kind.Verb].
 const (
 	KindConflist Kind = "conflist" // network configuration list
 	KindConf     Kind = "conf"     // configuration of a single plugin
-	KindDropin   Kind = "dropin"   // configuration of one plugin in a drop-in folder
-	KindNetdir   Kind = "netdir"   // configuration folder: see [Netdirs]
-	KindResult   Kind = "result"   // what a plugin prints on ADD
-	KindError    Kind = "error"    // what a failing plugin prints
-	KindVersion  Kind = "version"  // what a plugin prints on VERSION
-	KindCache    Kind = "cache"    // stored attachment, as the reference library keeps it
-	KindTable    Kind = "vectors"  // table of values, with a function of its own in this package
+	KindDropin   Kind = "dropin"   // configuration of one plugin in a drop-in directory
+	KindNetdir   Kind = "netdir"   // configuration directory: see [Netdirs]
+	KindResult   Kind = "result"   // output of a plugin on ADD
+	KindError    Kind = "error"    // output of a failing plugin
+	KindVersion  Kind = "version"  // output of a plugin on VERSION
+	KindCache    Kind = "cache"    // stored attachment in the format of libcni
+	KindTable    Kind = "vectors"  // table of values, returned by a separate function
 )
 
 const requestPrefix = "request-"
 
-// Verb returns the verb of a vector that is the standard input of a plugin; ok is false for other kinds.
+// Verb returns the verb of a vector that is the standard input of a plugin; ok is false for other
+// kinds.
 func (k Kind) Verb() (verb cni.Command, ok bool) {
 	name, ok := strings.CutPrefix(string(k), requestPrefix)
 	return cni.Command(name), ok
@@ -55,11 +58,12 @@ func (k Kind) known() bool {
 		return verb.Valid()
 	}
 	return slices.Contains([]Kind{
-		KindConflist, KindConf, KindDropin, KindNetdir, KindResult, KindError, KindVersion, KindCache, KindTable,
+		KindConflist, KindConf, KindDropin, KindNetdir, KindResult, KindError, KindVersion,
+		KindCache, KindTable,
 	}, k)
 }
 
-// Verdict is what an implementation has to think of a vector.
+// Verdict is the required judgment of a vector.
 type Verdict string
 
 // The verdicts.
@@ -70,17 +74,18 @@ const (
 
 // Vector is one example.
 type Vector struct {
-	File    string     // name below the folder examples; that of a folder ends in a slash
-	Kind    Kind       // what it is an example of
-	Version string     // the versions it holds for: "1.1.0", "0.4.0+", "any"; for people
-	Verdict Verdict    // what to think of it
-	Codes   []cni.Code // codes an invalid one may be refused with, the preferred first; none if no code applies
+	File    string     // name in the directory examples; a directory's name ends in a slash
+	Kind    Kind       // kind of document
+	Version string     // versions to which it applies: "1.1.0", "0.4.0+", "any"
+	Verdict Verdict    // required judgment
+	Codes   []cni.Code // valid codes for an invalid vector, the preferred first; may be empty
 	Reason  string     // why
-	Note    string     // what else there is to know; may be empty
-	Data    []byte     // content; nil for a folder
+	Note    string     // further explanation; may be empty
+	Data    []byte     // content; nil for a directory
 }
 
-// Vectors returns all vectors in the order of the index. An error means that the embedded files are inconsistent.
+// Vectors returns all vectors in the order of the index. An error means that the embedded files are
+// inconsistent.
 func Vectors() ([]Vector, error) {
 	index, err := examples.ReadFile(directory + "INDEX.tsv")
 	if err != nil {
@@ -98,8 +103,8 @@ func Vectors() ([]Vector, error) {
 	return vectors, nil
 }
 
-// parseRow reads a row of the index: file, kind, version, verdict, codes, reason, two columns on the reference library,
-// note.
+// parseRow parses a row of the index: file, kind, version, verdict, codes, reason, two columns on
+// libcni, note.
 func parseRow(row string) (Vector, error) {
 	columns := strings.Split(row, "\t")
 	if len(columns) != 9 {
@@ -110,14 +115,15 @@ func parseRow(row string) (Vector, error) {
 		return Vector{}, err
 	}
 	v := Vector{
-		File: columns[0], Kind: Kind(columns[1]), Version: columns[2], Verdict: Verdict(columns[3]), Codes: codes,
+		File: columns[0], Kind: Kind(columns[1]), Version: columns[2], Verdict: Verdict(columns[3]),
+		Codes:  codes,
 		Reason: columns[5], Note: columns[8],
 	}
 	if !v.Kind.known() {
-		return Vector{}, fmt.Errorf("kind %q is unknown", v.Kind)
+		return Vector{}, fmt.Errorf("unknown kind %q", v.Kind)
 	}
 	if v.Verdict != Valid && v.Verdict != Invalid {
-		return Vector{}, fmt.Errorf("verdict %q is unknown", v.Verdict)
+		return Vector{}, fmt.Errorf("unknown verdict %q", v.Verdict)
 	}
 	if v.Kind != KindNetdir {
 		if v.Data, err = examples.ReadFile(directory + v.File); err != nil {
@@ -127,7 +133,7 @@ func parseRow(row string) (Vector, error) {
 	return v, nil
 }
 
-// parseCodes reads codes separated by bars, "7|6".
+// parseCodes parses codes separated by bars, such as "7|6".
 func parseCodes(s string) ([]cni.Code, error) {
 	if s == "" {
 		return nil, nil

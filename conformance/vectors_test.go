@@ -46,7 +46,7 @@ func TestVectors(t *testing.T) {
 			if v.Verdict == Valid && v.Codes != nil {
 				t.Errorf("valid, with codes %v", v.Codes)
 			}
-			coded := v.Kind != KindError && v.Kind != KindNetdir // a network that is absent has no code
+			coded := v.Kind != KindError && v.Kind != KindNetdir // a missing network has no code
 			if v.Verdict == Invalid && v.Codes == nil && coded {
 				t.Error("invalid, without codes")
 			}
@@ -63,9 +63,10 @@ func TestVectors(t *testing.T) {
 func TestVectorsKeepsColumns(t *testing.T) {
 	t.Parallel()
 	want := Vector{
-		File: "error-invalid-reserved-code-42.json", Kind: KindError, Version: "any", Verdict: Invalid,
-		Reason: "1-99 are reserved; only the assigned ones may be sent (a reader must still pass the number on)",
-		Data:   []byte("{\n  \"cniVersion\": \"1.1.0\",\n  \"code\": 42,\n  \"msg\": \"x\"\n}\n"),
+		File: "error-invalid-reserved-code-42.json", Kind: KindError, Version: "any",
+		Verdict: Invalid,
+		Reason:  "1-99 are reserved; only the assigned ones may be sent (a reader must still pass the number on)",
+		Data:    []byte("{\n  \"cniVersion\": \"1.1.0\",\n  \"code\": 42,\n  \"msg\": \"x\"\n}\n"),
 	}
 	all := vectors(t)
 	i := slices.IndexFunc(all, func(v Vector) bool { return v.File == want.File })
@@ -85,7 +86,8 @@ func TestKindVerb(t *testing.T) {
 			verbs[verb]++
 		}
 	}
-	want := map[cni.Command]int{cni.Add: 15, cni.Check: 5, cni.Del: 3, cni.GC: 7, cni.Status: 2, cni.VersionCommand: 2}
+	want := map[cni.Command]int{cni.Add: 15, cni.Check: 5, cni.Del: 3, cni.GC: 7, cni.Status: 2,
+		cni.VersionCommand: 2}
 	if diff := cmp.Diff(want, verbs); diff != "" {
 		t.Errorf("requests by verb (-want +got):\n%s", diff)
 	}
@@ -98,7 +100,7 @@ func TestParseRowRefuses(t *testing.T) {
 		"unknown kind":      "result-1.1.0-valid-empty.json\tresults\t1.1.0\tvalid\t\t\t\t\t",
 		"unknown verb":      "result-1.1.0-valid-empty.json\trequest-GET\t1.1.0\tvalid\t\t\t\t\t",
 		"unknown verdict":   "result-1.1.0-valid-empty.json\tresult\t1.1.0\tfine\t\t\t\t\t",
-		"code is no number": "result-1.1.0-valid-empty.json\tresult\t1.1.0\tinvalid\t6|x\t\t\t\t",
+		"code not a number": "result-1.1.0-valid-empty.json\tresult\t1.1.0\tinvalid\t6|x\t\t\t\t",
 		"file is missing":   "no-such-file.json\tresult\t1.1.0\tvalid\t\t\t\t\t",
 	} {
 		if v, err := parseRow(row); err == nil {

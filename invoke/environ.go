@@ -24,14 +24,15 @@ func setsTrace(vars []string) bool {
 	return slices.ContainsFunc(vars, func(kv string) bool { return name(kv) == "TRACEPARENT" })
 }
 
-// mergeEnviron returns the environment of a plugin: each name once; later sources win, in a source the
-// last entry.
+// mergeEnviron returns the environment of a plugin without duplicate names: later sources take
+// precedence, and within a source the last entry.
 func mergeEnviron(inherited, extra []string, env cni.Env) []string {
 	drop := protocolNames()
 	if setsTrace(extra) {
 		drop = append(drop, "TRACESTATE", "BAGGAGE")
 	}
-	inherited = slices.DeleteFunc(slices.Clone(inherited), func(kv string) bool { return slices.Contains(drop, name(kv)) })
+	inherited = slices.DeleteFunc(slices.Clone(inherited),
+		func(kv string) bool { return slices.Contains(drop, name(kv)) })
 	all := slices.Concat(inherited, extra, env.Environ())
 	merged := make([]string, 0, len(all))
 	seen := map[string]bool{}
@@ -45,7 +46,8 @@ func mergeEnviron(inherited, extra []string, env cni.Env) []string {
 	return merged
 }
 
-// protocolNames are the variables of [cni.Env]. Others that begin with CNI_ belong to plugins.
+// protocolNames returns the variables of [cni.Env]. Other variables that start with CNI_ belong to
+// plugins.
 func protocolNames() []string {
 	var names []string
 	cni.EnvFrom(func(name string) string {

@@ -10,28 +10,32 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// Error is a call that failed. It unwraps to Err, so [cni.CodeOf] gives the plugin's code and
-// [errors.As] its message and details as it printed them.
+// Error is a failed call. It unwraps to Err, so [cni.CodeOf] returns the plugin's code, and
+// [errors.As] finds its message and details as printed.
 type Error struct {
-	Plugin  string      // file name of the executable
+	Plugin  string      // file name of the binary
 	Command cni.Command // verb of the call
 
-	// Err is the error object of the plugin. Where there is no usable one it is made here, with
-	// [cni.CodeIOFailure] if the plugin could not be started and [cni.CodeInternal] otherwise, and
+	// Err is the error object of the plugin. Without a usable one, the package creates one with
+	// [cni.CodeIOFailure] if the plugin could not be started and [cni.CodeInternal] otherwise; it
 	// wraps the error of the context if that ended the call.
 	Err *cni.Error
 
-	Status string // how the process ended, "exit status 1" or "signal: killed"; empty if it never started
-	Stderr []byte // the last 4 KiB of standard error; it has been passed on already
+	// Status is how the process ended, "exit status 1" or "signal: killed"; empty if it never
+	// started.
+	Status string
+
+	// Stderr is the last 4 KiB of standard error, which has been passed on already.
+	Stderr []byte
 }
 
-// Error names the plugin and the verb and then says what [cni.Error.Error] does.
+// Error returns the plugin and the verb, followed by the text of Err.
 func (e *Error) Error() string { return fmt.Sprintf("%s %s: %v", e.Plugin, e.Command, e.Err) }
 
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// outcome is how a plugin ended that did not succeed.
+// outcome describes how a failed plugin ended.
 type outcome struct {
 	status         string
 	stdout, stderr []byte
@@ -41,14 +45,16 @@ type outcome struct {
 func (c Call) failed(o outcome) *Error {
 	object, err := cni.DecodeError(o.stdout)
 	if err != nil {
-		object = cni.Errorf(cni.CodeInternal, "%s without a usable error object", o.status).WithDetails(o.quote())
+		object = cni.Errorf(cni.CodeInternal, "%s without a usable error object", o.status).
+			WithDetails(o.quote())
 	}
 	return c.error(object, o)
 }
 
-// stopped is the error of a plugin that the end of ctx has stopped.
+// stopped returns the error of a plugin that was stopped because ctx ended.
 func (c Call) stopped(ctx context.Context, after time.Duration, o outcome) *Error {
-	e := cni.Errorf(cni.CodeInternal, "stopped after %v: %w", after.Round(time.Millisecond), contextError(ctx))
+	e := cni.Errorf(cni.CodeInternal, "stopped after %v: %w", after.Round(time.Millisecond),
+		contextError(ctx))
 	if object, err := cni.DecodeError(o.stdout); err == nil {
 		e = e.WithDetails(object.Error())
 	} else if said := o.quote(); said != "" {
@@ -57,7 +63,7 @@ func (c Call) stopped(ctx context.Context, after time.Duration, o outcome) *Erro
 	return c.error(e, o)
 }
 
-// contextError is the error of ctx together with its cause, if that says more.
+// contextError returns the error of ctx, with its cause if that is different.
 func contextError(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != ctx.Err() {
 		return fmt.Errorf("%w: %w", ctx.Err(), cause)
@@ -66,10 +72,13 @@ func contextError(ctx context.Context) error {
 }
 
 func (c Call) error(err *cni.Error, o outcome) *Error {
-	return &Error{Plugin: filepath.Base(c.Path), Command: c.Env.Command, Err: err, Status: o.status, Stderr: o.stderr}
+	return &Error{
+		Plugin: filepath.Base(c.Path), Command: c.Env.Command, Err: err,
+		Status: o.status, Stderr: o.stderr,
+	}
 }
 
-// quote says what the plugin printed, for people.
+// quote returns the plugin's output in readable form.
 func (o outcome) quote() string {
 	var b bytes.Buffer
 	for _, s := range []struct {
@@ -88,8 +97,8 @@ func (o outcome) quote() string {
 	return b.String()
 }
 
-// abbreviate quotes text, without its middle where it is long: a panic says what happened in its first
-// line, a log in its last.
+// abbreviate quotes text and omits the middle of a long one: a panic states its cause in the first
+// line, a log in the last.
 func abbreviate(text []byte) string {
 	const head, tail = 256, 512
 	if len(text) <= head+tail {

@@ -7,9 +7,9 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// Fake is a set of plugins that exist only in a test: by type and verb, what each does. It needs no
-// executables, as it is a [Finder] too. A type that is not there is not found. A verb that is not there
-// succeeds: ADD prints the previous result, or an empty one, and VERSION names all versions.
+// Fake is a set of plugins for tests: handlers by type and verb. It needs no files, because it is
+// also a [Finder]. A missing type is not found. A missing verb succeeds: ADD prints the previous
+// result, or an empty one, and VERSION reports all versions.
 type Fake map[string]map[cni.Command]Handler
 
 // Call implements [Caller].

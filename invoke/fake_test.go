@@ -14,8 +14,9 @@ import (
 func TestFake(t *testing.T) {
 	t.Parallel()
 	f := invoke.Fake{
-		"bridge":  {cni.Add: invoke.Print(`{"cniVersion":"1.0.0"}`)},
-		"portmap": {cni.Del: invoke.Fail(cni.Errorf(cni.CodeTryAgainLater, "busy").WithDetails("wait"))},
+		"bridge": {cni.Add: invoke.Print(`{"cniVersion":"1.0.0"}`)},
+		"portmap": {cni.Del: invoke.Fail(cni.Errorf(cni.CodeTryAgainLater,
+			"busy").WithDetails("wait"))},
 	}
 	for _, tt := range []struct {
 		name, plugin string
@@ -25,7 +26,8 @@ func TestFake(t *testing.T) {
 	}{
 		{"scripted reply", "bridge", cni.Add, "{}", `{"cniVersion":"1.0.0"}`},
 		{"scripted failure", "portmap", cni.Del, "{}", "11 portmap DEL: busy: wait"},
-		{"ADD passes the previous result on", "portmap", cni.Add, `{"prevResult":{"cniVersion":"0.4.0"}}`, `{"cniVersion":"0.4.0"}`},
+		{"ADD passes the previous result on", "portmap", cni.Add,
+			`{"prevResult":{"cniVersion":"0.4.0"}}`, `{"cniVersion":"0.4.0"}`},
 		{"ADD without a previous result", "portmap", cni.Add, "{}", "{}"},
 		{"other verbs succeed", "bridge", cni.Del, "{}", ""},
 		{"VERSION", "bridge", cni.VersionCommand, "{}",
@@ -37,7 +39,8 @@ func TestFake(t *testing.T) {
 			if err != nil {
 				return describe(err)
 			}
-			reply, err := f.Call(t.Context(), invoke.Call{Path: path, Env: cni.Env{Command: tt.verb}, Stdin: []byte(tt.stdin)})
+			reply, err := f.Call(t.Context(),
+				invoke.Call{Path: path, Env: cni.Env{Command: tt.verb}, Stdin: []byte(tt.stdin)})
 			if err != nil {
 				return describe(err)
 			}
@@ -53,7 +56,8 @@ func TestRecorder(t *testing.T) {
 	t.Parallel()
 	var told []string
 	r := &invoke.Recorder{
-		Caller: invoke.Fake{"a": {cni.Add: invoke.Print("{}"), cni.Del: invoke.Fail(cni.Errorf(cni.CodeTryAgainLater, "busy"))}},
+		Caller: invoke.Fake{"a": {cni.Add: invoke.Print("{}"),
+			cni.Del: invoke.Fail(cni.Errorf(cni.CodeTryAgainLater, "busy"))}},
 		Notify: func(e invoke.Exchange) { told = append(told, string(e.Call.Env.Command)) },
 	}
 	path, err := r.Find(nil, "a")
@@ -62,12 +66,14 @@ func TestRecorder(t *testing.T) {
 	}
 	stdin := []byte(`{"name":"red"}`)
 	for _, verb := range []cni.Command{cni.Add, cni.Del} {
-		_, _ = r.Call(t.Context(), invoke.Call{Path: path, Env: cni.Env{Command: verb}, Stdin: stdin})
+		_, _ = r.Call(t.Context(), invoke.Call{Path: path, Env: cni.Env{Command: verb},
+			Stdin: stdin})
 	}
-	clear(stdin) // what is recorded is the recorder's own
+	clear(stdin) // the recorder has its own copy
 	var got []string
 	for _, e := range r.Exchanges() {
-		got = append(got, fmt.Sprintf("%s %s %s: %s, %s", e.Call.Path, e.Call.Env.Command, e.Call.Stdin, e.Reply.Stdout, describe(e.Err)))
+		got = append(got, fmt.Sprintf("%s %s %s: %s, %s", e.Call.Path, e.Call.Env.Command,
+			e.Call.Stdin, e.Reply.Stdout, describe(e.Err)))
 		if e.Start.IsZero() || e.Duration < 0 {
 			t.Errorf("start %v, duration %v", e.Start, e.Duration)
 		}
@@ -81,7 +87,7 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
-// The zero Recorder starts processes found in directories.
+// The zero Recorder starts processes that it finds in directories.
 func TestRecorderZero(t *testing.T) {
 	t.Parallel()
 	r := &invoke.Recorder{}
@@ -99,14 +105,15 @@ func ExampleFake() {
 	calls.Caller = invoke.Fake{
 		"bridge": {
 			cni.Add: invoke.Print(`{"cniVersion":"1.1.0","ips":[{"address":"10.1.2.3/24"}]}`),
-			cni.Del: invoke.Fail(cni.Errorf(cni.CodeTryAgainLater, "the daemon is away")),
+			cni.Del: invoke.Fail(cni.Errorf(cni.CodeTryAgainLater, "the daemon is not running")),
 		},
 	}
-	c := invoke.Call{Path: "bridge", Env: cni.Env{Command: cni.Del}, Stdin: []byte(`{"name":"red","type":"bridge"}`)}
+	c := invoke.Call{Path: "bridge", Env: cni.Env{Command: cni.Del},
+		Stdin: []byte(`{"name":"red","type":"bridge"}`)}
 	_, err := calls.Call(context.Background(), c)
 	fmt.Println(cni.CodeOf(err), err)
 	fmt.Println(len(calls.Exchanges()))
 	// Output:
-	// 11 bridge DEL: the daemon is away
+	// 11 bridge DEL: the daemon is not running
 	// 1
 }

@@ -9,13 +9,14 @@ import (
 	"github.com/tenon-cni/tenon/invoke"
 )
 
-// LIF-06: the files of a call are open in its process, in their order, and closed in the process of
+// LIF-06: the files of a call are open in its process, in order, and closed in the process of
 // a call without them.
 func TestProcessHoldsFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "plugin")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\nreadlink /proc/$$/fd/3 /proc/$$/fd/4\nexit 0\n"), 0o700); err != nil {
+	const script = "#!/bin/sh\nreadlink /proc/$$/fd/3 /proc/$$/fd/4\nexit 0\n"
+	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	call, want := add(path), ""

@@ -10,15 +10,17 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// Finder is a [Caller] that has a look-up of its own, such as one that calls plugins which are no files.
+// Finder is a [Caller] with its own look-up, for example for plugins that are not files.
 type Finder interface {
 	Find(paths []string, typ string) (string, error)
 }
 
-// ErrNotFound is what a look-up of an executable that is not there wraps, to test for with [errors.Is].
+// ErrNotFound is wrapped by the errors of a look-up that finds no plugin. Test for it with
+// [errors.Is].
 var ErrNotFound = errors.New("not found")
 
-// Lookup finds the executable of a plugin for c: with c's own Find if c is a [Finder], else with [Find].
+// Lookup returns the path of the binary of a plugin for c, with the Find method of c if c is a
+// [Finder], else with [Find].
 func Lookup(c Caller, paths []string, typ string) (string, error) {
 	if f, ok := c.(Finder); ok {
 		return f.Find(paths, typ)
@@ -29,18 +31,18 @@ func Lookup(c Caller, paths []string, typ string) (string, error) {
 // linkedPrefix is not a directory, and CNI_PATH cannot name it, because CNI_PATH splits at colons.
 const linkedPrefix = "linked:/"
 
-// LinkedPath returns what stands for the path of a plugin that is part of this program, where a caller calls such plugins
-// by choice and not because of a file. There is no file of that name.
+// LinkedPath returns a path for a plugin that is linked into this program, for callers that choose
+// such a plugin without a file. No file has this path.
 func LinkedPath(typ string) string { return linkedPrefix + typ }
 
-// LinkedType returns the type of the plugin that a path of [LinkedPath] stands for; ok is false for a file.
+// LinkedType returns the plugin type in a path of [LinkedPath]; ok is false for the path of a file.
 func LinkedType(path string) (typ string, ok bool) { return strings.CutPrefix(path, linkedPrefix) }
 
-// Find returns the path of the executable of a plugin type: the first regular file of that name in
-// paths, symbolic links followed (specification 1.0.0, "Execution Protocol"). Find ignores the
-// execute bit: a file that lacks it fails to start, and Find does not look for a namesake. If there
-// is no file the error is [ErrNotFound]. The code of an error is [cni.CodeInvalidConfig].
-// On Windows the file may also be called TYPE.exe.
+// Find returns the path of the binary of a plugin type: the first regular file of that name in
+// paths, following symbolic links (specification 1.0.0, "Execution Protocol"). Find ignores the
+// execute bit: a file without it fails to start, and Find does not search for another file of the
+// same name. On Windows the file may also be named TYPE.exe. If there is no file, the error wraps
+// [ErrNotFound]. The code of all errors is [cni.CodeInvalidConfig].
 func Find(paths []string, typ string) (string, error) {
 	if err := cni.ValidatePluginType(typ); err != nil {
 		return "", err
@@ -59,17 +61,19 @@ func Find(paths []string, typ string) (string, error) {
 		searched = append(searched, dir)
 	}
 	if searched == nil {
-		return "", cni.Errorf(cni.CodeInvalidConfig, "plugin %q %w: there are no plugin folders to search", typ, ErrNotFound).
-			WithDetails("set the plugin folders (CNI_PATH)")
+		return "", cni.Errorf(cni.CodeInvalidConfig,
+			"plugin %q %w: there are no plugin directories to search", typ, ErrNotFound).
+			WithDetails("set the plugin directories (CNI_PATH)")
 	}
-	return "", cni.Errorf(cni.CodeInvalidConfig, "plugin %q %w in %s", typ, ErrNotFound, strings.Join(searched, ", ")).
-		WithDetails("install the plugin there or add its folder to the plugin folders (CNI_PATH)")
+	return "", cni.Errorf(cni.CodeInvalidConfig,
+		"plugin %q %w in %s", typ, ErrNotFound, strings.Join(searched, ", ")).
+		WithDetails("install the plugin there " +
+			"or add its directory to the plugin directories (CNI_PATH)")
 }
 
 const windowsExt = ".exe"
 
-// extensions returns what the name of the executable of a plugin may have behind its type, first
-// choice first.
+// extensions returns the possible extensions of a plugin's file name, in order of preference.
 func extensions() []string {
 	if runtime.GOOS == "windows" {
 		return []string{windowsExt, ""}
@@ -77,7 +81,7 @@ func extensions() []string {
 	return []string{""}
 }
 
-// typeOf returns the type of the plugin that a path leads to.
+// typeOf returns the type of the plugin at a path.
 func typeOf(path string) string {
 	name := filepath.Base(path)
 	if runtime.GOOS == "windows" {

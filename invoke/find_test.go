@@ -37,19 +37,23 @@ func TestFind(t *testing.T) {
 		typ   string
 		want  string
 	}{
-		{"the first folder wins", []string{b, c}, "both", b + "/both"},
-		{"a dangling link is passed over", []string{a, b, c}, "both", b + "/both"},
+		{"the first directory takes precedence", []string{b, c}, "both", b + "/both"},
+		{"a dangling link is skipped", []string{a, b, c}, "both", b + "/both"},
 		{"a link is followed", []string{a, c}, "linked", a + "/linked"},
-		{"a folder of the name is passed over", []string{a, c}, "folder", c + "/folder"},
-		{"a file that may not be executed hides a later one", []string{b, c}, "plain", b + "/plain"},
-		{"empty entries do not count", []string{"", c}, "target", c + "/target"},
-		{"missing folders do not count", []string{root + "/x", c}, "target", c + "/target"},
+		{"a directory with the name is skipped", []string{a, c}, "folder", c + "/folder"},
+		{"a file without execute permission hides a later one", []string{b, c}, "plain", b +
+			"/plain"},
+		{"empty entries are ignored", []string{"", c}, "target", c + "/target"},
+		{"missing directories are ignored", []string{root + "/x", c}, "target", c + "/target"},
 		{"not found", []string{a, b}, "absent", `plugin "absent" not found in ` + a + ", " + b +
-			": install the plugin there or add its folder to the plugin folders (CNI_PATH)"},
-		{"no folders", nil, "both", `plugin "both" not found: there are no plugin folders to search: set the plugin folders (CNI_PATH)`},
-		{"a path is no type", []string{a}, "../b/both", `plugin type "../b/both" is not a plain file name`},
-		{"nor is a relative name", []string{a}, "..", `plugin type ".." is not a plain file name`},
-		{"nor is nothing", []string{a}, "", `plugin type is missing`},
+			": install the plugin there or add its directory to the plugin directories (CNI_PATH)"},
+		{"no directories", nil, "both",
+			`plugin "both" not found: there are no plugin directories to search: set the plugin directories (CNI_PATH)`},
+		{"a path is not a type", []string{a}, "../b/both",
+			`plugin type "../b/both" is not a plain file name`},
+		{"a relative name is not a type", []string{a}, "..",
+			`plugin type ".." is not a plain file name`},
+		{"an empty name is not a type", []string{a}, "", `plugin type is missing`},
 	} {
 		got, err := invoke.Find(tt.paths, tt.typ)
 		if err != nil {
@@ -64,25 +68,28 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// A relative directory must not become a search in PATH.
+// A relative directory does not cause a search in PATH.
 func TestFindRelative(t *testing.T) {
 	t.Chdir(pluginDir(t, "ok"))
 	path, err := invoke.Find([]string{"."}, "ok")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (invoke.Process{Stderr: &strings.Builder{}}).Call(t.Context(), add(path)); err != nil {
+	p := invoke.Process{Stderr: &strings.Builder{}}
+	if _, err := p.Call(t.Context(), add(path)); err != nil {
 		t.Error(err)
 	}
 }
 
-// An executable that is not there can be told from a type that is none, whoever looks it up.
+// ErrNotFound distinguishes a missing file from an invalid type, for all implementations.
 func TestErrNotFound(t *testing.T) {
 	t.Parallel()
 	for typ, want := range map[string]bool{"absent": true, "a/b": false} {
-		for name, c := range map[string]invoke.Caller{"process": invoke.Process{}, "recorder": &invoke.Recorder{}} {
+		for name, c := range map[string]invoke.Caller{"process": invoke.Process{},
+			"recorder": &invoke.Recorder{}} {
 			for _, paths := range [][]string{nil, {t.TempDir()}} {
-				if _, err := invoke.Lookup(c, paths, typ); errors.Is(err, invoke.ErrNotFound) != want {
+				_, err := invoke.Lookup(c, paths, typ)
+				if errors.Is(err, invoke.ErrNotFound) != want {
 					t.Errorf("%s, %s in %v: %v", name, typ, paths, err)
 				}
 			}

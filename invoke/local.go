@@ -10,18 +10,19 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// Local calls plugins in this process, chosen by the base name of [Call.Path]. Replies and errors are
-// those that [Process] gives for a plugin that prints the same; one that fails counts as exit status 1. What ctx holds,
-// such as a [Trace], the handler gets.
-// A handler is told of the end of ctx but cannot be stopped: Call returns when it does.
+// Local calls plugins in this process, chosen by the base name of [Call.Path]. Its replies and
+// errors equal the results of [Process] for a plugin with the same output; a failure counts as exit
+// status 1. The handler receives ctx with its values, such as a [Trace]. A handler can notice the
+// end of ctx but cannot be stopped: Call returns when the handler returns.
 type Local map[string]Handler
 
-// Call implements [Caller]. A plugin that is not there has [cni.CodeInvalidConfig].
+// Call implements [Caller]. The code for a missing plugin is [cni.CodeInvalidConfig].
 func (l Local) Call(ctx context.Context, c Call) (Reply, error) {
 	name := typeOf(c.Path)
 	h, ok := l[name]
 	if !ok {
-		return Reply{}, c.error(cni.Errorf(cni.CodeInvalidConfig, "plugin %q is not part of this program", name), outcome{})
+		e := cni.Errorf(cni.CodeInvalidConfig, "plugin %q is not part of this program", name)
+		return Reply{}, c.error(e, outcome{})
 	}
 	if ctx.Err() != nil {
 		return Reply{}, c.stopped(ctx, 0, outcome{})
@@ -38,12 +39,12 @@ func (l Local) Call(ctx context.Context, c Call) (Reply, error) {
 	}
 }
 
-// Auto calls a plugin in this process if its executable is the running program itself (device and inode)
-// and Local has it, and as a process otherwise. The zero value always starts processes.
+// Auto calls a plugin in this process if its binary is the running program (the same device and
+// inode) and Local contains it, and as a process otherwise. The zero value always starts processes.
 type Auto struct {
 	Local      Local
 	Process    Process
-	AlwaysExec bool // start a process in any case
+	AlwaysExec bool // always start a process
 }
 
 // Call implements [Caller].
@@ -54,8 +55,8 @@ func (a Auto) Call(ctx context.Context, c Call) (Reply, error) {
 	return a.Process.Call(ctx, c)
 }
 
-// self is the running program. On Linux the link leads to its file even after another took its
-// name.
+// self identifies the running program. On Linux, /proc/self/exe leads to its file even after
+// another file has taken its name.
 var self = sync.OnceValues(func() (os.FileInfo, error) {
 	if runtime.GOOS == "linux" {
 		return os.Stat("/proc/self/exe")

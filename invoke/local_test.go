@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-cni/tenon/invoke"
 )
 
-// A plugin in this process and one that prints the same bytes as a process give equal replies and errors.
+// A plugin in this process and a process with the same output give equal replies and errors.
 func TestLocalEqualsProcess(t *testing.T) {
 	t.Parallel()
 	for plugin, h := range map[string]invoke.Handler{
@@ -39,7 +39,7 @@ func TestLocalEqualsProcess(t *testing.T) {
 			if p == nil {
 				return
 			}
-			p.Stderr = nil // the only thing that another process has and a handler has not
+			p.Stderr = nil // a handler has no standard error
 			if diff := cmp.Diff(p, l, cmp.Comparer(func(a, b *cni.Error) bool {
 				return a.Code == b.Code && a.Msg == b.Msg && a.Details == b.Details
 			})); diff != "" {
@@ -89,7 +89,7 @@ func TestLocalContext(t *testing.T) {
 		<-ctx.Done()
 		return []byte(`{"code":999,"msg":"interrupted"}`), false
 	}}
-	for range 2 { // the second time the context has ended before
+	for range 2 { // before the second call the context has ended
 		_, err := l.Call(ctx, add("/nowhere/x"))
 		if !errors.Is(err, context.Canceled) || cni.CodeOf(err) != cni.CodeInternal {
 			t.Errorf("got %s", describe(err))
@@ -100,18 +100,19 @@ func TestLocalContext(t *testing.T) {
 	}
 }
 
-// Auto calls in this process only what is this program and what this program has.
+// Auto calls a plugin in this process only if its binary is this program and has a handler.
 func TestAuto(t *testing.T) {
 	t.Parallel()
 	other := filepath.Join(t.TempDir(), "ok")
 	copyBusy(t, other).Close()
 	linked := filepath.Join(pluginDir(t, "ok", "fails"), "ok")
-	beside, err := os.MkdirTemp(filepath.Dir(executable(t)), "hard") // a hard link needs the same file system
+	// a hard link needs the same file system
+	sameFS, err := os.MkdirTemp(filepath.Dir(executable(t)), "hard")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(beside) })
-	hard := filepath.Join(beside, "ok")
+	t.Cleanup(func() { _ = os.RemoveAll(sameFS) })
+	hard := filepath.Join(sameFS, "ok")
 	if err := os.Link(executable(t), hard); err != nil {
 		t.Fatal(err)
 	}
@@ -124,9 +125,10 @@ func TestAuto(t *testing.T) {
 	}{
 		{"hard link to this program", invoke.Auto{Local: here}, hard, "in process"},
 		{"symbolic link to this program", invoke.Auto{Local: here}, linked, "in process"},
-		{"a copy is another program", invoke.Auto{Local: here}, other, `{"cniVersion":"1.1.0"}`},
+		{"a copy is a different program", invoke.Auto{Local: here}, other,
+			`{"cniVersion":"1.1.0"}`},
 		{"no such handler", invoke.Auto{}, linked, `{"cniVersion":"1.1.0"}`},
-		{"turned off", invoke.Auto{Local: here, AlwaysExec: true}, linked, `{"cniVersion":"1.1.0"}`},
+		{"disabled", invoke.Auto{Local: here, AlwaysExec: true}, linked, `{"cniVersion":"1.1.0"}`},
 	} {
 		tt.auto.Process.Stderr = io.Discard
 		reply, err := tt.auto.Call(t.Context(), add(tt.path))

@@ -19,19 +19,19 @@ import (
 	"github.com/tenon-cni/tenon/invoke"
 )
 
-// TestMain makes the test binary a plugin where it is started under the name of one.
+// TestMain runs the test binary as a plugin if it has the name of a plugin.
 func TestMain(m *testing.M) {
 	if behave := plugins[filepath.Base(os.Args[0])]; behave != nil {
 		os.Exit(behave())
 	}
-	// A race-instrumented program waits a second before it exits; plugins need not.
+	// A program with the race detector waits a second before it exits; plugins do not.
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
 		panic(err)
 	}
 	os.Exit(m.Run())
 }
 
-// plugins are what the test binary does under each name; the value is the exit status.
+// plugins are the behaviors of the test binary by name; the result is the exit status.
 var plugins = map[string]func() int{
 	"ok":      func() int { return say(`{"cniVersion":"1.1.0"}`, "a log line\n", 0) },
 	"fails":   func() int { return say(`{"code":11,"msg":"busy","details":"wait"}`, "why\n", 1) },
@@ -76,7 +76,7 @@ func say(stdout, stderr string, status int) int {
 	return status
 }
 
-// started tells the test, by a file beside the executable of a plugin, that this process runs.
+// started signals the test that this process runs, with a file next to the plugin's binary.
 func started(plugin string) {
 	if err := os.WriteFile(plugin+".pid", []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
 		panic(err)
@@ -88,7 +88,8 @@ func hang() {
 	time.Sleep(10 * time.Minute)
 }
 
-// fork leaves a descendant that ignores SIGTERM and holds standard output, and then stays for a while itself.
+// fork starts a descendant that ignores SIGTERM and holds standard output open, and then sleeps
+// itself.
 func fork(session bool, stay time.Duration) int {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args = []string{"sleeper", os.Args[0]}
@@ -127,14 +128,15 @@ func printState() int {
 	if err != nil {
 		panic(err)
 	}
-	b, err := json.Marshal(state{os.Args, os.Environ(), string(stdin), dir, syscall.Getpgrp() == os.Getpid()})
+	b, err := json.Marshal(state{os.Args, os.Environ(), string(stdin), dir,
+		syscall.Getpgrp() == os.Getpid()})
 	if err != nil {
 		panic(err)
 	}
 	return say(string(b), "", 0)
 }
 
-// pluginDir returns a plugin directory in which the test binary is linked under the given names.
+// pluginDir returns a plugin directory with links to the test binary under the given names.
 func pluginDir(t *testing.T, names ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -156,8 +158,10 @@ func executable(t *testing.T) string {
 }
 
 func add(path string) invoke.Call {
-	env := cni.Env{Command: cni.Add, ContainerID: "c1", Netns: "/run/netns/x", IfName: "eth0", Path: filepath.Dir(path)}
-	return invoke.Call{Path: path, Env: env, Stdin: []byte(`{"cniVersion":"1.1.0","name":"red","type":"x"}`)}
+	env := cni.Env{Command: cni.Add, ContainerID: "c1", Netns: "/run/netns/x", IfName: "eth0",
+		Path: filepath.Dir(path)}
+	return invoke.Call{Path: path, Env: env,
+		Stdin: []byte(`{"cniVersion":"1.1.0","name":"red","type":"x"}`)}
 }
 
 // call runs one of the plugins above.

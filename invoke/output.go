@@ -13,7 +13,7 @@ const (
 
 var errFull = errors.New("output is too large")
 
-// capped keeps what is written to it until that is more than max, and then calls over.
+// capped keeps up to max bytes of output, and calls over if there are more.
 type capped struct {
 	max  int
 	over func()
@@ -30,8 +30,8 @@ func (w *capped) Write(b []byte) (int, error) {
 	return w.buf.Write(b)
 }
 
-// tail passes everything on and keeps the end of it. That nobody takes it at the other side is no
-// failure of the plugin.
+// tail passes output on and keeps its end. It ignores errors of next, because they are not failures
+// of the plugin.
 type tail struct {
 	next io.Writer
 	buf  []byte

@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// slow takes a while over each write, as a process does on a machine that has too much to do.
+// slow delays each write, as on an overloaded host.
 type slow struct{ bytes.Buffer }
 
 func (w *slow) Write(b []byte) (int, error) {
@@ -19,8 +19,8 @@ func (w *slow) Write(b []byte) (int, error) {
 	return w.Buffer.Write(b)
 }
 
-// What a plugin wrote before it ended must not be lost because we are late: 200 ADDs at once on two processors lost
-// results.
+// A late reader loses no output of a plugin that has exited: 200 concurrent ADDs on two processors
+// once lost results.
 func TestLateReaderLosesNothing(t *testing.T) {
 	t.Parallel()
 	const size = 150_000 // more than a pipe holds, so that the process ends with the pipe full
@@ -39,7 +39,7 @@ func TestLateReaderLosesNothing(t *testing.T) {
 	}
 }
 
-// A descendant that holds the streams open does not hold us.
+// A descendant that holds the streams open does not delay the call.
 func TestDescendantIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("sh", "-c", "sleep 600 & echo done")

@@ -14,37 +14,41 @@ import (
 )
 
 const (
-	// killAfter is what a plugin has between SIGTERM and SIGKILL. Together with drainFor it keeps the
-	// promise of Process: back within 250 ms of the end of the context.
+	// killAfter is the time between SIGTERM and SIGKILL. Together with drainFor it ensures that a
+	// call returns within 250 ms of the end of the context.
 	killAfter = 100 * time.Millisecond
 
-	// drainFor is how long a descendant may keep the plugin's standard streams open, counted from the plugin's exit.
+	// drainFor is the time for which a descendant may keep the plugin's standard streams open after
+	// the plugin has exited.
 	drainFor = 100 * time.Millisecond
 
 	busyRetries = 9
-	busyWait    = 20 * time.Millisecond // before the first retry; four times as long before each further one
-	busyWaitMax = time.Second           // but no longer
+	busyWait    = 20 * time.Millisecond // first wait; each further wait is four times as long
+	busyWaitMax = time.Second           // maximum wait
 )
 
 // Process calls plugins as processes. The zero value is ready for use.
 //
-// A plugin inherits the environment of this process, with the CNI_ variables of the call in place of any it had, runs
-// in a process group of its own unless [Call.Joined] is set, and gets the request on standard input, which it need not
-// read. When ctx ends the group gets SIGTERM and 100 ms later SIGKILL; Call returns within 250 ms of that even if a
-// descendant has left the group and holds standard output. Descendants of a plugin that ended by itself are left alone.
-// A plugin that writes more than 16 MiB to standard output is stopped like that, too. An executable that is open for
-// writing (ETXTBSY) is tried again for about six seconds, in the end once a second.
+// A plugin inherits the environment of this process, except the CNI_ variables of the protocol,
+// which the call sets. It runs in its own process group unless [Call.Joined] is set, and receives
+// the request on standard input, which it may leave unread. When ctx ends, the group receives
+// SIGTERM, and SIGKILL 100 ms later; Call returns within 250 ms even if a descendant has left the
+// group and holds standard output open. Call stops a plugin that writes more than 16 MiB to
+// standard output in the same way. It does not stop the descendants of a plugin that exited on its
+// own. If the binary is open for writing (ETXTBSY), Call retries for about six seconds, in the end
+// once a second.
 //
 // Windows has neither process groups nor signals: there a plugin inherits no [Call.Files], and when
-// ctx ends Call kills the plugin at once, but not its descendants.
+// ctx ends, Call kills the plugin at once, but not its descendants.
 type Process struct {
-	// Stderr is where standard error of plugins goes, at once and whatever becomes of the call. It
-	// has to bear concurrent writes if calls are concurrent. nil is [os.Stderr].
+	// Stderr receives the standard error of plugins immediately, regardless of the outcome of the
+	// call. It must support concurrent writes if calls are concurrent. nil means [os.Stderr].
 	Stderr io.Writer
 
-	// Environ returns further variables as KEY=VALUE for one call. They win over inherited ones, and over those of
-	// [WithTrace]. Where either has a TRACEPARENT, an inherited TRACESTATE or BAGGAGE, which belongs to another trace, is
-	// not passed on. May be nil.
+	// Environ returns additional variables for one call, as KEY=VALUE. They take precedence over
+	// inherited variables and over the trace of [WithTrace]. If either sets TRACEPARENT, inherited
+	// TRACESTATE and BAGGAGE variables are dropped, because they belong to another trace. May be
+	// nil.
 	Environ func(ctx context.Context) []string
 }
 
@@ -82,7 +86,7 @@ func (p Process) run(ctx context.Context, c Call) (Reply, error) {
 	stopped := false
 	var kill *time.Timer
 	cmd := exec.CommandContext(running, c.Path)
-	cmd.Path, cmd.Err = c.Path, nil // never searched for in PATH
+	cmd.Path, cmd.Err = c.Path, nil // not searched for in PATH
 	cmd.Env = p.environ(ctx, c.Env)
 	cmd.Stdin = bytes.NewReader(c.Stdin)
 	cmd.WaitDelay = drainFor
@@ -100,7 +104,8 @@ func (p Process) run(ctx context.Context, c Call) (Reply, error) {
 		if ctx.Err() != nil {
 			return Reply{}, c.stopped(ctx, time.Since(start), outcome{})
 		}
-		return Reply{}, c.error(cni.Errorf(cni.CodeIOFailure, "start: %w", err).WithDetails(startHint(err)), outcome{})
+		e := cni.Errorf(cni.CodeIOFailure, "start: %w", err).WithDetails(startHint(err))
+		return Reply{}, c.error(e, outcome{})
 	}
 	err = cmd.Wait()
 	drain()
@@ -108,7 +113,7 @@ func (p Process) run(ctx context.Context, c Call) (Reply, error) {
 	if stopped {
 		kill.Stop()
 		if !c.Joined {
-			g.kill() // what of the group outlived the plugin
+			g.kill() // processes of the group that outlived the plugin
 		}
 	}
 	switch {
@@ -119,7 +124,8 @@ func (p Process) run(ctx context.Context, c Call) (Reply, error) {
 		return Reply{}, c.stopped(ctx, time.Since(start), o)
 	case stdout.full:
 		o.stdout = nil
-		return Reply{}, c.error(cni.Errorf(cni.CodeInternal, "more than %d MiB on standard output", maxStdout>>20), o)
+		e := cni.Errorf(cni.CodeInternal, "more than %d MiB on standard output", maxStdout>>20)
+		return Reply{}, c.error(e, o)
 	case !cmd.ProcessState.Success():
 		return Reply{}, c.failed(o)
 	case err != nil && !errors.Is(err, exec.ErrWaitDelay):
@@ -135,9 +141,10 @@ func startHint(err error) string {
 	case errors.Is(err, syscall.ETXTBSY):
 		return "the file is still being written; replace plugins by renaming a finished file"
 	case errors.Is(err, syscall.ENOEXEC):
-		return "the file is neither a program for this machine nor a script with an interpreter line"
+		return "the file is neither a program for this architecture " +
+			"nor a script with an interpreter line"
 	case errors.Is(err, syscall.ENOENT):
-		return "the file is gone, or its interpreter does not exist"
+		return "the file or its interpreter does not exist"
 	}
 	return ""
 }

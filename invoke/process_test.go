@@ -23,20 +23,26 @@ import (
 	"github.com/tenon-cni/tenon/invoke"
 )
 
-// EXE-05, EXE-06, EXE-16, ERR-06, R-10, R-11: what is judged, and what an error says.
+// EXE-05, EXE-06, EXE-16, ERR-06, R-10, R-11: outcomes of a plugin, and the errors for them.
 func TestProcessOutcome(t *testing.T) {
 	t.Parallel()
 	const either = "signal: broken pipe or terminated, whichever comes first"
 	for _, tt := range []struct{ plugin, want, status string }{
 		{"ok", "success", ""},
 		{"fails", "11 fails ADD: busy: wait", "exit status 1"},
-		{"lies", `999 lies ADD: exit status 3 without a usable error object: stdout "{\"cniVersion\":\"1.1.0\",\"ips\":[]}"`, "exit status 3"},
+		{"lies",
+			`999 lies ADD: exit status 3 without a usable error object: stdout "{\"cniVersion\":\"1.1.0\",\"ips\":[]}"`, "exit status 3"},
 		{"mute", "999 mute ADD: exit status 2 without a usable error object", "exit status 2"},
-		{"grumble", `999 grumble ADD: exit status 2 without a usable error object: stderr "panic: boom\n\ngoroutine 1 [running]:"`, "exit status 2"},
-		{"text", `999 text ADD: exit status 1 without a usable error object: stdout "cannot find \xff the \x00 bridge"`, "exit status 1"},
-		{"twice", `999 twice ADD: exit status 1 without a usable error object: stdout "{\"code\":7,\"msg\":\"one\"}{\"code\":7,\"msg\":\"two\"}"`, "exit status 1"},
-		{"nocode", `999 nocode ADD: exit status 1 without a usable error object: stdout "{\"msg\":\"one\"}"`, "exit status 1"},
-		{"long", `999 long ADD: exit status 1 without a usable error object: stdout "` + strings.Repeat("x", 256) + `" … "` +
+		{"grumble",
+			`999 grumble ADD: exit status 2 without a usable error object: stderr "panic: boom\n\ngoroutine 1 [running]:"`, "exit status 2"},
+		{"text",
+			`999 text ADD: exit status 1 without a usable error object: stdout "cannot find \xff the \x00 bridge"`, "exit status 1"},
+		{"twice",
+			`999 twice ADD: exit status 1 without a usable error object: stdout "{\"code\":7,\"msg\":\"one\"}{\"code\":7,\"msg\":\"two\"}"`, "exit status 1"},
+		{"nocode",
+			`999 nocode ADD: exit status 1 without a usable error object: stdout "{\"msg\":\"one\"}"`, "exit status 1"},
+		{"long", `999 long ADD: exit status 1 without a usable error object: stdout "` +
+			strings.Repeat("x", 256) + `" … "` +
 			strings.Repeat("x", 509) + `END"`, "exit status 1"},
 		{"dies", "999 dies ADD: signal: killed without a usable error object", "signal: killed"},
 		{"flood", "999 flood ADD: more than 16 MiB on standard output", either},
@@ -55,7 +61,7 @@ func TestProcessOutcome(t *testing.T) {
 	}
 }
 
-// ERR-07: error objects that are none, and those that only lack something. All are failures that say something.
+// ERR-07: invalid and incomplete error objects. All are reported as failures with a message.
 func TestProcessErrorObjects(t *testing.T) {
 	t.Parallel()
 	for object, want := range map[string]string{
@@ -87,7 +93,7 @@ func TestProcessErrorObjects(t *testing.T) {
 	}
 }
 
-// ERR-08: code, message, details, plugin and verb are there one by one.
+// ERR-08: an error holds code, message, details, plugin and verb separately.
 func TestProcessErrorParts(t *testing.T) {
 	t.Parallel()
 	_, err := call(t.Context(), t, "fails")
@@ -112,7 +118,7 @@ func TestProcessSurroundings(t *testing.T) {
 	t.Setenv("FOO", "bar")
 	t.Setenv("CNI_ARGS", "STALE=1")
 	t.Setenv("CNI_NETNS_OVERRIDE", "1")
-	t.Setenv("CNI_LOG_LEVEL", "debug") // no variable of the protocol: some plugin's own (DLG-03)
+	t.Setenv("CNI_LOG_LEVEL", "debug") // not a variable of the protocol, but of a plugin (DLG-03)
 	path := filepath.Join(pluginDir(t, "state"), "state")
 	c := add(path)
 	c.Env.ContainerID = "c2"
@@ -136,7 +142,8 @@ func TestProcessSurroundings(t *testing.T) {
 	want := state{
 		Args: []string{path},
 		Env: []string{
-			"CNI_ARGS=", "CNI_COMMAND=ADD", "CNI_CONTAINERID=c2", "CNI_IFNAME=eth0", "CNI_LOG_LEVEL=debug",
+			"CNI_ARGS=", "CNI_COMMAND=ADD", "CNI_CONTAINERID=c2", "CNI_IFNAME=eth0",
+			"CNI_LOG_LEVEL=debug",
 			"CNI_NETNS=/run/netns/x", "CNI_PATH=" + filepath.Dir(path), "FOO=bar",
 		},
 		Stdin: string(c.Stdin), Dir: wd, Group: true,
@@ -146,7 +153,8 @@ func TestProcessSurroundings(t *testing.T) {
 	}
 }
 
-// TRC-01, TRC-02, TRC-03: trace variables win, and inherited ones of another trace do not survive beside them.
+// TRC-01, TRC-02, TRC-03: trace variables take precedence over inherited variables of another
+// trace, which are dropped.
 func TestProcessEnviron(t *testing.T) {
 	t.Setenv("TRACEPARENT", "old")
 	t.Setenv("TRACESTATE", "old")
@@ -156,9 +164,12 @@ func TestProcessEnviron(t *testing.T) {
 		extra []string
 		want  []string
 	}{
-		{"without a span everything passes through", nil, []string{"BAGGAGE=old", "TRACEPARENT=old", "TRACESTATE=old"}},
-		{"a span drops what belongs to the old one", []string{"TRACEPARENT=new"}, []string{"TRACEPARENT=new"}},
-		{"a span may bring its own state", []string{"TRACEPARENT=new", "TRACESTATE=new"}, []string{"TRACEPARENT=new", "TRACESTATE=new"}},
+		{"without a span everything passes through", nil,
+			[]string{"BAGGAGE=old", "TRACEPARENT=old", "TRACESTATE=old"}},
+		{"a span drops the variables of the old one", []string{"TRACEPARENT=new"},
+			[]string{"TRACEPARENT=new"}},
+		{"a span may have its own state", []string{"TRACEPARENT=new", "TRACESTATE=new"},
+			[]string{"TRACEPARENT=new", "TRACESTATE=new"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(pluginDir(t, "state"), "state")
@@ -182,7 +193,7 @@ func TestProcessEnviron(t *testing.T) {
 	}
 }
 
-// EXE-04: a plugin need not read a request, however large.
+// EXE-04: a plugin may leave a request of any size unread.
 func TestProcessUnreadStdin(t *testing.T) {
 	t.Parallel()
 	c := add(filepath.Join(pluginDir(t, "ok"), "ok"))
@@ -192,12 +203,13 @@ func TestProcessUnreadStdin(t *testing.T) {
 	}
 }
 
-// DIS-36, EXE-08: standard error is passed on whatever becomes of the call, and its end is kept.
+// DIS-36, EXE-08: standard error is passed on regardless of the outcome, and its end is kept.
 func TestProcessStderr(t *testing.T) {
 	t.Parallel()
 	for plugin, want := range map[string]string{"ok": "a log line\n", "fails": "why\n"} {
 		var passed bytes.Buffer
-		reply, err := invoke.Process{Stderr: &passed}.Call(t.Context(), add(filepath.Join(pluginDir(t, plugin), plugin)))
+		reply, err := invoke.Process{Stderr: &passed}.Call(t.Context(),
+			add(filepath.Join(pluginDir(t, plugin), plugin)))
 		kept := reply.Stderr
 		if e := (*invoke.Error)(nil); errors.As(err, &e) {
 			kept = e.Stderr
@@ -208,18 +220,19 @@ func TestProcessStderr(t *testing.T) {
 	}
 }
 
-// EXE-12, R-05: the end of the context ends the call soon, whatever the plugin does about it, and
-// with it every process of the group.
+// EXE-12, R-05: the end of the context ends the call soon, regardless of the plugin's reaction, and
+// ends every process of the group.
 func TestProcessDeadline(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		plugin string
 		why    string
-		alive  bool // the process in the .pid file survives
+		alive  bool // whether the process in the .pid file survives
 	}{
 		{"hang", "dies of SIGTERM", false},
 		{"stubborn", "ignores SIGTERM", false},
-		{"forks", "has a descendant in its group that ignores SIGTERM and holds standard output", false},
+		{"forks", "has a descendant in its group that ignores SIGTERM and holds standard output",
+			false},
 		{"forks-session", "has a descendant of its own session that holds standard output", true},
 	} {
 		t.Run(tt.plugin, func(t *testing.T) {
@@ -233,7 +246,8 @@ func TestProcessDeadline(t *testing.T) {
 				cancel()
 			}()
 			_, err := invoke.Process{Stderr: io.Discard}.Call(ctx, add(path))
-			if late := time.Since(<-canceled); late > testnet.Patience { // by how much exactly is measured by make bench
+			// make bench measures the exact delay
+			if late := time.Since(<-canceled); late > testnet.Patience {
 				t.Errorf("%s: call returned %v late", tt.why, late)
 			}
 			if !errors.Is(err, context.Canceled) || cni.CodeOf(err) != cni.CodeInternal {
@@ -256,7 +270,7 @@ func TestProcessDeadline(t *testing.T) {
 	}
 }
 
-// A plugin that uses the time between SIGTERM and SIGKILL to say something is heard.
+// An error object that a plugin prints between SIGTERM and SIGKILL is reported.
 func TestProcessDeadlineMessage(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(pluginDir(t, "polite"), "polite")
@@ -271,7 +285,8 @@ func TestProcessDeadlineMessage(t *testing.T) {
 	if !errors.As(err, &e) {
 		t.Fatal(describe(err))
 	}
-	if e.Err.Details != "interrupted" || !errors.Is(err, shutdown) || !errors.Is(err, context.Canceled) {
+	if e.Err.Details != "interrupted" || !errors.Is(err, shutdown) ||
+		!errors.Is(err, context.Canceled) {
 		t.Errorf("got %s", describe(err))
 	}
 	if !strings.HasPrefix(err.Error(), "polite ADD: stopped after ") {
@@ -293,8 +308,8 @@ func TestProcessContextEndedBefore(t *testing.T) {
 	}
 }
 
-// DIS-36, EXE-13: a descendant that keeps standard output open does not keep the call of a plugin that is done, and
-// is left alone.
+// DIS-36, EXE-13: a descendant that keeps standard output open does not delay the call after the
+// plugin has exited, and keeps running.
 func TestProcessOrphan(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(pluginDir(t, "orphan"), "orphan")
@@ -317,7 +332,7 @@ func TestProcessOrphan(t *testing.T) {
 	_ = syscall.Kill(pid, syscall.SIGKILL)
 }
 
-// DIS-36, EXE-14, R-06: an executable that is still being written is tried again, with a process of its own.
+// DIS-36, EXE-14, R-06: a call retries a binary that is still being written.
 func TestProcessBusy(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ok")
@@ -337,7 +352,7 @@ func TestProcessBusy(t *testing.T) {
 	}
 }
 
-// EXE-14, R-06: it is not tried for ever, and the error says what is wrong.
+// EXE-14, R-06: a call does not retry forever, and the error states the cause.
 func TestProcessStaysBusy(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ok")
@@ -368,7 +383,7 @@ func copyBusy(t *testing.T, path string) *os.File {
 	return w
 }
 
-// EXE-02: a file that cannot be executed is an error that says what to do.
+// EXE-02: the error for a file that cannot be executed has a hint.
 func TestProcessCannotStart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -382,9 +397,9 @@ func TestProcessCannotStart(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"plain":       "permission denied: the file is not executable, or its file system is mounted noexec",
-		"noformat":    "exec format error: the file is neither a program for this machine nor a script with an interpreter line",
-		"interpreter": "no such file or directory: the file is gone, or its interpreter does not exist",
-		"absent":      "no such file or directory: the file is gone, or its interpreter does not exist",
+		"noformat":    "exec format error: the file is neither a program for this architecture nor a script with an interpreter line",
+		"interpreter": "no such file or directory: the file or its interpreter does not exist",
+		"absent":      "no such file or directory: the file or its interpreter does not exist",
 	} {
 		path := filepath.Join(dir, name)
 		_, err := invoke.Process{}.Call(t.Context(), add(path))

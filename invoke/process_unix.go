@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// group is a plugin with the processes that end with it.
+// group is a plugin with the processes that are stopped with it.
 type group struct {
 	cmd    *exec.Cmd
 	joined bool
@@ -31,7 +31,7 @@ func (g group) terminate() error { return unix.Kill(g.target(), unix.SIGTERM) }
 
 func (g group) kill() { _ = unix.Kill(g.target(), unix.SIGKILL) }
 
-// target returns the receiver of signals, as kill(2) names it.
+// target returns the process or process group for kill(2).
 func (g group) target() int {
 	if g.joined {
 		return g.cmd.Process.Pid
@@ -43,8 +43,8 @@ func (g group) target() int {
 const maxPipe = 1 << 20
 
 // collect starts cmd and copies its output. drain, called after the process has ended, waits until
-// everything is copied. A descendant that keeps a stream open is waited for no longer than
-// drainFor, but what the plugin itself wrote is never lost, however late the copying is.
+// all output is copied. It waits at most drainFor for a descendant that keeps a stream open, but
+// never loses output of the plugin itself, however late the copying is.
 func collect(cmd *exec.Cmd, stdout, stderr io.Writer) (drain func(), err error) {
 	var streams []*stream
 	closeAll := func() {
@@ -85,7 +85,7 @@ type stream struct {
 	done chan struct{}
 }
 
-// copy ends with the stream, with the deadline that drain sets, or when to takes no more.
+// copy returns at the end of the stream, at the deadline that drain sets, or when the writer fails.
 func (s *stream) copy() {
 	defer close(s.done)
 	_, err := io.Copy(s.to, s.r)
@@ -95,7 +95,7 @@ func (s *stream) copy() {
 }
 
 func (s *stream) drain(end time.Time) {
-	if err := s.r.SetReadDeadline(end); err != nil { // closed: copied to the end
+	if err := s.r.SetReadDeadline(end); err != nil { // closed, because all output is copied
 		<-s.done
 		return
 	}
@@ -110,7 +110,7 @@ func (s *stream) drain(end time.Time) {
 	}
 	buf := make([]byte, 64<<10)
 	_ = conn.Read(func(fd uintptr) bool {
-		for range maxPipe / len(buf) { // a descendant may go on for ever
+		for range maxPipe / len(buf) { // a descendant may write forever
 			n, err := unix.Read(int(fd), buf)
 			if n <= 0 || err != nil {
 				return true

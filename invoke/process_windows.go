@@ -5,8 +5,7 @@ import (
 	"os/exec"
 )
 
-// group is a plugin. Its descendants are not part of it: Windows has no process groups that signals
-// reach.
+// group is a plugin without its descendants: Windows has no process groups that can be signaled.
 type group struct{ cmd *exec.Cmd }
 
 func newGroup(cmd *exec.Cmd, _ Call) group { return group{cmd} }

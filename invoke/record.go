@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Exchange is one call with what came of it.
+// Exchange is a call with its outcome.
 type Exchange struct {
 	Call     Call
 	Reply    Reply
@@ -16,10 +16,10 @@ type Exchange struct {
 	Duration time.Duration
 }
 
-// Recorder passes calls on to Caller and keeps them. It must not be copied after first use.
+// Recorder passes calls on to Caller and records them. It must not be copied after first use.
 type Recorder struct {
-	Caller Caller         // nil is [Process]
-	Notify func(Exchange) // told of each call when it has ended, in the goroutine of the caller; may be nil
+	Caller Caller         // nil means [Process]
+	Notify func(Exchange) // called after each call, in its goroutine; may be nil
 
 	mu        sync.Mutex
 	exchanges []Exchange
@@ -45,7 +45,7 @@ func (r *Recorder) Find(paths []string, typ string) (string, error) {
 	return Lookup(r.caller(), paths, typ)
 }
 
-// Exchanges returns the calls that have ended, in the order in which they did.
+// Exchanges returns the finished calls in the order in which they ended.
 func (r *Recorder) Exchanges() []Exchange {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -6,27 +6,29 @@ import (
 	"strings"
 )
 
-// Trace is the place of a call in a distributed trace, in the text forms that travel: W3C Trace Context and W3C Baggage.
-// It takes no tracing library to pass it on.
+// Trace is the position of a call in a distributed trace, in the text forms of W3C Trace Context
+// and W3C Baggage. Passing it on requires no tracing library.
 type Trace struct {
 	Parent  string // traceparent: version, trace ID, span ID and flags
 	State   string // tracestate; may be empty
 	Baggage string // baggage; may be empty
 }
 
-// maxTraceText is how long a variable may be, in bytes: the limit of W3C Baggage, and more than W3C Trace Context asks for.
+// maxTraceText is the maximum length of a variable in bytes: the limit of W3C Baggage, which
+// exceeds the minimum of W3C Trace Context.
 const maxTraceText = 8192
 
-// TraceFromEnv reads what a program has inherited as TRACEPARENT, TRACESTATE and BAGGAGE through get, usually
-// [os.Getenv]. ok is false if there is no valid Trace. Processes inherit it anyway; plugins in the same process are part of
-// it if it is put into the context.
+// TraceFromEnv reads the inherited variables TRACEPARENT, TRACESTATE and BAGGAGE with get, usually
+// [os.Getenv]. ok is false if they hold no valid Trace. Processes inherit the variables anyway;
+// plugins in this process join the trace only if it is in the context.
 func TraceFromEnv(get func(string) string) (t Trace, ok bool) {
 	t = Trace{Parent: get("TRACEPARENT"), State: get("TRACESTATE"), Baggage: get("BAGGAGE")}
 	return t, t.Valid()
 }
 
-// Valid reports whether Parent is a traceparent with a trace ID and a span ID (W3C Trace Context, 3.2). Of a version that
-// is not known it may go on behind the flags, up to 255 characters.
+// Valid reports whether Parent is a traceparent with a trace ID and a span ID (W3C Trace Context,
+// 3.2). In an unknown version, up to 255 characters in total are accepted, with more fields after
+// the flags.
 func (t Trace) Valid() bool {
 	const length = len("00-0123456789abcdef0123456789abcdef-0123456789abcdef-01")
 	p := t.Parent
@@ -43,7 +45,7 @@ func (t Trace) Valid() bool {
 	return len(p) == length || version != "00" && p[length] == '-' && len(p) < 256 && isTraceText(p)
 }
 
-// ID returns the trace ID, 32 lower-case hexadecimal digits, empty if t is not valid.
+// ID returns the trace ID, 32 lower-case hexadecimal digits, or "" if t is not valid.
 func (t Trace) ID() string {
 	if !t.Valid() {
 		return ""
@@ -51,32 +53,37 @@ func (t Trace) ID() string {
 	return t.Parent[3:35]
 }
 
-// Environ returns t as variables for a plugin, none if it is not valid. A State or Baggage that cannot be text of a header,
-// or makes more than 8192 bytes, is left out: it is worth less than the call.
+// Environ returns t as variables for a plugin, or none if t is not valid. It omits a State or
+// Baggage that cannot be text of a header or makes a variable longer than 8192 bytes, rather than
+// fail the call.
 func (t Trace) Environ() []string {
 	if !t.Valid() {
 		return nil
 	}
 	vars := []string{"TRACEPARENT=" + t.Parent, "TRACESTATE=" + t.State, "BAGGAGE=" + t.Baggage}
-	return slices.DeleteFunc(vars, func(kv string) bool { return kv == "TRACESTATE=" || kv == "BAGGAGE=" || !isTraceText(kv) })
+	return slices.DeleteFunc(vars, func(kv string) bool {
+		return kv == "TRACESTATE=" || kv == "BAGGAGE=" || !isTraceText(kv)
+	})
 }
 
 func isHex(s string) bool { return strings.Trim(s, "0123456789abcdef") == "" }
 
 func isTraceText(s string) bool {
-	return len(s) <= maxTraceText && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
+	special := func(r rune) bool { return r < ' ' || r > '~' }
+	return len(s) <= maxTraceText && !strings.ContainsFunc(s, special)
 }
 
 type traceKey struct{}
 
-// WithTrace returns a context for calls that are part of t. [Process] gives it to plugins as TRACEPARENT, TRACESTATE and
-// BAGGAGE, whatever the verb; plugins in this process find it in their context. One that is not valid hides that of ctx:
-// nothing is added to what plugins inherit from this process.
+// WithTrace returns a context for calls that are part of t. [Process] passes t to plugins as
+// TRACEPARENT, TRACESTATE and BAGGAGE, for all verbs; plugins in this process find it in their
+// context. An invalid t hides the trace of ctx: plugins then only inherit the variables of this
+// process.
 func WithTrace(ctx context.Context, t Trace) context.Context {
 	return context.WithValue(ctx, traceKey{}, t)
 }
 
-// TraceFrom returns the Trace that calls with ctx are part of; ok is false if there is none, or none that is valid.
+// TraceFrom returns the Trace of calls with ctx; ok is false if there is no valid one.
 func TraceFrom(ctx context.Context) (t Trace, ok bool) {
 	t, _ = ctx.Value(traceKey{}).(Trace)
 	return t, t.Valid()

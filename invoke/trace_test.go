@@ -19,39 +19,44 @@ const (
 	parent  = "00-" + traceID + "-00f067aa0ba902b7-01"
 )
 
-// TRC-01: what is a traceparent, by W3C Trace Context 3.2 and the examples there.
+// TRC-01: a valid traceparent by W3C Trace Context 3.2 and its examples.
 func TestTraceValid(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		parent string
 		want   bool
 	}{
-		"sampled":                            {parent, true},
-		"not sampled":                        {"00-" + traceID + "-00f067aa0ba902b7-00", true},
-		"flags that are not known":           {"00-" + traceID + "-00f067aa0ba902b7-ff", true},
-		"a later version":                    {"cc-" + traceID + "-00f067aa0ba902b7-01", true},
-		"a later version with more":          {"cc-" + traceID + "-00f067aa0ba902b7-01-what-the-future-holds", true},
-		"a later version with more, no dash": {"cc-" + traceID + "-00f067aa0ba902b7-01.what", false},
-		"a later version with odd letters":   {"cc-" + traceID + "-00f067aa0ba902b7-01-\x00", false},
-		"version 00 with more":               {parent + "-more", false},
-		"version ff":                         {"ff-" + traceID + "-00f067aa0ba902b7-01", false},
-		"trace ID of zeros":                  {"00-00000000000000000000000000000000-00f067aa0ba902b7-01", false},
-		"span ID of zeros":                   {"00-" + traceID + "-0000000000000000-01", false},
-		"upper case":                         {strings.ToUpper(parent), false},
-		"cut short":                          {parent[:54], false},
-		"no hexadecimal version":             {".0-" + traceID + "-00f067aa0ba902b7-01", false},
-		"no hexadecimal trace ID":            {"00-" + strings.Repeat("g", 32) + "-00f067aa0ba902b7-01", false},
-		"no hexadecimal span ID":             {"00-" + traceID + "-00f067aa0ba902bZ-01", false},
-		"no hexadecimal flags":               {"00-" + traceID + "-00f067aa0ba902b7-0x", false},
-		"underscores":                        {strings.ReplaceAll(parent, "-", "_"), false},
-		"blanks around":                      {" " + parent + " ", false},
-		"empty":                              {"", false},
+		"sampled":         {parent, true},
+		"not sampled":     {"00-" + traceID + "-00f067aa0ba902b7-00", true},
+		"unknown flags":   {"00-" + traceID + "-00f067aa0ba902b7-ff", true},
+		"a later version": {"cc-" + traceID + "-00f067aa0ba902b7-01", true},
+		"a later version with more": {"cc-" + traceID +
+			"-00f067aa0ba902b7-01-what-the-future-holds", true},
+		"a later version with more, no dash": {"cc-" + traceID + "-00f067aa0ba902b7-01.what",
+			false},
+		"a later version with odd letters": {"cc-" + traceID + "-00f067aa0ba902b7-01-\x00",
+			false},
+		"version 00 with more":    {parent + "-more", false},
+		"version ff":              {"ff-" + traceID + "-00f067aa0ba902b7-01", false},
+		"trace ID of zeros":       {"00-00000000000000000000000000000000-00f067aa0ba902b7-01", false},
+		"span ID of zeros":        {"00-" + traceID + "-0000000000000000-01", false},
+		"upper case":              {strings.ToUpper(parent), false},
+		"truncated":               {parent[:54], false},
+		"version not hexadecimal": {".0-" + traceID + "-00f067aa0ba902b7-01", false},
+		"trace ID not hexadecimal": {"00-" + strings.Repeat("g", 32) +
+			"-00f067aa0ba902b7-01", false},
+		"span ID not hexadecimal": {"00-" + traceID + "-00f067aa0ba902bZ-01", false},
+		"flags not hexadecimal":   {"00-" + traceID + "-00f067aa0ba902b7-0x", false},
+		"underscores":             {strings.ReplaceAll(parent, "-", "_"), false},
+		"blanks around":           {" " + parent + " ", false},
+		"empty":                   {"", false},
 	} {
 		trace := invoke.Trace{Parent: row.parent, State: "a=b", Baggage: "c=d"}
 		if got := trace.Valid(); got != row.want {
 			t.Errorf("%s: valid = %t", name, got)
 		}
-		wantID, wantEnv := traceID, []string{"TRACEPARENT=" + row.parent, "TRACESTATE=a=b", "BAGGAGE=c=d"}
+		wantID, wantEnv := traceID, []string{"TRACEPARENT=" + row.parent, "TRACESTATE=a=b",
+			"BAGGAGE=c=d"}
 		if !row.want {
 			wantID, wantEnv = "", nil
 		}
@@ -70,11 +75,11 @@ func TestTraceValid(t *testing.T) {
 	}
 }
 
-// What would keep a plugin from starting is not worth it: TRC-06.
-func TestTraceThatCannotTravel(t *testing.T) {
+// TRC-06: values that would keep a plugin from starting are omitted.
+func TestTraceOmitsInvalidText(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
-		"zero byte": "a=\x00", "new line": "a=b\nCNI_COMMAND=DEL", "letters that are no ASCII": "a=ä",
+		"zero byte": "a=\x00", "new line": "a=b\nCNI_COMMAND=DEL", "non-ASCII letters": "a=ä",
 		"too long": "a=" + strings.Repeat("x", 8192),
 	} {
 		got := invoke.Trace{Parent: parent, State: text, Baggage: text}.Environ()
@@ -84,8 +89,8 @@ func TestTraceThatCannotTravel(t *testing.T) {
 	}
 }
 
-// TRC-01, TRC-02, TRC-03: the trace of the context is given to a process, without what belongs to another; without a valid
-// one everything that is inherited passes through.
+// TRC-01, TRC-02, TRC-03: a process receives the trace of the context without variables of another
+// trace; without a valid trace it inherits all variables.
 func TestProcessTrace(t *testing.T) {
 	inherited := []string{"BAGGAGE=old", "TRACEPARENT=old", "TRACESTATE=old"}
 	for _, v := range inherited {
@@ -98,13 +103,19 @@ func TestProcessTrace(t *testing.T) {
 		environ []string
 		want    []string
 	}{
-		"no trace":                          {invoke.Trace{}, nil, inherited},
-		"no valid trace, but baggage":       {invoke.Trace{Parent: "x", State: "a=b", Baggage: "c=d"}, nil, inherited},
-		"a span":                            {invoke.Trace{Parent: parent}, nil, []string{"TRACEPARENT=" + parent}},
-		"a span with a state":               {invoke.Trace{Parent: parent, State: "a=b"}, nil, []string{"TRACEPARENT=" + parent, "TRACESTATE=a=b"}},
-		"a span with baggage":               {full, nil, []string{"BAGGAGE=c=d,e=", "TRACEPARENT=" + parent, "TRACESTATE=a=b"}},
-		"variables of Environ":              {invoke.Trace{Parent: parent}, []string{"X=y"}, []string{"TRACEPARENT=" + parent}},
-		"Environ has a span of another one": {full, []string{"TRACEPARENT=other"}, []string{"TRACEPARENT=other"}},
+		"no trace": {invoke.Trace{}, nil, inherited},
+		"no valid trace, but baggage": {invoke.Trace{Parent: "x", State: "a=b",
+			Baggage: "c=d"}, nil, inherited},
+		"a span": {invoke.Trace{Parent: parent}, nil,
+			[]string{"TRACEPARENT=" + parent}},
+		"a span with a state": {invoke.Trace{Parent: parent, State: "a=b"}, nil,
+			[]string{"TRACEPARENT=" + parent, "TRACESTATE=a=b"}},
+		"a span with baggage": {full, nil,
+			[]string{"BAGGAGE=c=d,e=", "TRACEPARENT=" + parent, "TRACESTATE=a=b"}},
+		"variables of Environ": {invoke.Trace{Parent: parent}, []string{"X=y"},
+			[]string{"TRACEPARENT=" + parent}},
+		"Environ has a span of another trace": {full, []string{"TRACEPARENT=other"},
+			[]string{"TRACEPARENT=other"}},
 	} {
 		path := filepath.Join(pluginDir(t, "state"), "state")
 		p := invoke.Process{Environ: func(context.Context) []string { return row.environ }}
@@ -126,7 +137,7 @@ func TestProcessTrace(t *testing.T) {
 	}
 }
 
-// TRC-04: a plugin in this process is part of the trace too, and so is what it executes in turn.
+// TRC-04: a plugin in this process is part of the trace, and so are its delegates.
 func TestLocalTrace(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(pluginDir(t, "state"), "state")
@@ -138,7 +149,8 @@ func TestLocalTrace(t *testing.T) {
 		return reply.Stdout, err == nil
 	}}
 	want := invoke.Trace{Parent: parent, State: "a=b"}
-	reply, err := l.Call(invoke.WithTrace(t.Context(), want), invoke.Call{Path: "outer", Env: add(path).Env, Stdin: []byte("{}")})
+	reply, err := l.Call(invoke.WithTrace(t.Context(), want),
+		invoke.Call{Path: "outer", Env: add(path).Env, Stdin: []byte("{}")})
 	if err != nil || inside != want {
 		t.Errorf("the plugin has %v, %v", inside, err)
 	}

@@ -334,10 +334,10 @@ func TestAddRefuses(t *testing.T) {
 	}{
 		{"no network", nil, nil, "7 no network given"},
 		{"network without plugins", none, nil,
-			"7 network red has no plugins: neither under the key plugins nor in a folder of the network's name"},
+			"7 network red has no plugins: neither under the key plugins nor in a drop-in directory"},
 		{"missing binary of a later plugin", list(t, "1.1.0", "red", "first", "absent"), nil,
 			"7 red/c1/eth0: plugin \"absent\" not found in " + r.plugins +
-				": install the plugin there or add its folder to the plugin folders (CNI_PATH)"},
+				": install the plugin there or add its directory to the plugin directories (CNI_PATH)"},
 		{"binary outside of the plugin directories", leaves, nil,
 			`7 red/c1/eth0: plugin type "` + leaves.Plugins[0].Type + `" is not a plain file name`},
 		{"no namespace", good, func(q *network.Request) { q.Netns = "" },

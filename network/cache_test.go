@@ -152,7 +152,7 @@ func TestCachedExamples(t *testing.T) {
 		{"cache-valid-v1", "", v1, true, false, "success"},
 		{"cache-valid-v1-older-result", "", v1, true, false, "success"},
 		{"cache-valid-legacy-bare-result", "", v1, false, false,
-			"6 cachenet/c-1/eth0: PATH: the reference library has stored the result alone, neither configuration nor arguments"},
+			"6 cachenet/c-1/eth0: PATH: an old release of libcni stored only the result, without configuration and arguments"},
 		{"cache-invalid-text-code6", "", "", false, true,
 			"6 cachenet/c-1/eth0: PATH: cached attachment: invalid character 'g' looking for beginning of value"},
 		{"cache-invalid-result-version-code1", "", "", true, true,
@@ -284,7 +284,7 @@ func TestCachedDropIns(t *testing.T) {
 			list(t, "1.1.0", "red", "first", "second"), "DEL first", "success"},
 		{"no network", first, nil, "DEL first", "success"},
 		{"nothing at all", `{"cniVersion":"1.1.0","name":"red"}`, nil, "",
-			"7 red/c1/eth0: network red has no plugins: neither under the key plugins nor in a folder of the network's name"},
+			"7 red/c1/eth0: network red has no plugins: neither under the key plugins nor in a drop-in directory"},
 	} {
 		r := newRig(t, map[string]script{"first": {}, "second": {}})
 		a := request("c1").Attachment("red")

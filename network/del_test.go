@@ -133,7 +133,7 @@ func TestDelPastFailures(t *testing.T) {
 	}
 	err := r.Del(t.Context(), a, network.Fallback{})
 	want := "11 red/c1/eth0: third DEL: busy\nplugin \"second\" not found in " + r.plugins +
-		": install the plugin there or add its folder to the plugin folders (CNI_PATH)"
+		": install the plugin there or add its directory to the plugin directories (CNI_PATH)"
 	if got := describe(err); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -289,7 +289,7 @@ func TestRecover(t *testing.T) {
 	if got, want := describe(err), "5 blue/stuck/eth1: second DEL: disk"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if !strings.Contains(r.log.String(), "record: damaged, it is not as it was written") {
+	if !strings.Contains(r.log.String(), "record is damaged or incomplete") {
 		t.Errorf("log:\n%s", r.log)
 	}
 	var got []string

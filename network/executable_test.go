@@ -46,7 +46,7 @@ func TestExecutables(t *testing.T) {
 
 	refusal := func(typ, digest string) string {
 		path := filepath.Join(r.plugins, typ)
-		return fmt.Sprintf(`plugin %q: executable not allowed by /etc/p: %s is %s; if it is to be run, add that to executables.%s`, typ, path, digest, typ)
+		return fmt.Sprintf(`plugin %q: executable not allowed by /etc/p: %s is %s; to allow it, add that digest to executables.%s`, typ, path, digest, typ)
 	}
 	for name, row := range map[string]struct {
 		executables map[string][]string

@@ -127,7 +127,7 @@ func TestGCPastFailures(t *testing.T) {
 	r.addAll(list(t, "1.1.0", "red", "gone"), "c1")
 	r.script("gone", script{cni.Del: fails(cni.CodeTryAgainLater, "busy")})
 	want := "11 network red: red/c1/eth0: gone DEL: busy\nfirst GC: disk\nplugin \"absent\" not found in " + r.plugins +
-		": install the plugin there or add its folder to the plugin folders (CNI_PATH)"
+		": install the plugin there or add its directory to the plugin directories (CNI_PATH)"
 	err := r.GC(t.Context(), n, keep())
 	if got := describe(err); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -190,7 +190,7 @@ func TestGCDamagedRecords(t *testing.T) {
 				t.Error(err)
 			}
 			lost := recordPath(r.Client, request("lost").Attachment("red"))
-			if want := lost + ": record: damaged, it is not as it was written"; !strings.Contains(r.log.String(), want) {
+			if want := lost + ": record is damaged or incomplete"; !strings.Contains(r.log.String(), want) {
 				t.Errorf("%q is not in the log:\n%s", want, r.log)
 			}
 			log := r.entries()

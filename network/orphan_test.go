@@ -118,8 +118,8 @@ func TestMetaPluginSharesStateDirectory(t *testing.T) {
 	}
 	_, err = r.Add(t.Context(), n, request("c1"))
 	if got := describe(err); !strings.Contains(got,
-		"lock container c1: it is held by the runtime that has started this program, "+
-			"which needs a state folder of its own") {
+		"lock container c1: held by the runtime that started this program; "+
+			"use a separate state directory") {
 		t.Errorf("got %s", got)
 	}
 }

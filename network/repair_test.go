@@ -168,7 +168,7 @@ func TestRepairSkips(t *testing.T) {
 	if len(passed) != 4 {
 		t.Errorf("skipped %q", passed)
 	}
-	for _, want := range []string{"record: damaged",
+	for _, want := range []string{"record is damaged",
 		`blue/missing/eth0: plugin "second" not found`} {
 		if err == nil || !errors.Is(err, network.ErrUnreadable) ||
 			!strings.Contains(err.Error(), want) {

@@ -52,7 +52,7 @@ func TestStatusOutcome(t *testing.T) {
 		{"below 1.1.0 no plugin is called", list(t, "1.0.0", "red", "first"), "success", ""},
 		{"missing binary", list(t, "1.1.0", "red", "absent"),
 			"7 network red: plugin \"absent\" not found in " + r.plugins +
-				": install the plugin there or add its folder to the plugin folders (CNI_PATH)", ""},
+				": install the plugin there or add its directory to the plugin directories (CNI_PATH)", ""},
 		{"no network", nil, "7 no network given", ""},
 	} {
 		if got := describe(r.Status(t.Context(), tt.n)); got != tt.want {
@@ -154,7 +154,7 @@ func TestValidate(t *testing.T) {
 
 	_, err = r.Validate(t.Context(), list(t, "1.1.0", "red", "absent", "old", "first"))
 	want := "7 network red: plugin \"absent\" not found in " + r.plugins +
-		": install the plugin there or add its folder to the plugin folders (CNI_PATH)\n" +
+		": install the plugin there or add its directory to the plugin directories (CNI_PATH)\n" +
 		"plugin old does not support CNI version 1.1.0: supported: 0.3.1, 0.4.0"
 	if got := describe(err); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

@@ -1,5 +1,5 @@
-// Package document reads JSON documents into values with their positions, for messages that point at a place in a file. It
-// does not know the meaning of the values.
+// Package document parses JSON documents into values with positions, for messages that refer to a
+// position in a file. It does not know the meaning of the values.
 package document
 
 import (
@@ -25,11 +25,12 @@ const (
 	Null    Kind = "null"
 )
 
-// Node is a value of a document and its position. A nil Node stands for an absent value, which has no members.
+// Node is a value of a document with its position. A nil Node represents an absent value, which has
+// no members.
 type Node struct {
 	Kind     Kind
-	Pointer  string   // JSON pointer (RFC 6901); empty is the document
-	Members  []Member // of an object, in their order
+	Pointer  string   // JSON pointer (RFC 6901); empty for the document
+	Members  []Member // of an object, in order
 	Elements []*Node  // of an array
 	Raw      json.RawMessage
 
@@ -40,11 +41,11 @@ type Node struct {
 // Member is a member of an object.
 type Member struct {
 	Key   string
-	Name  *Node // the key as a value, for its place
+	Name  *Node // the key as a value, for its position
 	Value *Node
 }
 
-// Parse reads a document. If a part of it is not JSON, Parse returns the values before that part.
+// Parse parses a document. If a part of it is not JSON, Parse returns the values before that part.
 func Parse(document []byte) *Node {
 	d := json.NewDecoder(bytes.NewReader(document))
 	d.UseNumber()
@@ -52,7 +53,7 @@ func Parse(document []byte) *Node {
 	return p.value("", 0)
 }
 
-// At returns a place in a document that has no value of its own, such as the place of a syntax error.
+// At returns a Node for a position without a value, such as the position of a syntax error.
 func At(document []byte, offset int) *Node {
 	return &Node{document: document, offset: max(0, min(offset, len(document)))}
 }
@@ -132,14 +133,15 @@ func unescape(token string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")
 }
 
-// Position returns the line and the column where the value begins, both from 1; columns are characters.
+// Position returns the line and the column of the start of the value, both from 1; columns count
+// characters.
 func (n *Node) Position() (line, column int) {
 	before := n.document[:n.offset]
 	line = 1 + bytes.Count(before, []byte("\n"))
 	return line, 1 + utf8.RuneCount(before[1+bytes.LastIndexByte(before, '\n'):])
 }
 
-// Label returns the last key of the pointer, with the indices behind it: "ranges[0]".
+// Label returns the last key of the pointer with the indices after it, such as "ranges[0]".
 func (n *Node) Label() string {
 	label := ""
 	for _, token := range slices.Backward(strings.Split(n.Pointer, "/")) {
@@ -151,8 +153,9 @@ func (n *Node) Label() string {
 	return label
 }
 
-// Get returns the member with a key, or with several keys the member of a member. It matches a key as configurations are
-// read: in its exact spelling or else in any other, the last of several. It returns nil if there is no such member.
+// Get returns the member with a key, or with several keys a nested member. It matches keys as
+// configurations are read: exactly, or else without regard to case; the last match counts. It
+// returns nil if there is no match.
 func (n *Node) Get(keys ...string) *Node {
 	for _, key := range keys {
 		var found *Node
@@ -167,8 +170,8 @@ func (n *Node) Get(keys ...string) *Node {
 	return n
 }
 
-// Resolve returns the value that a JSON pointer names or, if it does not exist, the innermost existing value around it.
-// Keys match as for [Node.Get].
+// Resolve returns the value at a JSON pointer or, if it does not exist, the innermost existing
+// value that would contain it. Keys match as in [Node.Get].
 func (n *Node) Resolve(pointer string) *Node {
 	for _, token := range strings.Split(pointer, "/")[1:] {
 		next := n.Get(unescape(token))
@@ -183,7 +186,7 @@ func (n *Node) Resolve(pointer string) *Node {
 	return n
 }
 
-// Element returns an element of an array; the array itself if there is no such element.
+// Element returns an element of an array, or the array itself if there is no such element.
 func (n *Node) Element(i int) *Node {
 	if n == nil || i >= len(n.Elements) {
 		return n
@@ -219,7 +222,7 @@ func (n *Node) Text() string {
 // IsTrue reports whether the value is true.
 func (n *Node) IsTrue() bool { return n != nil && string(n.Raw) == "true" }
 
-// Find returns the first value, in the order of the document, that fits.
+// Find returns the first value, in document order, for which fits returns true.
 func (n *Node) Find(fits func(*Node) bool) *Node {
 	for _, m := range n.Keys() {
 		if found := m.Value.Find(fits); found != nil {

@@ -10,31 +10,32 @@ import (
 	"github.com/tenon-cni/tenon/internal/document"
 )
 
-// What a pointer resolves to, at its place.
+// Resolve returns the value at a pointer with its position.
 func TestResolve(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, content, pointer, want string }{
 		{"document", ` {"a": 1}`, "", `{"a": 1}`},
 		{"member", `{"a": {"b": [1, "x"]}}`, "/a/b/1", `"x"`},
 		{"escaped", `{"a/~b": 1}`, "/a~1~0b", "1"},
-		{"other letters", `{"A": 1}`, "/a", "1"},
-		{"exact before other letters", `{"a": 1, "A": 2}`, "/a", "1"},
-		{"last of equal ones", `{"a": 1, "A": 2, "a": 3}`, "/a", "3"},
+		{"different case", `{"A": 1}`, "/a", "1"},
+		{"exact before different case", `{"a": 1, "A": 2}`, "/a", "1"},
+		{"last of equal keys", `{"a": 1, "A": 2, "a": 3}`, "/a", "3"},
 		{"a key that is a number", `{"0": 5}`, "/0", "5"},
-		{"what is not there", `{"a": {"b": 1}}`, "/a/c/d", `{"b": 1}`},
-		{"an element that is not there", `{"a": [1]}`, "/a/1", `[1]`},
+		{"missing member", `{"a": {"b": 1}}`, "/a/c/d", `{"b": 1}`},
+		{"missing element", `{"a": [1]}`, "/a/1", `[1]`},
 	} {
 		n := document.Parse([]byte(tt.content)).Resolve(tt.pointer)
 		if got := string(n.Raw); got != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
 		}
-		if line, column := n.Position(); line != 1 || !strings.HasPrefix(tt.content[column-1:], tt.want) {
+		if line, column := n.Position(); line != 1 ||
+			!strings.HasPrefix(tt.content[column-1:], tt.want) {
 			t.Errorf("%s: %d:%d", tt.name, line, column)
 		}
 	}
 }
 
-// Lines and columns are of characters.
+// Columns count characters.
 func TestPosition(t *testing.T) {
 	t.Parallel()
 	n := document.Parse([]byte("{\n\"ä€\" :\r\n\t[ 1,\n 2]}")).Get("ä€")
@@ -43,14 +44,14 @@ func TestPosition(t *testing.T) {
 		t.Errorf("got %d:%d", line, column)
 	}
 	if line, column = document.At([]byte("é\né"), 3).Position(); line != 2 || column != 1 {
-		t.Errorf("place without a value: got %d:%d", line, column)
+		t.Errorf("position without a value: got %d:%d", line, column)
 	}
 	if line, column = document.At(nil, 7).Position(); line != 1 || column != 1 {
-		t.Errorf("place behind the end: got %d:%d", line, column)
+		t.Errorf("position after the end: got %d:%d", line, column)
 	}
 }
 
-// Of what is not JSON there is what comes before the mistake.
+// Parse returns the values before a syntax error.
 func TestParseBroken(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]string{
@@ -74,15 +75,17 @@ func TestParseBroken(t *testing.T) {
 
 func deep(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 
-// The tree is the document: what encoding/json reads of it, and no other place than one within it.
+// The values equal the output of encoding/json, and all positions lie within the document.
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{`{"a": [1, true, null, "x"], "A": {"b/~": -1.5e3}}`, `[[], {}, ""]`, "{\n\"é\": 1,", `{"a": 1} x`, "\xef\xbb\xbf{}"} {
+	for _, seed := range []string{`{"a": [1, true, null, "x"], "A": {"b/~": -1.5e3}}`,
+		`[[], {}, ""]`, "{\n\"é\": 1,", `{"a": 1} x`, "\xef\xbb\xbf{}"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		root := document.Parse(b)
 		root.Find(func(n *document.Node) bool {
-			if line, column := n.Position(); line < 1 || column < 1 || line > 1+strings.Count(string(b), "\n") {
+			if line, column := n.Position(); line < 1 || column < 1 ||
+				line > 1+strings.Count(string(b), "\n") {
 				t.Errorf("%s at %d:%d", n.Pointer, line, column)
 			}
 			return false

@@ -1,9 +1,11 @@
-// Package ledger keeps values that the kernel cannot remember about an object, such as its settings before a change: a
-// directory with one JSON file for each value. It knows neither the values nor the meaning of their names.
+// Package ledger keeps values that the kernel cannot store for an object, such as its settings
+// before a change, in a directory with one JSON file per value. It does not interpret the values or
+// their names.
 //
-// A file is replaced as a whole: a reader sees the value before or after, never a part. Only the owner of the directory
-// can read it. A file names the boot in which it was written. The ledger removes files of an earlier boot, because no
-// network namespace survives a boot. A file that names no boot was written by another program, and counts.
+// The ledger replaces a file as a whole: a reader sees the value before or after, never a part.
+// Only the owner of the directory can read it. A file names the boot in which it was written. The
+// ledger removes files of an earlier boot, because no network namespace survives a reboot. A file
+// without a boot was written by another program and is valid.
 package ledger
 
 import (
@@ -24,13 +26,15 @@ import (
 // ErrName reports a name that no file in the directory can have.
 var ErrName = errors.New("invalid name")
 
-// Ledger is a directory of values. If the directory does not exist, the ledger is empty, and Write makes it.
+// Ledger is a directory of values. If the directory does not exist, the ledger is empty; Write
+// creates the directory.
 type Ledger struct {
 	Dir  string
-	Boot string // names the running boot, see [statefile.BootID]; when empty, no value counts as an earlier boot's
+	Boot string // ID of the running boot, see [statefile.BootID]; if empty, all values are valid
 }
 
-// Path returns the file of a name. The error wraps [ErrName] if the name leads elsewhere, or to a hidden file.
+// Path returns the file of a name. The error wraps [ErrName] if the name leads out of the directory
+// or to a hidden file.
 func (l Ledger) Path(name string) (string, error) {
 	if name == "" || name[0] == '.' || strings.ContainsAny(name, "/\x00") {
 		return "", fmt.Errorf("%s: %w %q", l.Dir, ErrName, name)
@@ -38,8 +42,8 @@ func (l Ledger) Path(name string) (string, error) {
 	return filepath.Join(l.Dir, name), nil
 }
 
-// Read decodes the value of a name into v and reports whether there is one. It removes a value of an earlier boot. After an
-// error v may have changed, too.
+// Read decodes the value of a name into v and reports whether there is one. It removes a value of
+// an earlier boot. If it returns an error, v may have changed.
 func (l Ledger) Read(name string, v any) (ok bool, err error) {
 	path, err := l.Path(name)
 	if err != nil {
@@ -58,7 +62,8 @@ func (l Ledger) Read(name string, v any) (ok bool, err error) {
 	return true, nil
 }
 
-// current returns the content of a file. The error wraps fs.ErrNotExist if the file is from an earlier boot.
+// current returns the content of a file. The error wraps fs.ErrNotExist if the file is from an
+// earlier boot.
 func (l Ledger) current(path string) ([]byte, error) {
 	f, err := statefile.Open(path, os.O_RDONLY, 0)
 	if err != nil {
@@ -71,7 +76,8 @@ func (l Ledger) current(path string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// Write makes v the value of a name: indented by one space, without a final newline.
+// Write sets the value of a name to v, encoded with an indentation of one space and without a final
+// newline.
 func (l Ledger) Write(name string, v any) error {
 	path, err := l.Path(name)
 	if err != nil {
@@ -84,10 +90,12 @@ func (l Ledger) Write(name string, v any) error {
 	if err := os.MkdirAll(l.Dir, 0o700); err != nil {
 		return err
 	}
-	return statefile.Replace(path, content, 0o600, func(f *os.File) { statefile.MarkBoot(int(f.Fd()), l.Boot) })
+	return statefile.Replace(path, content, 0o600,
+		func(f *os.File) { statefile.MarkBoot(int(f.Fd()), l.Boot) })
 }
 
-// Remove removes the value of a name, if there is one, and the drafts of killed Writes of it.
+// Remove removes the value of a name, if there is one, and the drafts that killed Writes of the
+// name left.
 func (l Ledger) Remove(name string) error {
 	path, err := l.Path(name)
 	if err != nil {
@@ -100,9 +108,10 @@ func (l Ledger) Remove(name string) error {
 	return errors.Join(errs...)
 }
 
-// RemoveDrafts removes the drafts that killed Writes left, for the names for which gone returns true.
-// No process may be writing these names. The file name of a draft is a dot, the name and a number (see
-// [statefile.Replace]), so RemoveDrafts calls gone for each name that the file name can stand for.
+// RemoveDrafts removes the drafts that killed Writes left, for names for which gone returns true.
+// No process may be writing these names. The file name of a draft is a dot, the name and a number
+// (see [statefile.Replace]), so RemoveDrafts calls gone for each name that the file name can
+// represent.
 func (l Ledger) RemoveDrafts(gone func(name string) bool) error {
 	files, err := os.ReadDir(l.Dir)
 	if absent(err) {
@@ -133,12 +142,13 @@ func isDraft(file string, of func(name string) bool) bool {
 	return false
 }
 
-// absent reports whether err says that there is no such file, or that none can exist.
+// absent reports whether err means that the file does not exist or cannot exist.
 func absent(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ENAMETOOLONG)
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) ||
+		errors.Is(err, unix.ENAMETOOLONG)
 }
 
-// Names lists the names that have a value, sorted. It removes values of an earlier boot.
+// Names returns the names that have a value, sorted. It removes values of an earlier boot.
 func (l Ledger) Names() ([]string, error) {
 	entries, err := os.ReadDir(l.Dir)
 	if absent(err) {

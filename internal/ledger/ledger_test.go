@@ -47,7 +47,7 @@ func wantNames(t *testing.T, l ledger.Ledger, want ...string) {
 	}
 }
 
-// A FIFO in the place of a value is refused, and removed as a value is.
+// Read refuses a FIFO, and Remove removes it like a value.
 func TestFIFO(t *testing.T) {
 	t.Parallel()
 	l := open(t)
@@ -86,7 +86,8 @@ func TestLedger(t *testing.T) {
 	wantNames(t, l, "y")
 }
 
-// TestRemoveDrafts: what a Write has left that was killed goes with its value, and nothing else does.
+// TestRemoveDrafts checks that the draft of a killed Write is removed with its value, and nothing
+// else.
 func TestRemoveDrafts(t *testing.T) {
 	t.Parallel()
 	l := open(t)
@@ -125,7 +126,8 @@ func TestRemoveDrafts(t *testing.T) {
 	left(".hidden", "z")
 }
 
-// TestFiles: what is on disk, for other implementations and for nobody else.
+// TestFiles checks the format on disk, for other implementations, and that only the owner can read
+// it.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	l := open(t)
@@ -134,10 +136,12 @@ func TestFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if content, err := os.ReadFile(path); string(content) != "{\n \"mac\": \"m\",\n \"mtu\": 1\n}" || err != nil {
+	const want = "{\n \"mac\": \"m\",\n \"mtu\": 1\n}"
+	if content, err := os.ReadFile(path); string(content) != want || err != nil {
 		t.Errorf("%q, %v", content, err)
 	}
-	for path, mode := range map[string]os.FileMode{path: 0o600, l.Dir: 0o700 | os.ModeDir, filepath.Dir(l.Dir): 0o700 | os.ModeDir} {
+	for path, mode := range map[string]os.FileMode{path: 0o600, l.Dir: 0o700 | os.ModeDir,
+		filepath.Dir(l.Dir): 0o700 | os.ModeDir} {
 		if info, err := os.Stat(path); err != nil || info.Mode() != mode {
 			t.Errorf("%s: %v, %v; want %v", path, info.Mode(), err, mode)
 		}
@@ -148,27 +152,31 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestNames: no name leads out of the folder, whoever chose it.
+// TestNames checks that no name leads out of the directory.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	l := open(t)
 	write(t, l, "x", value{})
-	for _, name := range []string{"", ".", "..", ".hidden", "../x", "a/../../x", "/etc/passwd", "a\x00b"} {
+	for _, name := range []string{"", ".", "..", ".hidden", "../x", "a/../../x", "/etc/passwd",
+		"a\x00b"} {
 		_, read := l.Read(name, &value{})
-		for what, err := range map[string]error{"read": read, "write": l.Write(name, value{}), "remove": l.Remove(name)} {
+		for what, err := range map[string]error{"read": read, "write": l.Write(name, value{}),
+			"remove": l.Remove(name)} {
 			if !errors.Is(err, ledger.ErrName) {
 				t.Errorf("%s %q: %v", what, name, err)
 			}
 		}
 	}
-	// Nor does a folder or a hidden file count.
-	if err := errors.Join(os.Mkdir(filepath.Join(l.Dir, "folder"), 0o700), os.WriteFile(filepath.Join(l.Dir, ".x"), nil, 0o600)); err != nil {
+	// Directories and hidden files are not values.
+	if err := errors.Join(os.Mkdir(filepath.Join(l.Dir, "folder"), 0o700),
+		os.WriteFile(filepath.Join(l.Dir, ".x"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	wantNames(t, l, "x")
 }
 
-// TestNothingThere: nor can there be anything where a file stands in the place of the folder, or under too long a name.
+// TestNothingThere checks that there is no value if the directory is a file, or the name is too
+// long.
 func TestNothingThere(t *testing.T) {
 	t.Parallel()
 	l := open(t)
@@ -181,13 +189,14 @@ func TestNothingThere(t *testing.T) {
 			t.Error(err)
 		}
 		if err := l.Write(long, value{}); err == nil {
-			t.Error("a value that cannot be")
+			t.Error("an impossible value was written")
 		}
 	}
 	wantNames(t, inFile)
 }
 
-// TestBoot: what an earlier boot has left is gone when it is looked for; what names no boot is somebody else's.
+// TestBoot checks that values of an earlier boot are removed, and values without a boot, which
+// other programs write, are kept.
 func TestBoot(t *testing.T) {
 	t.Parallel()
 	l := open(t)
@@ -204,7 +213,7 @@ func TestBoot(t *testing.T) {
 	want(t, l, "foreign", value{MTU: 1}, true)
 }
 
-// TestBroken: what cannot be read is told, and can be removed and replaced.
+// TestBroken checks that an unreadable value is an error, and can be removed and replaced.
 func TestBroken(t *testing.T) {
 	t.Parallel()
 	l := open(t)
@@ -220,7 +229,7 @@ func TestBroken(t *testing.T) {
 	want(t, l, "x", value{MTU: 1}, true)
 }
 
-// TestAtomic: whoever reads while others write gets the whole of one of the values.
+// TestAtomic checks that a concurrent reader gets one of the values as a whole.
 func TestAtomic(t *testing.T) {
 	t.Parallel()
 	l := open(t)
@@ -229,7 +238,8 @@ func TestAtomic(t *testing.T) {
 	for n := range 4 {
 		wg.Go(func() {
 			for i := range 100 {
-				if err := l.Write("x", value{MAC: strings.Repeat(fmt.Sprint(n), i), MTU: i}); err != nil {
+				v := value{MAC: strings.Repeat(fmt.Sprint(n), i), MTU: i}
+				if err := l.Write("x", v); err != nil {
 					t.Error(err)
 				}
 				var got value

@@ -17,8 +17,8 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// Cache is the cache directory of libcni, which has a file for each attachment, named after the
-// parts of its key. Such a name is ambiguous, so the key in the file decides.
+// Cache is the cache directory of libcni. It has a file for each attachment, named after the parts
+// of its key. These names are ambiguous, so the key in the file is authoritative.
 type Cache struct{ Dir string }
 
 func (c Cache) results() string { return filepath.Join(c.Dir, "results") }
@@ -27,16 +27,16 @@ func (c Cache) path(a cni.Attachment) string {
 	return filepath.Join(c.results(), a.Network+"-"+a.Container+"-"+a.IfName)
 }
 
-// cacheKind is the format of the files since libcni 0.8. Older releases stored the result alone.
+// cacheKind is the format of the files since libcni 0.8. Older releases stored only the result.
 const cacheKind = "cniCacheV1"
 
-// clockTick is how far the times of files may lag behind the clock.
+// clockTick is the maximum lag of file times behind the clock.
 const clockTick = 10 * time.Millisecond
 
 type wireCached struct {
 	Kind           json.RawMessage            `json:"kind"`
 	Container      string                     `json:"containerId"`
-	Config         []byte                     `json:"config"` // without plugins of drop-ins
+	Config         []byte                     `json:"config"` // without plugins from drop-ins
 	IfName         string                     `json:"ifName"`
 	Network        string                     `json:"networkName"`
 	Netns          string                     `json:"netns,omitempty"`
@@ -44,7 +44,7 @@ type wireCached struct {
 	CapabilityArgs map[string]json.RawMessage `json:"capabilityArgs,omitempty"`
 	Result         json.RawMessage            `json:"result,omitempty"`
 
-	CNIVersion string `json:"cniVersion,omitempty"` // where the file is the result
+	CNIVersion string `json:"cniVersion,omitempty"` // set if the file is a bare result
 }
 
 // BareResult is the error of a file that holds only the result.
@@ -55,8 +55,8 @@ type BareResult struct {
 
 func (e BareResult) Unwrap() error { return e.error }
 
-// decodeCached decodes a file of libcni. The error of a file in the old format is a [BareResult].
-// An unreadable result leaves the rest usable. The list may be without plugins.
+// decodeCached decodes a file of libcni. The error for a file in the old format is a [BareResult].
+// An unreadable result does not affect the rest. The list may have no plugins.
 func decodeCached(b []byte) (*Record, error) {
 	var w wireCached
 	if err := json.Unmarshal(b, &w); err != nil {
@@ -68,7 +68,7 @@ func decodeCached(b []byte) (*Record, error) {
 			return nil, cni.DecodeFailure("cached attachment", err)
 		}
 		bare := cni.Errorf(cni.CodeDecodingFailure,
-			"the reference library has stored the result alone, neither configuration nor arguments")
+			"an old release of libcni stored only the result, without configuration and arguments")
 		return nil, BareResult{bare, result}
 	}
 	if string(w.Kind) != `"`+cacheKind+`"` {
@@ -92,9 +92,9 @@ func decodeCached(b []byte) (*Record, error) {
 		return nil, fmt.Errorf("cached attachment: %w", err)
 	}
 	r.List = n.List
-	r.List.Name = w.Network // a caller may have run the configuration under a name of its own
+	r.List.Name = w.Network // a caller may have run the configuration under a different name
 	r.Result, r.ResultErr = readResult("cached attachment", w.Result, r.List.Version)
-	if r.Netns == "" && r.Result != nil { // older releases do not store it
+	if r.Netns == "" && r.Result != nil { // older releases do not store the network namespace
 		for _, i := range r.Result.Interfaces {
 			if i.Name == w.IfName && i.Sandbox != "" {
 				r.Netns = i.Sandbox
@@ -111,8 +111,8 @@ func (w wireCached) kind() string {
 	return string(w.Kind)
 }
 
-// Complete adds the plugins of drop-in files, which libcni does not store, to a record of libcni:
-// the plugins that n has after the recorded ones. n may be nil.
+// Complete adds the plugins from drop-in files, which libcni does not store, to a record of libcni:
+// the plugins of n after the recorded ones. n may be nil.
 func (r *Record) Complete(n *config.Network) error {
 	if r.Source == "" {
 		return nil
@@ -137,7 +137,7 @@ func equalConfig(a, b *cni.PluginConfig) bool {
 }
 
 // Get reads the file of an attachment. It returns an error wrapping [ErrNoRecord] if the file does
-// not exist or is about another attachment.
+// not exist or belongs to another attachment.
 func (c Cache) Get(a cni.Attachment) (*Record, error) {
 	path := c.path(a)
 	r, err := c.read(path)
@@ -171,20 +171,21 @@ func (c Cache) read(path string) (*Record, error) {
 // file names. It skips files of the old format, which do not name their attachment, unreadable
 // files and files with a wrong name.
 func (c Cache) Scan(network string) ([]Found, error) {
-	entries, err := readDir(c.results(), "attachments of the reference library")
+	entries, err := readDir(c.results(), "attachments of libcni")
 	var found []Found
 	for _, e := range entries {
 		path := filepath.Join(c.results(), e.Name())
 		r, err := c.read(path)
-		if err == nil && path == c.path(r.Attachment) && (network == "" || network == r.Attachment.Network) {
+		if err == nil && path == c.path(r.Attachment) &&
+			(network == "" || network == r.Attachment.Network) {
 			found = append(found, Found{Owner: r.Attachment.Owner(), Record: r})
 		}
 	}
 	return found, err
 }
 
-// Unreadable returns the keys that unreadable files of a network, and files of the old format, can
-// stand for: all ways to divide the name of the file into container and interface.
+// Unreadable returns the keys that unreadable files of a network, and files in the old format, may
+// represent: all ways to split the file name into container and interface.
 func (c Cache) Unreadable(network string) (keys []cni.Attachment, err error) {
 	entries, err := readDir(c.results(), "attachments of libcni")
 	for _, e := range entries {
@@ -197,7 +198,8 @@ func (c Cache) Unreadable(network string) (keys []cni.Attachment, err error) {
 			continue
 		}
 		for i, char := range rest {
-			a := cni.Attachment{Network: network, Container: rest[:i], IfName: rest[min(i+1, len(rest)):]}
+			a := cni.Attachment{Network: network, Container: rest[:i],
+				IfName: rest[min(i+1, len(rest)):]}
 			if char == '-' && a.Validate() == nil {
 				keys = append(keys, a)
 			}
@@ -206,7 +208,8 @@ func (c Cache) Unreadable(network string) (keys []cni.Attachment, err error) {
 	return keys, err
 }
 
-// Remove removes the file of an attachment, readable or not, unless it is about another attachment.
+// Remove removes the file of an attachment, readable or not, unless it belongs to another
+// attachment.
 func (c Cache) Remove(a cni.Attachment) error {
 	if _, err := c.Get(a); errors.Is(err, ErrNoRecord) {
 		return nil
@@ -223,7 +226,8 @@ func (c Cache) Put(r *Record) error {
 	w := wireCached{
 		Kind: json.RawMessage(`"` + cacheKind + `"`), Config: config,
 		Netns: r.Netns, CapabilityArgs: r.Capabilities,
-		Network: r.Attachment.Network, Container: r.Attachment.Container, IfName: r.Attachment.IfName,
+		Network: r.Attachment.Network, Container: r.Attachment.Container,
+		IfName: r.Attachment.IfName,
 	}
 	for _, a := range r.Args {
 		w.Args = append(w.Args, [2]string{a.Key, a.Value})

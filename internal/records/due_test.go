@@ -9,8 +9,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/records"
 )
 
-// The format on disk. It must never change: another version of this program may be the one that
-// replays.
+// The format on disk must never change, because another version of this program may read it
+// after an interruption.
 const dueV1 = `{"container":"c1","state":"adding","attachments":[` +
 	`{"network":"red","ifname":"eth0","created":"2026-01-02T03:04:05.000000006Z"},` +
 	`{"network":"blue","ifname":"eth1","created":"2026-01-02T03:04:05.000000007Z"}]}`
@@ -42,7 +42,7 @@ func FuzzDecodeDue(f *testing.F) {
 	f.Add(records.SealDue([]byte(dueV1)))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, _ = records.ReencodeDue(b)
-		once, err := records.ReencodeDue(records.SealDue(b)) // what only the seal keeps out
+		once, err := records.ReencodeDue(records.SealDue(b)) // with a valid seal
 		if err != nil {
 			return
 		}

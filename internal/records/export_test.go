@@ -2,7 +2,7 @@ package records
 
 import "encoding/json"
 
-// DecodeRecord and DecodeCached read a file of ours and a file of libcni.
+// DecodeRecord and DecodeCached decode a file of Tenon and a file of libcni.
 var (
 	DecodeRecord = decodeRecord
 	DecodeCached = decodeCached
@@ -11,7 +11,7 @@ var (
 // Encode returns the record as it is stored.
 func (r *Record) Encode() ([]byte, error) { return r.encode() }
 
-// DecodeVersions returns what a file of answers to VERSION says, by path of the executable.
+// DecodeVersions returns the content of a file of replies to VERSION, by path of the binary.
 func DecodeVersions(b []byte) (map[string][]string, error) {
 	entries, err := decodeVersions(b)
 	versions := map[string][]string{}
@@ -21,7 +21,7 @@ func DecodeVersions(b []byte) (map[string][]string, error) {
 	return versions, err
 }
 
-// EncodeVersions writes the file anew.
+// EncodeVersions encodes the file again.
 func EncodeVersions(b []byte) []byte {
 	entries, err := decodeVersions(b)
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package records reads and writes the files about attachments: a record for each attachment, a
-// file for each operation on several attachments that has not ended, the cache of libcni, the
-// versions that plugins support, and the registry of the state directories of a host. The package
-// runs no plugins and takes no locks of networks or containers; callers do.
+// file for each unfinished operation on several attachments, the cache of libcni, the versions that
+// plugins support, and the registry of the state directories of a host. The package runs no plugins
+// and takes no locks of networks or containers; its callers do.
 package records
 
 import (
@@ -22,20 +22,20 @@ var (
 	ErrUnreadable = errors.New("unreadable record") // the file is damaged or has an unknown format
 )
 
-// State is how far an attachment has come.
+// State is the progress of an attachment.
 type State string
 
 // The states of a recorded attachment.
 const (
 	Adding   State = "adding"   // written before the first plugin runs
 	Attached State = "attached" // written when the last plugin has succeeded
-	Deleting State = "deleting" // noted before the first plugin gets DEL
+	Deleting State = "deleting" // set before the first plugin receives DEL
 )
 
-// libcniRuntime stands for [Record.Runtime] of attachments of libcni.
+// libcniRuntime is the [Record.Runtime] of attachments of libcni.
 const libcniRuntime = "libcni"
 
-// Parameters are the arguments of an ADD beside the key and the network.
+// Parameters are the arguments of an ADD other than the key and the network.
 type Parameters struct {
 	Netns        string
 	Args         cni.Args
@@ -43,11 +43,12 @@ type Parameters struct {
 	HostNetns    bool
 }
 
-// Validate refuses parameters that a plugin cannot be given.
+// Validate returns an error for parameters that cannot be passed to a plugin.
 func (p Parameters) Validate() error {
 	text := p.Args.String()
 	if args, err := cni.ParseArgs(text); err != nil || !slices.Equal(args, p.Args) {
-		return cni.Errorf(cni.CodeInvalidEnvironment, "CNI_ARGS: a key or value contains '=' or ';'")
+		return cni.Errorf(cni.CodeInvalidEnvironment,
+			"CNI_ARGS: a key or value contains '=' or ';'")
 	}
 	for name, value := range p.Capabilities {
 		if !json.Valid(value) {
@@ -61,35 +62,35 @@ func (p Parameters) Validate() error {
 type Record struct {
 	Attachment cni.Attachment
 	State      State
-	List       *cni.List // as it was run: drop-ins included, in the version that was selected
+	List       *cni.List // as run: with drop-ins, in the selected version
 	Parameters
 	Result  *cni.Result // nil if absent, unreadable or not expressible in the version of the list
-	Created time.Time   // begin of the ADD
-	Done    time.Time   // its end; zero before
-	BootID  string      // of the kernel that ran then
+	Created time.Time   // start of the ADD
+	Done    time.Time   // end of the ADD; zero before
+	BootID  string      // of the kernel at that time
 	Runtime string      // name of the runtime that attached
-	Source  string      // path of the file of libcni; empty for a record of our own
+	Source  string      // path of the file of libcni; empty for a record of Tenon
 
 	ResultErr error // why Result could not be read
-	Due       bool  // State is from a [Due]; the record itself still says that it is attached
+	Due       bool  // State is from a [Due]; the record itself is still in the state attached
 }
 
 // LeftOver reports whether DEL is due, provided that no operation on the attachment is in progress.
 func (r *Record) LeftOver() bool { return r.State != Attached || r.EarlierBoot() }
 
-// EarlierBoot reports whether the system was started since the ADD.
+// EarlierBoot reports whether the system has rebooted since the ADD.
 func (r *Record) EarlierBoot() bool {
 	now := BootID()
 	return r.BootID != "" && now != "" && r.BootID != now
 }
 
-// BootID returns the ID of this run of the kernel, or "" if the system has none.
+// BootID returns the ID of the running boot, or "" if the system has none.
 func BootID() string {
 	id, _ := statefile.BootID()
 	return id
 }
 
-// wireRecord is a record within its seal. The key comes first, because keyOf relies on it.
+// wireRecord is a record without its seal. The key comes first, because keyOf relies on that.
 type wireRecord struct {
 	Network        string                     `json:"network"`
 	Container      string                     `json:"container"`
@@ -117,10 +118,11 @@ func (r *Record) encode() ([]byte, error) {
 		return nil, err
 	}
 	w := wireRecord{
-		Network: r.Attachment.Network, Container: r.Attachment.Container, IfName: r.Attachment.IfName,
+		Network: r.Attachment.Network, Container: r.Attachment.Container,
+		IfName:  r.Attachment.IfName,
 		Runtime: r.Runtime, State: r.State,
-		Netns: r.Netns, HostNetns: r.HostNetns, Args: r.Args.String(), CapabilityArgs: r.Capabilities,
-		CNIVersion: r.List.Version.String(), Config: config,
+		Netns: r.Netns, HostNetns: r.HostNetns, Args: r.Args.String(),
+		CapabilityArgs: r.Capabilities, CNIVersion: r.List.Version.String(), Config: config,
 		Created: r.Created, Done: r.Done, BootID: r.BootID,
 	}
 	if r.Result != nil {
@@ -134,7 +136,7 @@ func (r *Record) encode() ([]byte, error) {
 }
 
 // decodeRecord decodes the content of a file and validates the attachment. An unreadable result
-// leaves the rest usable. Errors have the codes of the documents inside, or
+// does not affect the rest. Errors have the codes of the embedded documents, or
 // [cni.CodeDecodingFailure] if the file is not a record.
 func decodeRecord(b []byte) (*Record, error) {
 	body, err := unseal(recordKind, b)
@@ -146,16 +148,17 @@ func decodeRecord(b []byte) (*Record, error) {
 		return nil, cni.DecodeFailure("record", err)
 	}
 	if w.State != Adding && w.State != Attached {
-		return nil, cni.Errorf(cni.CodeDecodingFailure, "record: state %q is unknown", w.State)
+		return nil, cni.Errorf(cni.CodeDecodingFailure, "record: unknown state %q", w.State)
 	}
 	r := &Record{
 		Attachment: cni.Attachment{Network: w.Network, Container: w.Container, IfName: w.IfName},
 		State:      w.State,
-		Parameters: Parameters{Netns: w.Netns, HostNetns: w.HostNetns, Capabilities: w.CapabilityArgs},
-		Created:    w.Created,
-		Done:       w.Done,
-		BootID:     w.BootID,
-		Runtime:    w.Runtime,
+		Parameters: Parameters{Netns: w.Netns, HostNetns: w.HostNetns,
+			Capabilities: w.CapabilityArgs},
+		Created: w.Created,
+		Done:    w.Done,
+		BootID:  w.BootID,
+		Runtime: w.Runtime,
 	}
 	if err := r.Attachment.Validate(); err != nil {
 		return nil, fmt.Errorf("record: %w", err)
@@ -166,7 +169,7 @@ func decodeRecord(b []byte) (*Record, error) {
 	if r.List, err = cni.ParseList(w.Config); err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
-	r.List.Name = w.Network // a caller may have run the configuration under a name of its own
+	r.List.Name = w.Network // a caller may have run the configuration under a different name
 	if r.List.Version, err = cni.ParseVersion(w.CNIVersion); err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
@@ -177,7 +180,7 @@ func decodeRecord(b []byte) (*Record, error) {
 	return r, nil
 }
 
-// readResult decodes the result in a document; none is nil.
+// readResult decodes the result in a document; nil if there is none.
 func readResult(document string, raw json.RawMessage, v cni.Version) (*cni.Result, error) {
 	if raw == nil || string(raw) == "null" {
 		return nil, nil

@@ -16,13 +16,13 @@ import (
 	"github.com/tenon-cni/tenon/internal/records"
 )
 
-// equalAddr lets cmp look at addresses.
+// equalAddr lets cmp compare addresses.
 var equalAddr = cmp.Options{
 	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }),
 	cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
 }
 
-// describe is an error with its code.
+// describe formats an error with its code.
 func describe(err error) string {
 	if err == nil {
 		return "success"
@@ -30,7 +30,7 @@ func describe(err error) string {
 	return fmt.Sprintf("%d %v", cni.CodeOf(err), err)
 }
 
-// The format on disk. It must never change: records outlive the program that wrote them.
+// The format on disk must never change, because records outlive the program that wrote them.
 const recordV1 = `{"network":"red","container":"c1","ifname":"eth0","runtime":"crio","state":"attached",` +
 	`"netns":"/run/netns/x","hostNetns":true,"cniVersion":"1.0.0","config":{"cniVersion":"1.0.0","extra":[1.10],` +
 	`"loadOnlyInlinedPlugins":true,"name":"red","plugins":[{"big":9007199254740993,"type":"first"}]},` +
@@ -41,11 +41,12 @@ const recordV1 = `{"network":"red","container":"c1","ifname":"eth0","runtime":"c
 // sealedV1 is the whole file.
 const sealedV1 = `{"kind":"tenonRecordV1","sha256":"SUM","record":` + recordV1 + "}\n"
 
-// CACHE-03, CACHE-04: everything that was given is kept, in the effective configuration and
-// exactly.
+// CACHE-03, CACHE-04: a record keeps all arguments of ADD, and the effective configuration
+// unchanged.
 func TestRecordFormat(t *testing.T) {
 	t.Parallel()
-	sealed := strings.Replace(sealedV1, "SUM", fmt.Sprintf("%x", sha256.Sum256([]byte(recordV1))), 1)
+	sealed := strings.Replace(sealedV1, "SUM", fmt.Sprintf("%x", sha256.Sum256([]byte(recordV1))),
+		1)
 	r, err := records.DecodeRecord([]byte(sealed))
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +63,8 @@ func TestRecordFormat(t *testing.T) {
 		State:      records.Attached,
 		List:       r.List,
 		Parameters: records.Parameters{
-			Netns: "/run/netns/x", HostNetns: true, Args: cni.Args{{Key: "B", Value: "1"}, {Key: "A", Value: "2"}},
+			Netns: "/run/netns/x", HostNetns: true,
+			Args:         cni.Args{{Key: "B", Value: "1"}, {Key: "A", Value: "2"}},
 			Capabilities: map[string]json.RawMessage{"mac": json.RawMessage(`"02:00:00:00:00:01"`)},
 		},
 		Result:  &cni.Result{IPs: []cni.IP{{Address: netip.MustParsePrefix("10.1.2.3/24")}}},
@@ -71,7 +73,7 @@ func TestRecordFormat(t *testing.T) {
 		BootID:  "b",
 		Runtime: "crio",
 	}
-	// The list is compared by its encoding above; cmp would look into it.
+	// The list is compared by its encoding above; cmp would compare its unexported fields.
 	want.List, r.List = nil, nil
 	if diff := cmp.Diff(want, *r, equalAddr); diff != "" {
 		t.Error(diff)
@@ -82,28 +84,35 @@ func TestRecordFormat(t *testing.T) {
 func TestRecordRefused(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, old, new, want string }{
-		{"cut short within the seal", recordV1, recordV1[:100], "6 record: unexpected end of JSON input"},
-		{"other state", `"attached"`, `"gone"`, `6 record: state "gone" is unknown`},
-		{"key that leads elsewhere", `"c1"`, `"../c1"`, `4 record: CNI_CONTAINERID "../c1" is not a valid container ID: ` +
-			`it must start with a letter or digit and hold only letters, digits, '_', '.' and '-'`},
-		{"configuration that is none", `"plugins":[{"big":9007199254740993,"type":"first"}]`, `"plugins":[]`, "7 record: network red: plugins is empty"},
-		{"configuration without plugins", `"config":{"cniVersion":"1.0.0","extra":[1.10],"loadOnlyInlinedPlugins":true,"name":"red","plugins":[{"big":9007199254740993,"type":"first"}]}`,
+		{"truncated within the seal", recordV1, recordV1[:100],
+			"6 record: unexpected end of JSON input"},
+		{"other state", `"attached"`, `"gone"`, `6 record: unknown state "gone"`},
+		{"key that leads out of the directory", `"c1"`, `"../c1"`,
+			`4 record: CNI_CONTAINERID "../c1" is not a valid container ID: ` +
+				`it must start with a letter or digit and hold only letters, digits, '_', '.' and '-'`},
+		{"invalid configuration", `"plugins":[{"big":9007199254740993,"type":"first"}]`,
+			`"plugins":[]`, "7 record: network red: plugins is empty"},
+		{"configuration without plugins",
+			`"config":{"cniVersion":"1.0.0","extra":[1.10],"loadOnlyInlinedPlugins":true,"name":"red","plugins":[{"big":9007199254740993,"type":"first"}]}`,
 			`"config":{"cniVersion":"1.1.0","name":"red"}`,
-			"7 record: network red has no plugins: neither under the key plugins nor in a folder of the network's name"},
-		{"version that nobody knows", `"cniVersion":"1.0.0","config"`, `"cniVersion":"7.0.0","config"`,
+			"7 record: network red has no plugins: neither under the key plugins nor in a drop-in directory"},
+		{"unknown version", `"cniVersion":"1.0.0","config"`, `"cniVersion":"7.0.0","config"`,
 			`1 record: CNI version "7.0.0" is not supported: supported: 0.1.0, 0.2.0, 0.3.0, 0.3.1, 0.4.0, 1.0.0, 1.1.0`},
-		{"unreadable arguments", `"B=1;A=2"`, `"B"`, `4 record: CNI_ARGS pair "B" is not of the form KEY=VALUE`},
+		{"unreadable arguments", `"B=1;A=2"`, `"B"`,
+			`4 record: CNI_ARGS pair "B" is not of the form KEY=VALUE`},
 	} {
-		_, err := records.DecodeRecord(records.Seal([]byte(strings.Replace(recordV1, tt.old, tt.new, 1))))
+		changed := strings.Replace(recordV1, tt.old, tt.new, 1)
+		_, err := records.DecodeRecord(records.Seal([]byte(changed)))
 		if got := describe(err); got != tt.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", tt.name, got, tt.want)
 		}
 	}
 	for name, tt := range map[string]struct{ text, want string }{
-		"empty":      {"", "6 record: damaged, it is not as it was written"},
-		"no seal":    {recordV1, `6 record: kind is "", not "tenonRecordV1"`},
-		"other kind": {`{"kind":"tenonRecordV9"}`, `6 record: kind is "tenonRecordV9", not "tenonRecordV1"`},
-		"wrong sum":  {sealedV1, "6 record: damaged, it is not as it was written"},
+		"empty":   {"", "6 record is damaged or incomplete"},
+		"no seal": {recordV1, `6 record: kind is "", not "tenonRecordV1"`},
+		"other kind": {`{"kind":"tenonRecordV9"}`,
+			`6 record: kind is "tenonRecordV9", not "tenonRecordV1"`},
+		"wrong sum": {sealedV1, "6 record is damaged or incomplete"},
 	} {
 		_, err := records.DecodeRecord([]byte(tt.text))
 		if got := describe(err); got != tt.want {
@@ -112,7 +121,7 @@ func TestRecordRefused(t *testing.T) {
 	}
 }
 
-// R-08: nothing can be cut off a record, added to it or changed in it without being noticed.
+// R-08: every truncation, addition and change of a record is noticed.
 func TestRecordDamageIsNoticed(t *testing.T) {
 	t.Parallel()
 	whole := records.Seal([]byte(recordV1))
@@ -132,11 +141,12 @@ func TestRecordDamageIsNoticed(t *testing.T) {
 	noticed(append(slices.Clone(whole), '\n'), "a byte is added")
 }
 
-// The version of a record is the one that was selected then, even where the configuration offers a
+// The version of a record is the version that ADD selected, even if the configuration offers a
 // newer one.
 func TestRecordKeepsVersion(t *testing.T) {
 	t.Parallel()
-	edited := strings.Replace(recordV1, `"config":{"cniVersion":"1.0.0"`, `"config":{"cniVersion":"1.0.0","cniVersions":["1.1.0"]`, 1)
+	edited := strings.Replace(recordV1, `"config":{"cniVersion":"1.0.0"`,
+		`"config":{"cniVersion":"1.0.0","cniVersions":["1.1.0"]`, 1)
 	r, err := records.DecodeRecord(records.Seal([]byte(edited)))
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +163,7 @@ func FuzzDecodeRecord(f *testing.F) {
 	f.Add(records.Seal([]byte(recordV1)))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, _ = records.DecodeRecord(b)
-		r, err := records.DecodeRecord(records.Seal(b)) // what only the seal keeps out
+		r, err := records.DecodeRecord(records.Seal(b)) // with a valid seal
 		if err != nil {
 			return
 		}

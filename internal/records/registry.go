@@ -15,16 +15,16 @@ import (
 )
 
 // Registry is the directory in which the runtimes of a host register their state directories. GC
-// holds a shared lock on the file next to it; registration takes the lock exclusively. So a runtime
-// registers a state directory either before a GC, which then waits for its operations and keeps its
-// attachments, or after it.
+// holds a shared lock on the file next to it, and registration an exclusive lock. A runtime
+// therefore registers a state directory either before a GC, which then waits for its operations and
+// keeps its attachments, or after it.
 type Registry struct{ Dir string }
 
 func (g Registry) lock(ctx context.Context, mode statefile.LockMode) (statefile.Lock, error) {
 	return statefile.TakeLock(ctx, g.Dir+".lock", mode)
 }
 
-// Add makes a state directory and registers it. It removes links to directories that no longer
+// Add creates a state directory and registers it. It removes links to directories that no longer
 // exist.
 func (g Registry) Add(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -64,8 +64,8 @@ func Canonical(dir string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-// sweep removes links to directories that no longer exist. A runtime may make its directory again
-// at the same time and find the link still in place: then sweep restores the link.
+// sweep removes links to directories that no longer exist. A runtime may recreate its directory
+// concurrently and find the link still in place; sweep then restores the link.
 func (g Registry) sweep() error {
 	entries, err := os.ReadDir(g.Dir)
 	if err != nil {
@@ -100,7 +100,7 @@ type stateDir struct {
 	info fs.FileInfo
 }
 
-// list returns the registered state directories that exist, and an error about entries that are not
+// list returns the registered state directories that exist, and an error for entries that are not
 // links to a directory.
 func (g Registry) list() ([]stateDir, error) {
 	entries, err := os.ReadDir(g.Dir)
@@ -130,7 +130,7 @@ func (g Registry) list() ([]stateDir, error) {
 }
 
 // Hold blocks registrations until the lock is released. It returns nil if the registry does not
-// exist and cannot be made: then no state directory is registered.
+// exist and cannot be created: then no state directory is registered.
 func (g Registry) Hold(ctx context.Context) (*statefile.Lock, error) {
 	if err := os.MkdirAll(g.Dir, 0o755); err != nil && !exists(g.Dir) {
 		return nil, nil
@@ -142,8 +142,8 @@ func (g Registry) Hold(ctx context.Context) (*statefile.Lock, error) {
 	return &l, nil
 }
 
-// Others returns the paths of the registered state directories except own, each once, sorted. If it
-// cannot read all entries, it returns the others and an error.
+// Others returns the paths of the registered state directories except own, sorted and without
+// duplicates. If it cannot read all entries, it returns the rest and an error.
 func (g Registry) Others(own string) ([]string, error) {
 	dirs, err := g.list()
 	if err != nil {
@@ -163,5 +163,5 @@ func (g Registry) Others(own string) ([]string, error) {
 	return paths, err
 }
 
-// Hash returns a file name that stands for a name of any length.
+// Hash returns a file name for a name of any length.
 func Hash(name string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(name))) }

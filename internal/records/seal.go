@@ -24,7 +24,8 @@ const (
 
 func seal(kind string, body []byte) []byte {
 	sum := sha256.Sum256(body)
-	return fmt.Appendf(nil, "%s%s%s%x%s%s%s", sealHead, kind, sealSum, sum, sealBody, body, sealTail)
+	return fmt.Appendf(nil, "%s%s%s%x%s%s%s", sealHead, kind, sealSum, sum, sealBody, body,
+		sealTail)
 }
 
 // unseal returns the body of a sealed file. The code of an error is [cni.CodeDecodingFailure].
@@ -37,13 +38,14 @@ func unseal(kind string, b []byte) ([]byte, error) {
 	}
 	var other struct{ Kind string }
 	if json.Unmarshal(b, &other) == nil && other.Kind != kind {
-		return nil, cni.Errorf(cni.CodeDecodingFailure, "record: kind is %q, not %q", other.Kind, kind)
+		return nil, cni.Errorf(cni.CodeDecodingFailure, "record: kind is %q, not %q", other.Kind,
+			kind)
 	}
-	return nil, cni.Errorf(cni.CodeDecodingFailure, "record: damaged, it is not as it was written")
+	return nil, cni.Errorf(cni.CodeDecodingFailure, "record is damaged or incomplete")
 }
 
 // keyOf returns the key in a damaged record, if it is still legible. keyOf verifies it with the
-// owner, which is known from the name of the file.
+// owner in the file name.
 func keyOf(b []byte, o cni.Owner) (a cni.Attachment, ok bool) {
 	_, body, _ := bytes.Cut(b, []byte(sealBody))
 	d := json.NewDecoder(bytes.NewReader(body))

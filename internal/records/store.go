@@ -21,8 +21,8 @@ type Store struct{ StateDir string }
 
 const (
 	recordExt   = ".json"
-	deletingExt = ".deleting" // a record since its DEL has begun
-	draftPrefix = "."         // [statefile.Replace] uses the same
+	deletingExt = ".deleting" // a record after its DEL has started
+	draftPrefix = "."         // must match [statefile.Replace]
 )
 
 func (s Store) dir() string { return filepath.Join(s.StateDir, "records") }
@@ -30,13 +30,13 @@ func (s Store) dir() string { return filepath.Join(s.StateDir, "records") }
 func (s Store) path(o cni.Owner, ext string) string { return filepath.Join(s.dir(), string(o)+ext) }
 
 // Begin stores a record before the first plugin runs. The record survives the end of this process,
-// but not a power cut, which the attachment does not survive either.
+// but not a power failure, which the attachment does not survive either.
 func (s Store) Begin(r *Record) error {
 	return s.write(r, replaceFile)
 }
 
-// replaceFile writes a draft of a file and renames it. A process that is killed meanwhile leaves
-// the draft.
+// replaceFile writes a draft of a file and renames it. If the process is killed before the rename,
+// the draft remains.
 func replaceFile(path string, b []byte) error {
 	draft := filepath.Join(filepath.Dir(path), draftPrefix+filepath.Base(path))
 	f, err := statefile.Open(draft, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -62,7 +62,8 @@ func removeFile(path string) error {
 // Put stores a record durably and atomically.
 func (s Store) Put(r *Record) error {
 	return s.write(r, func(path string, b []byte) error {
-		return statefile.Replace(path, b, 0o600, func(f *os.File) { statefile.MarkBoot(int(f.Fd()), BootID()) })
+		return statefile.Replace(path, b, 0o600,
+			func(f *os.File) { statefile.MarkBoot(int(f.Fd()), BootID()) })
 	})
 }
 
@@ -78,7 +79,8 @@ func (s Store) write(r *Record, replace func(path string, b []byte) error) error
 	return ioFailure("store record", err)
 }
 
-// ioFailure returns an error with [cni.CodeIOFailure] and the operation in front, nil for nil.
+// ioFailure returns an error with [cni.CodeIOFailure] that starts with the operation, or nil for
+// nil.
 func ioFailure(operation string, err error) error {
 	if err == nil {
 		return nil
@@ -86,8 +88,8 @@ func ioFailure(operation string, err error) error {
 	return cni.Errorf(cni.CodeIOFailure, "%s: %w", operation, err)
 }
 
-// readDir returns the entries of a directory, none if it does not exist. what describes the
-// entries in an error.
+// readDir returns the entries of a directory, or none if it does not exist. what describes the
+// entries in errors.
 func readDir(dir, what string) ([]fs.DirEntry, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -99,10 +101,11 @@ func readDir(dir, what string) ([]fs.DirEntry, error) {
 	return entries, nil
 }
 
-// NoteDel records that DEL of an attachment begins. It renames the record, which keeps the content
+// NoteDel records the start of DEL of an attachment. It renames the record, which keeps its content
 // on disk.
 func (s Store) NoteDel(a cni.Attachment) error {
-	return ioFailure("note DEL", os.Rename(s.path(a.Owner(), recordExt), s.path(a.Owner(), deletingExt)))
+	return ioFailure("note DEL",
+		os.Rename(s.path(a.Owner(), recordExt), s.path(a.Owner(), deletingExt)))
 }
 
 // Get reads the record of an attachment. It returns an error wrapping [ErrNoRecord] if the record
@@ -111,18 +114,18 @@ func (s Store) Get(a cni.Attachment) (*Record, error) {
 	found := s.Read(a.Owner())
 	if found.Err == nil && found.Record.Attachment != a {
 		return nil, cni.Errorf(cni.CodeInvalidConfig,
-			"record of %v is that of %v", a, found.Record.Attachment)
+			"record of %v belongs to %v", a, found.Record.Attachment)
 	}
 	return found.Record, found.Err
 }
 
-// Found is a file of a [Store] or a [Cache]: its record, or the error of reading it.
+// Found is a file of a [Store] or a [Cache]: its record, or the error from reading it.
 type Found struct {
 	Owner  cni.Owner
 	Record *Record
 	Err    error
-	Key    cni.Attachment // of an unreadable record, zero if unknown
-	Debris bool           // unreadable and of an earlier boot: the attachment no longer exists
+	Key    cni.Attachment // of an unreadable record; zero if unknown
+	Debris bool           // unreadable and from an earlier boot: the attachment no longer exists
 }
 
 // unreadable wraps an error and [ErrUnreadable].
@@ -132,7 +135,7 @@ func (e unreadable) Unwrap() error { return e.error }
 
 func (e unreadable) Is(target error) bool { return target == ErrUnreadable }
 
-// Attachment returns the key of the attachment, zero if unknown.
+// Attachment returns the key of the attachment; zero if unknown.
 func (s Found) Attachment() cni.Attachment {
 	if s.Record != nil {
 		return s.Record.Attachment
@@ -140,7 +143,7 @@ func (s Found) Attachment() cni.Attachment {
 	return s.Key
 }
 
-// Damage returns Err with the key of the attachment in front, if that is known.
+// Damage returns Err, preceded by the key of the attachment if known.
 func (s Found) Damage() error {
 	if s.Key == (cni.Attachment{}) {
 		return s.Err
@@ -148,8 +151,8 @@ func (s Found) Damage() error {
 	return fmt.Errorf("%v: %w", s.Key, s.Err)
 }
 
-// Read reads the record of an owner. Read tries the file names in the order in which a record
-// changes its state, so it finds a record that another process renames meanwhile.
+// Read reads the record of an owner. It tries the file names in the order of state changes, so it
+// finds a record that another process renames concurrently.
 func (s Store) Read(o cni.Owner) Found {
 	found := s.readFile(o, recordExt)
 	if found.Record != nil {
@@ -176,7 +179,7 @@ func (s Store) readFile(o cni.Owner, ext string) Found {
 	}
 	r, err := decodeRecord(b)
 	if err == nil && r.Attachment.Owner() != o {
-		err = cni.Errorf(cni.CodeInvalidConfig, "this is the record of %v", r.Attachment)
+		err = cni.Errorf(cni.CodeInvalidConfig, "the file is the record of %v", r.Attachment)
 	}
 	if err != nil {
 		err = unreadable{fmt.Errorf("%s: %w", path, err)}
@@ -201,8 +204,8 @@ func (s Store) RemoveOwner(o cni.Owner) error {
 	return ioFailure("remove record", err)
 }
 
-// Scan reads the records whose owners begin with prefix, in the order of owners. It may miss
-// records that another process creates or removes meanwhile.
+// Scan reads the records with an owner that starts with prefix, in the order of owners. It may miss
+// records that another process creates or removes concurrently.
 func (s Store) Scan(prefix string) ([]Found, error) {
 	return s.collect(prefix, func(cni.Owner, string) bool { return true })
 }
@@ -221,8 +224,8 @@ func (s Store) ScanContainer(container string) ([]Found, error) {
 	})
 }
 
-// collect reads the records whose owners begin with prefix and for which wanted returns true, in
-// the order of owners.
+// collect reads the records with an owner that starts with prefix and for which wanted returns
+// true, in the order of owners.
 func (s Store) collect(prefix string, wanted func(o cni.Owner, name string) bool) ([]Found, error) {
 	var found []Found
 	err := s.each(prefix, func(name string) error {
@@ -231,7 +234,8 @@ func (s Store) collect(prefix string, wanted func(o cni.Owner, name string) bool
 		if ext != recordExt && ext != deletingExt || !o.Valid() || !wanted(o, name) {
 			return nil
 		}
-		if n := len(found); n > 0 && found[n-1].Owner == o { // another process has renamed it meanwhile
+		// another process has renamed it in the meantime
+		if n := len(found); n > 0 && found[n-1].Owner == o {
 			return nil
 		}
 		if f := s.Read(o); !errors.Is(f.Err, ErrNoRecord) {
@@ -255,8 +259,8 @@ func (s Store) Drafts() ([]string, error) {
 	return networks, err
 }
 
-// Sweep removes the drafts that killed processes left of records of a network, given as the first
-// half of its owners. The caller holds the lock of the network, so that no process is writing a
+// Sweep removes the drafts of records that killed processes left in a network, given as the first
+// half of its owners. The caller must hold the lock of the network, so that no process is writing a
 // draft.
 func (s Store) Sweep(network string) error {
 	return s.each(draftPrefix+network, func(name string) error {
@@ -264,7 +268,7 @@ func (s Store) Sweep(network string) error {
 	})
 }
 
-// each calls f with the names of files that begin with prefix, sorted, up to its first error.
+// each calls f with the sorted names of files that start with prefix, until f returns an error.
 func (s Store) each(prefix string, f func(name string) error) error {
 	entries, err := readDir(s.dir(), "records")
 	for _, e := range entries {

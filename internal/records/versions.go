@@ -12,22 +12,22 @@ import (
 	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
-// Versions is a file of the state directory with the answers of plugins to VERSION. An answer is
-// valid while the executable is the same file with the same content. If two processes store at the
-// same time, the answers of one are lost, and the next negotiation asks these plugins again.
+// Versions is a file of the state directory with the replies of plugins to VERSION. A reply is
+// valid while the binary is the same file with the same content. If two processes store
+// concurrently, the replies of one are lost, and the next negotiation asks these plugins again.
 type Versions struct {
 	path    string
-	entries map[string]Answer // by path of the executable
+	entries map[string]Answer // by path of the binary
 	changed bool
 }
 
-// Answer is the answer of one executable.
+// Answer is the reply of one binary.
 type Answer struct {
 	Identity statefile.Identity `json:"identity"`
 	Versions []string           `json:"versions"`
 }
 
-// Get returns the versions that an executable supports, nil if they are unknown.
+// Get returns the versions that a binary supports; nil if they are unknown.
 func (c *Versions) Get(path string, id statefile.Identity) []string {
 	if e, ok := c.entries[path]; ok && e.Identity == id {
 		return e.Versions
@@ -35,7 +35,7 @@ func (c *Versions) Get(path string, id statefile.Identity) []string {
 	return nil
 }
 
-// Put adds an answer, unless the identity of the executable is unknown.
+// Put adds a reply, unless the identity of the binary is unknown.
 func (c *Versions) Put(path string, e Answer) {
 	if e.Identity != (statefile.Identity{}) {
 		c.entries[path], c.changed = e, true
@@ -50,7 +50,7 @@ type wireVersions struct {
 	Executables map[string]Answer `json:"executables"`
 }
 
-// ReadVersions reads the file in a state directory. A missing or damaged file counts as empty.
+// ReadVersions reads the file in a state directory. It treats a missing or damaged file as empty.
 func ReadVersions(stateDir string) *Versions {
 	c := &Versions{path: filepath.Join(stateDir, "versions.json")}
 	b, err := statefile.ReadFile(c.path)
@@ -63,8 +63,8 @@ func ReadVersions(stateDir string) *Versions {
 	return c
 }
 
-// decodeVersions returns the answers in a file. It refuses a file with an answer that no plugin can
-// have given.
+// decodeVersions returns the replies in a file. It refuses a file with a reply that no plugin can
+// give.
 func decodeVersions(b []byte) (map[string]Answer, error) {
 	var w wireVersions
 	if err := json.Unmarshal(b, &w); err != nil {
@@ -84,13 +84,13 @@ func decodeVersions(b []byte) (map[string]Answer, error) {
 	return w.Executables, nil
 }
 
-// isVersion reports whether a text is a version, supported by this library or not.
+// isVersion reports whether a text is a version, whether or not this library supports it.
 func isVersion(s string) bool {
 	_, err := cni.ParseVersion(s)
 	return s != "" && cni.CodeOf(err) != cni.CodeDecodingFailure
 }
 
-// Store writes the file if an answer was added, without the executables that no longer exist.
+// Store writes the file if a reply was added, without binaries that no longer exist.
 func (c *Versions) Store() error {
 	if !c.changed {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BootID returns the random ID that the kernel chose when it started (random(4)).
+// BootID returns the random ID that the kernel generated when it started (random(4)).
 func BootID() (string, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -21,15 +21,16 @@ func BootID() (string, error) {
 
 const bootAttr = "user.tenon.boot"
 
-// MarkBoot makes the open file name the boot with this ID, unless the ID is empty. On a file system without extended
-// attributes (tmpfs before Linux 6.6, which does not survive a boot either) the file names no boot.
+// MarkBoot marks the open file with the boot that has this ID, unless the ID is empty. On a file
+// system without extended attributes (tmpfs before Linux 6.6, which does not survive a reboot
+// either) the file has no mark.
 func MarkBoot(fd int, id string) {
 	if id != "" {
 		_ = unix.Fsetxattr(fd, bootAttr, []byte(id), 0)
 	}
 }
 
-// BootOf returns the ID of the boot that the open file names, or "".
+// BootOf returns the ID of the boot in the mark of the open file, or "".
 func BootOf(fd int) string {
 	b := make([]byte, MaxBootID)
 	n, err := unix.Fgetxattr(fd, bootAttr, b)
@@ -39,9 +40,10 @@ func BootOf(fd int) string {
 	return string(b[:n])
 }
 
-// EarlierBoot reports whether a file was written in an earlier boot, which is the boot that the file names. A file that
-// names none, as on file systems without extended attributes, is from an earlier boot if it was last changed before this
-// one. EarlierBoot returns false if it cannot examine the file or the boot.
+// EarlierBoot reports whether a file was written in an earlier boot, according to its mark. A file
+// without a mark, as on file systems without extended attributes, is from an earlier boot if its
+// last change precedes the running boot. EarlierBoot returns false if it cannot examine the file or
+// the boot.
 func EarlierBoot(path string) bool {
 	id, err := BootID()
 	var up unix.Timespec
@@ -51,7 +53,7 @@ func EarlierBoot(path string) bool {
 	return earlierIn(path, id, time.Now().Add(-time.Duration(up.Nano())))
 }
 
-// earlierIn is EarlierBoot in a boot with this ID that began at this time.
+// earlierIn is EarlierBoot in the boot with this ID and start time.
 func earlierIn(path, id string, began time.Time) bool {
 	b := make([]byte, MaxBootID)
 	if n, err := unix.Lgetxattr(path, bootAttr, b); err == nil {

@@ -24,15 +24,17 @@ func TestMarkBoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for _, row := range []struct{ mark, want string }{{"", ""}, {"first", "first"}, {"2nd", "2nd"}, {"", "2nd"}} {
+	for _, row := range []struct{ mark, want string }{{"", ""}, {"first", "first"}, {"2nd", "2nd"},
+		{"", "2nd"}} {
 		if statefile.MarkBoot(int(f.Fd()), row.mark); statefile.BootOf(int(f.Fd())) != row.want {
-			t.Errorf("marked with %q it names %q, want %q", row.mark, statefile.BootOf(int(f.Fd())), row.want)
+			t.Errorf("after mark %q the file names %q, want %q", row.mark,
+				statefile.BootOf(int(f.Fd())), row.want)
 		}
 	}
 }
 
-// A file is from the boot that it names, and otherwise from an earlier one if neither its content nor its inode has changed since
-// the boot.
+// A file is from the boot in its mark. Without a mark it is from an earlier boot if neither its
+// content nor its inode has changed since the running boot started.
 func TestEarlierBoot(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f")
@@ -53,7 +55,7 @@ func TestEarlierBoot(t *testing.T) {
 	if err := os.Chtimes(path, past, past); err != nil {
 		t.Fatal(err)
 	}
-	check("only its time says before", time.Now().Add(-time.Minute), false)
+	check("only its modification time is before the boot", time.Now().Add(-time.Minute), false)
 	if statefile.EarlierBoot(path) {
 		t.Error("written in this boot")
 	}

@@ -1,4 +1,4 @@
 package statefile
 
-// EarlierIn is EarlierBoot in a boot with a certain ID, which began at a certain time.
+// EarlierIn is EarlierBoot in a boot with a given ID and start time.
 var EarlierIn = earlierIn

@@ -14,6 +14,7 @@ func IdentityOf(info fs.FileInfo) Identity {
 		return Identity{}
 	}
 	return Identity{
-		Device: uint64(s.Dev), Inode: s.Ino, Size: s.Size, MTime: s.Mtimespec.Nano(), CTime: s.Ctimespec.Nano(),
+		Device: uint64(s.Dev), Inode: s.Ino, Size: s.Size, MTime: s.Mtimespec.Nano(),
+		CTime: s.Ctimespec.Nano(),
 	}
 }

@@ -11,5 +11,6 @@ func IdentityOf(info fs.FileInfo) Identity {
 	if !ok {
 		return Identity{}
 	}
-	return Identity{Device: uint64(s.Dev), Inode: s.Ino, Size: s.Size, MTime: s.Mtim.Nano(), CTime: s.Ctim.Nano()}
+	return Identity{Device: uint64(s.Dev), Inode: s.Ino, Size: s.Size, MTime: s.Mtim.Nano(),
+		CTime: s.Ctim.Nano()}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// LockMode is how a lock excludes others.
+// LockMode is the mode of a lock.
 type LockMode uint8
 
 // The modes.
@@ -18,33 +18,36 @@ const (
 	unlocked
 )
 
-// ErrInherited is the error of a lock that the program which started this one holds, so that waiting would never end.
+// ErrInherited is the error for a lock held by the program that started this one. Waiting for
+// the lock would never end.
 var ErrInherited = errors.New(
-	"it is held by the runtime that has started this program, which needs a state folder of its own")
+	"held by the runtime that started this program; use a separate state directory")
 
-// errBusy is the error of set if another open file has locked the bytes.
+// errBusy is returned by set if another open file has locked the bytes.
 var errBusy = errors.New("locked")
 
-// Lock is a lock between goroutines and processes that the caller holds. Its file exists only while the lock is in use.
-// The lock belongs to the open file: a process that inherits the file keeps the lock, also after the process that took
-// the lock has ended.
+// Lock is a lock, held by the caller, that excludes goroutines and processes. Its file exists only
+// while the lock is in use. The lock belongs to the open file: a process that inherits the file
+// keeps the lock even after the process that took it has ended.
 //
-// Linux locks two bytes of the file with open file description locks (fcntl(2), F_OFD_SETLK), so an exclusive lock that
-// waits is not overtaken by further shared ones. Windows does the same with LockFileEx. macOS and FreeBSD lock the whole
-// file with flock(2): there shared locks can overtake an exclusive one. [Lock.Inherited] works on Linux only, and Windows
-// has no locks that processes inherit.
+// On Linux, Lock locks two bytes of the file with open file description locks (fcntl(2),
+// F_OFD_SETLK), so that new shared locks do not overtake a waiting exclusive lock. On Windows it
+// does the same with LockFileEx. On macOS and FreeBSD it locks the whole file with flock(2), and
+// shared locks can overtake an exclusive one. [Lock.Inherited] works only on Linux; Windows has no
+// locks that processes inherit.
 type Lock struct{ *os.File }
 
-// The bytes. A caller takes the gate first, in the mode of the lock, and releases the gate as soon as it holds the lock:
-// further shared locks do not overtake an exclusive lock that waits for the shared ones before it.
+// The bytes. A caller takes the gate first, in the mode of the lock, and releases the gate once it
+// holds the lock. New shared locks therefore do not overtake an exclusive lock that waits for
+// earlier shared locks.
 const (
 	gate int64 = iota
 	held
 	both // bytes
 )
 
-// TakeLock waits for a lock until ctx ends, and makes its file and the directory of the file. It returns the error of ctx,
-// [ErrInherited], or an error about the file.
+// TakeLock creates the file of a lock and its directory, and waits for the lock until ctx ends. It
+// returns the error of ctx, [ErrInherited], or an error about the file.
 func TakeLock(ctx context.Context, path string, m LockMode) (Lock, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return Lock{}, err
@@ -71,14 +74,14 @@ func TakeLock(ctx context.Context, path string, m LockMode) (Lock, error) {
 	}
 }
 
-// FirstWait and LastWait are the shortest and the longest time before [TakeLock] tries again.
+// FirstWait and LastWait are the shortest and the longest time between two attempts of [TakeLock].
 const (
 	FirstWait = time.Millisecond
 	LastWait  = 32 * time.Millisecond
 )
 
-// take waits for one byte, and closes the file if it fails. It polls, because nothing can interrupt a thread that waits in
-// the kernel for a lock.
+// take waits for one byte, and closes the file on failure. It polls, because a thread that waits
+// for a lock in the kernel cannot be interrupted.
 func (l Lock) take(ctx context.Context, b int64, m LockMode) error {
 	err := l.set(b, 1, m)
 	if err == errBusy && l.Inherited() {
@@ -100,7 +103,7 @@ func (l Lock) take(ctx context.Context, b int64, m LockMode) error {
 	return err
 }
 
-// inPlace reports whether the file is still the one that others open.
+// inPlace reports whether the path still leads to the locked file.
 func (l Lock) inPlace() bool {
 	own, err := l.Stat()
 	if err != nil {

@@ -4,8 +4,8 @@ package statefile
 
 import "golang.org/x/sys/unix"
 
-// set locks or unlocks the whole file for the byte held, and does nothing for the gate alone; [errBusy] if another open
-// file has locked it.
+// set locks or unlocks the whole file for the byte held, and does nothing for the gate alone. It
+// returns [errBusy] if another open file has locked the file.
 func (l Lock) set(start, length int64, m LockMode) error {
 	if start == gate && length == 1 {
 		return nil
@@ -18,5 +18,5 @@ func (l Lock) set(start, length int64, m LockMode) error {
 	return err
 }
 
-// Inherited returns false: the package cannot tell on this system.
+// Inherited returns false, because the package cannot find out on this system.
 func (l Lock) Inherited() bool { return false }

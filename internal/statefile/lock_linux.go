@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// set locks or unlocks bytes; [errBusy] if another open file has locked them.
+// set locks or unlocks bytes. It returns [errBusy] if another open file has locked them.
 func (l Lock) set(start, length int64, m LockMode) error {
 	typ := [...]int16{Shared: unix.F_RDLCK, Exclusive: unix.F_WRLCK, unlocked: unix.F_UNLCK}[m]
 	lock := unix.Flock_t{Type: typ, Whence: io.SeekStart, Start: start, Len: length}
@@ -20,8 +20,8 @@ func (l Lock) set(start, length int64, m LockMode) error {
 	return err
 }
 
-// Inherited reports whether this program was started with the file open, so by the program that has locked it. Files
-// that a program opens itself are closed on exec.
+// Inherited reports whether this program was started with the file open, and thus by the program
+// that holds the lock. Files that a program opens itself are closed on exec.
 func (l Lock) Inherited() bool {
 	own, err := l.Stat()
 	if err != nil {
@@ -41,7 +41,8 @@ func (l Lock) Inherited() bool {
 		if err != nil {
 			continue
 		}
-		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil &&
+			flags&unix.FD_CLOEXEC == 0 {
 			return true
 		}
 	}

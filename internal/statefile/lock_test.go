@@ -29,7 +29,7 @@ func TestTakeLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := take(statefile.Exclusive); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("exclusive beside shared: %v", err)
+		t.Errorf("exclusive while shared: %v", err)
 	}
 	first.Release()
 	statefile.SweepLock(path)
@@ -46,6 +46,6 @@ func TestTakeLock(t *testing.T) {
 	}
 	defer third.Release()
 	if _, err := take(statefile.Shared); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("shared beside exclusive: %v", err)
+		t.Errorf("shared while exclusive: %v", err)
 	}
 }

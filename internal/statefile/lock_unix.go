@@ -4,9 +4,9 @@ package statefile
 
 import "os"
 
-// Release releases the lock and removes the file if no process uses it. It unlocks first: of several processes that
-// release at once the last finds itself alone. Closing alone would not do, as a process between fork and exec holds the
-// file open.
+// Release releases the lock and removes the file if no process uses it. It unlocks before it
+// closes: when several processes release concurrently, the last one finds the file unused. Closing
+// alone is not enough, because a process between fork and exec keeps the file open.
 func (l Lock) Release() {
 	_ = l.set(gate, both, unlocked)
 	if l.set(gate, both, Exclusive) == nil {

@@ -12,8 +12,8 @@ const nonBlock = unix.O_NONBLOCK
 
 func check(f *os.File) error { return Check(int(f.Fd())) }
 
-// Check returns [ErrNotRegular], or EISDIR for a directory, if the descriptor does not refer to
-// a regular file. The file has to be opened with O_NONBLOCK, which Check removes.
+// Check returns [ErrNotRegular], or EISDIR for a directory, if the descriptor does not refer to a
+// regular file. The file must have been opened with O_NONBLOCK, which Check clears.
 func Check(fd int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

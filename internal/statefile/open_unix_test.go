@@ -15,8 +15,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
-// FIFOs, sockets, devices, directories, and links to them are refused at once, whichever way they
-// are opened.
+// All functions refuse FIFOs, sockets, devices, directories, and links to them without
+// blocking.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -26,13 +26,15 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer socket.Close()
-	err = errors.Join(unix.Mkfifo(in("fifo"), 0o600), os.Symlink("fifo", in("link")), os.Mkdir(in("dir"), 0o700))
+	err = errors.Join(unix.Mkfifo(in("fifo"), 0o600), os.Symlink("fifo", in("link")),
+		os.Mkdir(in("dir"), 0o700))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]error{
-		in("fifo"): statefile.ErrNotRegular, in("link"): statefile.ErrNotRegular, in("socket"): statefile.ErrNotRegular,
-		"/dev/null": statefile.ErrNotRegular, in("dir"): unix.EISDIR, in("none"): nil,
+		in("fifo"): statefile.ErrNotRegular, in("link"): statefile.ErrNotRegular,
+		in("socket"): statefile.ErrNotRegular,
+		"/dev/null":  statefile.ErrNotRegular, in("dir"): unix.EISDIR, in("none"): nil,
 	} {
 		_, read := statefile.ReadFile(path)
 		_, both := statefile.Open(path, os.O_RDWR, 0o600)
@@ -67,7 +69,8 @@ func TestRegularFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0); err != nil || flags&unix.O_NONBLOCK != 0 {
+	if flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0); err != nil ||
+		flags&unix.O_NONBLOCK != 0 {
 		t.Errorf("flags %#x, %v", flags, err)
 	}
 }

@@ -1,7 +1,9 @@
-// Package statefile opens, replaces, identifies and locks the files in which Tenon and other programs keep state. Only a
-// regular file can hold state: to open a FIFO would wait for its other end, and a device could do anything. The package
-// also marks files with the boot in which they were written, because no network namespace survives a boot: a file of an
-// earlier boot describes namespaces that no longer exist. It does not know the content of the files.
+// Package statefile opens, replaces, identifies and locks the files in which Tenon and other
+// programs keep state. It accepts only regular files: opening a FIFO could block forever, and
+// opening a device could have any effect. The package also marks files with the boot in which they
+// were written, because no network namespace survives a reboot: a file from an earlier boot
+// describes namespaces that no longer exist. The package does not interpret the content of the
+// files.
 package statefile
 
 import (
@@ -13,15 +15,15 @@ import (
 	"syscall"
 )
 
-// MaxBootID is the maximum length of the name of a boot, in bytes. Only Linux names boots: on other systems there is no
-// ID, no file names a boot, and no file is from an earlier one.
+// MaxBootID is the maximum length of a boot ID in bytes. Only Linux has boot IDs: on other systems
+// no file is marked with a boot, and no file is from an earlier one.
 const MaxBootID = 64
 
-// ErrNotRegular says that a path names something other than a regular file.
+// ErrNotRegular means that a path leads to something other than a regular file.
 var ErrNotRegular = errors.New("not a regular file")
 
-// Open opens a file as [os.OpenFile] does, without waiting. The error is an [*fs.PathError] that wraps [ErrNotRegular], or
-// EISDIR for a directory, if there is something else in its place.
+// Open opens a file as [os.OpenFile] does, without blocking. The error is an [*fs.PathError] that
+// wraps [ErrNotRegular], or EISDIR for a directory, if the path does not lead to a regular file.
 func Open(path string, flags int, mode fs.FileMode) (*os.File, error) {
 	f, err := os.OpenFile(path, flags|nonBlock, mode)
 	if errors.Is(err, syscall.ENXIO) { // a FIFO without a reader, opened for writing, or a socket
@@ -57,9 +59,10 @@ func WriteFile(path string, content []byte, mode fs.FileMode) error {
 	return errors.Join(err, f.Close())
 }
 
-// Replace writes a file with a mode, whatever the umask is, atomically and durably: also after a power cut the file has
-// the old content or the new. Until then the new content is in a file whose name begins with a dot and the name of the
-// file. Replace calls mark, unless it is nil, with the new file before it writes the content.
+// Replace writes a file with a mode, regardless of the umask, atomically and durably: even after a
+// power failure the file has either the old or the new content. While it is written, the new
+// content is in a file named with a dot and the name of the file. Replace calls mark, unless it is
+// nil, with the new file before it writes the content.
 func Replace(path string, content []byte, mode fs.FileMode, mark func(*os.File)) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path))
 	if err != nil {

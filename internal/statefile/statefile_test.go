@@ -9,14 +9,16 @@ import (
 	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
-// Replace leaves the old file and no draft where it fails, and the new content with its mode where it succeeds.
+// Replace leaves the old file and no draft if it fails, and the new content with its mode if it
+// succeeds.
 func TestReplace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
 	for _, content := range []string{"old", "new content"} {
 		marked := ""
-		if err := statefile.Replace(path, []byte(content), 0o644, func(f *os.File) { marked = filepath.Base(f.Name()) }); err != nil {
+		if err := statefile.Replace(path, []byte(content), 0o644,
+			func(f *os.File) { marked = filepath.Base(f.Name()) }); err != nil {
 			t.Fatal(err)
 		}
 		b, err := os.ReadFile(path)
@@ -31,7 +33,7 @@ func TestReplace(t *testing.T) {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
 	if err := statefile.Replace(filepath.Join(dir, "absent", "file"), nil, 0o600, nil); err == nil {
-		t.Error("success in a directory that does not exist")
+		t.Error("success in a missing directory")
 	}
 	busy := filepath.Join(dir, "directory")
 	if err := os.MkdirAll(filepath.Join(busy, "member"), 0o700); err != nil {
@@ -46,7 +48,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// The identity of a file changes with its content and with the file; that of no file is zero.
+// The identity of a path changes with the content and with the file; without a file it is zero.
 func TestIdentity(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")
@@ -57,7 +59,8 @@ func TestIdentity(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := statefile.Identify(path)
-	if now := time.Unix(0, first.MTime); !first.Young(now) || first.Young(now.Add(time.Second)) || first.Young(now.Add(-time.Second)) {
+	if now := time.Unix(0, first.MTime); !first.Young(now) || first.Young(now.Add(time.Second)) ||
+		first.Young(now.Add(-time.Second)) {
 		t.Errorf("young: %+v", first)
 	}
 	if err := os.WriteFile(path, []byte("ab"), 0o600); err != nil {

@@ -10,32 +10,40 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// Use is how a file in a configuration directory is used.
+// Use states how a file in a configuration directory is used.
 type Use string
 
 // The uses of files.
 const (
-	Chosen     Use = "chosen"     // a look-up of the network's name takes it
+	Chosen     Use = "chosen"     // a look-up of the network's name returns it
 	DropIn     Use = "drop-in"    // its plugin is appended to the lists of the network
 	PolicyFile Use = "policy"     // see [Policy]
-	Shadowed   Use = "shadowed"   // a file that is looked at earlier has the network's name
-	Broken     Use = "broken"     // it cannot be used, see Err; so cannot its network
-	Suppressed Use = "suppressed" // a drop-in of a network that says loadOnlyInlinedPlugins
-	Ignored    Use = "ignored"    // nobody reads it
+	Shadowed   Use = "shadowed"   // an earlier file has the network's name
+	Broken     Use = "broken"     // neither the file nor its network can be used; see Err
+	Suppressed Use = "suppressed" // a drop-in of a network with loadOnlyInlinedPlugins
+	Ignored    Use = "ignored"    // no runtime reads it
 )
 
 // File is a file or directory in a configuration directory, and its use.
 type File struct {
-	Path       string
-	Use        Use
-	Reason     string   // why nothing comes of it, for people; empty where something does, and where Err says it
-	Name       string   // of the network that it states or, in a drop-in directory, belongs to; empty if that cannot be told
-	Network    *Network // nil if it is none, or Err says why not
-	Err        error    // what is wrong with it: a [*FileError]
-	Default    bool     // runtimes take it where no network is asked for, whether it can be loaded or not
-	ShadowedBy string   // path of the file that is looked at earlier
-	Kind       Kind     // what it should hold
-	Content    []byte   // as it was read; nil if nobody reads it, or it cannot be read
+	Path string
+	Use  Use
+
+	// Reason explains to people why the file has no effect. It is empty if the file has one, or if
+	// Err gives the reason.
+	Reason string
+
+	// Name is the network that the file states or, in a drop-in directory, belongs to; empty if
+	// the file states none that can be read.
+	Name string
+
+	Network *Network // nil if the file holds none or cannot be loaded; see Err
+	Err     error    // the mistake in the file: a [*FileError]
+	Default bool     // runtimes use the file by default, even if it cannot be loaded
+
+	ShadowedBy string // path of the earlier file with the same network name
+	Kind       Kind   // what the file should hold
+	Content    []byte // as read; nil if no runtime reads the file, or it cannot be read
 }
 
 // Kind is what a file holds according to its name and its directory.
@@ -43,20 +51,21 @@ type Kind string
 
 // The kinds of files.
 const (
-	OtherFile  Kind = ""        // nothing that a runtime reads, or the policy
+	OtherFile  Kind = ""        // not read by runtimes, or the policy
 	ListFile   Kind = "list"    // a network configuration list
 	SingleFile Kind = "single"  // a network of a single plugin
-	DropInFile Kind = "drop-in" // a plugin of the network whose name its directory bears
+	DropInFile Kind = "drop-in" // a plugin of the network that its directory is named after
 )
 
 // Catalog is the content of a configuration directory at one moment.
 type Catalog struct {
 	Dir    string
-	Files  []File  // in the byte order of paths, those of drop-in directories included
-	Policy *Policy // of [PolicyName]; nil if there is none
+	Files  []File  // in the byte order of paths, including files in drop-in directories
+	Policy *Policy // from [PolicyName]; nil if there is none
 }
 
-// Candidates returns the files that hold networks, or are broken, in the order of [Catalog.Lookup].
+// Candidates returns the files that hold networks, and the broken ones, in the order of
+// [Catalog.Lookup].
 func (c *Catalog) Candidates() []File {
 	var all []File
 	for _, f := range c.candidates() {
@@ -77,7 +86,7 @@ func (c *Catalog) candidates() []*File {
 	return all
 }
 
-// list returns the first list of a name; nil if there is none.
+// list returns the first list with a name, or nil if there is none.
 func (c *Catalog) list(name string) *File {
 	for _, f := range c.candidates() {
 		if f.Kind == ListFile && f.Name == name {
@@ -87,15 +96,16 @@ func (c *Catalog) list(name string) *File {
 	return nil
 }
 
-// Lookup finds a network by name: the first file that has it, first among the lists (.conflist), then among the single
-// plugins (.conf, .json), each in the byte order of file names.
+// Lookup finds a network by name: the first file with that name, first among the lists (.conflist),
+// then among the single plugins (.conf, .json), each in the byte order of file names.
 //
-// A broken file hides no other network. If it states the name that is looked for, as far as it can be read, it is the
-// network, and its error that of the look-up. Otherwise it is returned as passed, where it comes before the network or
-// there is none of the name, so that somebody is told: it might have been meant. [Load] is for who must not go on then.
+// A broken file hides no other network. If the readable part of a broken file states the name,
+// Lookup returns the error of that file. Lookup returns the other broken files in passed, up to the
+// network or all of them if no network has the name, so that callers can report files that may have
+// been meant. Use [Load] to fail on such a file instead.
 //
-// The error is [ErrNoConfig] where the directory holds no configuration or does not exist, [ErrNotFound] where none has the
-// name, and otherwise that of [LoadFile].
+// The error wraps [ErrNoConfig] if the directory holds no configuration or does not exist, and
+// [ErrNotFound] if no network has the name. Otherwise the errors are the same as for [LoadFile].
 func (c *Catalog) Lookup(name string) (n *Network, passed []File, err error) {
 	if err := cni.ValidateNetworkName(name); err != nil {
 		return nil, nil, err
@@ -121,8 +131,8 @@ func (c *Catalog) Lookup(name string) (n *Network, passed []File, err error) {
 	return nil, passed, fmt.Errorf("network %q in %s: %w (%s)", name, c.Dir, ErrNotFound, there)
 }
 
-// Default returns the network that runtimes use where none is asked for: the first file of any kind in the byte order of
-// file names. Errors are [ErrNoConfig] and those of [LoadFile].
+// Default returns the network that runtimes use if no network is requested: the first file of any
+// kind in the byte order of file names. It returns [ErrNoConfig] or an error of [LoadFile].
 func (c *Catalog) Default() (*Network, error) {
 	for _, f := range c.Files {
 		if f.Default {
@@ -132,8 +142,9 @@ func (c *Catalog) Default() (*Network, error) {
 	return nil, c.none()
 }
 
-// Networks returns every network in the order of [Catalog.Lookup]: of several of one name the first counts. The error
-// joins those of the files that cannot be loaded, and is [ErrNoConfig] where there are none.
+// Networks returns all networks in the order of [Catalog.Lookup]; the first of several with the
+// same name takes precedence. The error joins the errors of the files that cannot be loaded, and is
+// [ErrNoConfig] if there are no files.
 func (c *Catalog) Networks() ([]*Network, error) {
 	candidates := c.candidates()
 	if len(candidates) == 0 {
@@ -151,7 +162,8 @@ func (c *Catalog) Networks() ([]*Network, error) {
 	return networks, errors.Join(errs...)
 }
 
-// equal reports whether two catalogues are of the same files with the same content, but for those that nobody reads.
+// equal reports whether two catalogs have the same files with the same content, without regard to
+// ignored files.
 func (c *Catalog) equal(d *Catalog) bool {
 	return slices.EqualFunc(c.used(), d.used(), func(a, b File) bool {
 		return a.Path == b.Path && a.Use == b.Use && bytes.Equal(a.Content, b.Content)

@@ -18,11 +18,13 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// golden is the file of a layout that says what is to be found out about the others.
+// golden is the file of a layout with the expected description of the other files.
 const golden = "want"
 
-// R-07, CFG-01, CFG-04, CFG-10, CFG-23, DSC-02, DSC-03, DSC-04, DSC-05, DSC-06, DSC-07, DSC-08, DRP-01, DRP-02, DRP-03,
-// DRP-04, DRP-06, DRP-09, VER-07, VER-08, VER-09: which file becomes what, and which network a look-up finds, in directories as they are met. Each says in its first line why it is here.
+// R-07, CFG-01, CFG-04, CFG-10, CFG-23, DSC-02, DSC-03, DSC-04, DSC-05, DSC-06, DSC-07, DSC-08,
+// DRP-01, DRP-02, DRP-03, DRP-04, DRP-06, DRP-09, VER-07, VER-08, VER-09: how each file is used,
+// and which network a look-up finds, in typical directories. The first line of each layout states
+// its purpose.
 func TestDiscover(t *testing.T) {
 	t.Parallel()
 	layouts, err := filepath.Glob("testdata/layouts/*.txtar")
@@ -44,14 +46,15 @@ func TestDiscover(t *testing.T) {
 				}
 				files[f.Name] = string(f.Data)
 			}
-			got := describeFolder(t, tree(t, files))
+			got := describeDirectory(t, tree(t, files))
 			if diff := cmp.Diff(want, got); diff != "" && !*update {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 			if !*update {
 				return
 			}
-			archive.Files = slices.DeleteFunc(archive.Files, func(f txtar.File) bool { return f.Name == golden })
+			archive.Files = slices.DeleteFunc(archive.Files,
+				func(f txtar.File) bool { return f.Name == golden })
 			archive.Files = append(archive.Files, txtar.File{Name: golden, Data: []byte(got)})
 			if err := os.WriteFile(layout, txtar.Format(archive), 0o600); err != nil {
 				t.Fatal(err)
@@ -60,8 +63,8 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-// describeDirectory says all that is found out about a directory.
-func describeFolder(t *testing.T, dir string) string {
+// describeDirectory describes a directory as text.
+func describeDirectory(t *testing.T, dir string) string {
 	t.Helper()
 	c := discover(t, dir)
 	var b strings.Builder
@@ -86,7 +89,8 @@ func describeFolder(t *testing.T, dir string) string {
 			b.WriteString("; " + describe(f.Err))
 		}
 		b.WriteString("\n")
-		if f.Name != "" && cni.ValidateNetworkName(f.Name) == nil && !slices.Contains(names, f.Name) {
+		if f.Name != "" && cni.ValidateNetworkName(f.Name) == nil &&
+			!slices.Contains(names, f.Name) {
 			names = append(names, f.Name)
 		}
 	}

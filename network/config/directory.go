@@ -13,120 +13,129 @@ import (
 	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
-// Options say how a [Directory] keeps itself up to date. The zero value is ready for use.
+// Options configure how a [Directory] keeps itself up to date. The zero value is ready for use.
 type Options struct {
-	// Dir is the directory of the configuration; empty is [DefaultDir]. It need not be there yet.
+	// Dir is the configuration directory. An empty value means [DefaultDir]. The directory need not
+	// exist yet.
 	Dir string
 
-	// PluginDirs are directories of plugins that are watched too: when a file in them comes, goes or is replaced there is a new
-	// snapshot, so that who is told can ask for the status of networks again. nil is not watched.
+	// PluginDirs are plugin directories to watch as well. When a file in them appears, disappears
+	// or is replaced, there is a new snapshot, so that receivers can run STATUS again.
 	PluginDirs []string
 
-	// Min is how many networks there have to be: with fewer there is a problem, and the last good ones stay in use. One
-	// that was in use always stays.
+	// Min is the minimum number of networks. With fewer, the snapshot reports a problem and the
+	// last good networks stay in use. The last network in use always stays.
 	Min int
 
-	// Rescan is after which time the directories are looked at though nothing was heard of a change: changes beyond a network
-	// file system, by writers that do not close a file, of a directory two or more levels above that was replaced, and all of
-	// them where the kernel lets nobody watch any more. Zero is 10 s, negative is never.
+	// Rescan is the interval at which the directory is read without a notification. It finds
+	// changes that the kernel does not report: changes on a network file system, writers that keep
+	// a file open, a replaced directory two or more levels above, and all changes if the kernel
+	// refuses more watches. Zero means 10 s; negative means never.
 	Rescan time.Duration
 
-	// Linger is how long what has disappeared (the file of a network, a drop-in, the policy) stays in use, so that it may
-	// be replaced by removing it first. Zero is 2 s, negative is not at all.
+	// Linger is how long a network, drop-in or policy stays in use after its file has disappeared,
+	// so that writers may remove a file before they replace it. Zero means 2 s; negative means not
+	// at all.
 	Linger time.Duration
 
-	// NoWatch leaves the directories unwatched; changes are found by Rescan and [Directory.Reload] alone, as on systems other
-	// than Linux.
+	// NoWatch disables watching: only Rescan and [Directory.Reload] find changes, as on systems
+	// other than Linux.
 	NoWatch bool
 
-	// Notify, unless nil, is told of each snapshot after the first, one at a time and in order. It must not call
-	// [Directory.Close].
+	// Notify, unless nil, receives each snapshot after the first, one at a time and in order. It
+	// must not call [Directory.Close].
 	Notify func(*Snapshot)
 
-	Log *slog.Logger // problems that come and go; nil is [slog.Default]
+	// logs problems when they appear and when they are resolved; nil means [slog.Default]
+	Log *slog.Logger
 }
 
 const (
 	defaultRescan = 10 * time.Second
 	defaultLinger = 2 * time.Second
 
-	quiet    = 30 * time.Millisecond  // without events, after which the directory is looked at
-	noQuiet  = 200 * time.Millisecond // how long that is waited for
-	patience = 200 * time.Millisecond // how long a directory may take to hold still
-	retry    = time.Second            // after which one that did not, or cannot be read, is looked at again
+	quiet    = 30 * time.Millisecond  // time without events after which the directory is read
+	noQuiet  = 200 * time.Millisecond // maximum wait for that quiet time
+	patience = 200 * time.Millisecond // maximum time for a directory to stop changing
+	retry    = time.Second            // delay after a failed read
 )
 
-// Directory keeps the configuration of a directory up to date. What is in use of it is a [Snapshot], which is replaced as a whole,
-// and only by a state that the directory had at one moment: it is read again until nothing has changed meanwhile, nor shortly
-// before. What is broken, half-written or gone for a moment does not take away what works: see [Problem]. Nobody can tell a
-// file that is half overwritten from a finished one if it is valid and its writer takes a rest: writers put a file in place
-// by renaming it.
+// Directory keeps a [Snapshot] of a configuration directory up to date. It replaces the snapshot as
+// a whole, and only with a state that the directory had at one moment: it reads the directory again
+// until nothing has changed during, or shortly before, the read. A file that is briefly broken,
+// half-written or missing does not remove a working network: see [Problem]. A half-overwritten file
+// that happens to be valid cannot be distinguished from a finished one if its writer pauses;
+// writers should rename a finished file into place.
 //
-// Nothing here waits for an operation of a Client of package network, or has one wait.
+// A Directory neither waits for the operations of a Client of package network nor delays them.
 type Directory struct {
 	options Options
 	current atomic.Pointer[Snapshot]
 
 	newWatcher func(events chan<- struct{}) (watcher, error)
 	events     chan struct{}
-	told       chan struct{} // there are snapshots to tell of
+	published  chan struct{} // signals snapshots for Notify
 	closing    chan struct{}
 	running    sync.WaitGroup
 	once       sync.Once
 
-	mu      sync.Mutex // held while the directory is looked at
+	mu      sync.Mutex // held while the directory is read
 	closed  bool
-	watcher watcher  // nil where nobody can, or wants to watch
-	deaf    bool     // that was said
-	catalog *Catalog // as it was read last; nil if that went wrong
+	watcher watcher  // nil if watching is unsupported or disabled
+	deaf    bool     // the failure to watch has been logged
+	catalog *Catalog // as read last; nil if reading failed
 	config  fingerprint
 	plugins fingerprint
-	due     time.Time // when to look again though nothing has changed
+	due     time.Time // when to read again even if nothing has changed
 
 	queueMu sync.Mutex
-	queue   []*Snapshot // to tell of
+	queue   []*Snapshot // for Notify
 }
 
-// Open reads a configuration directory and goes on to keep it up to date, until it is closed. That the directory is missing
-// or empty, or that something in it is broken, is a problem in the snapshot, no error. There is an error, with
-// [cni.CodeInvalidConfig], only where the options are contradictory.
+// Open reads a configuration directory and keeps it up to date until [Directory.Close]. A missing
+// or empty directory, or a broken file in it, is a problem in the snapshot, not an error. Open
+// returns an error, with [cni.CodeInvalidConfig], only if the options are contradictory.
 func Open(o Options) (*Directory, error) { return open(o, newWatcher) }
 
 func open(o Options, w func(events chan<- struct{}) (watcher, error)) (*Directory, error) {
 	if o.Min < 0 {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "minimum of networks: %d is negative", o.Min)
+		return nil, cni.Errorf(cni.CodeInvalidConfig,
+			"minimum number of networks is negative: %d", o.Min)
 	}
 	o.Dir = cmp.Or(o.Dir, DefaultDir)
 	o.Rescan = cmp.Or(o.Rescan, defaultRescan)
 	o.Linger = cmp.Or(o.Linger, defaultLinger)
 	f := &Directory{
 		options: o, newWatcher: w,
-		events: make(chan struct{}, 1), told: make(chan struct{}, 1), closing: make(chan struct{}),
+		events: make(chan struct{}, 1), published: make(chan struct{}, 1),
+		closing: make(chan struct{}),
 	}
 	f.current.Store(&Snapshot{Dir: o.Dir})
 	f.look()
 	f.running.Go(f.run)
 	if o.Notify != nil {
-		f.running.Go(f.tell)
+		f.running.Go(f.notify)
 	}
 	return f, nil
 }
 
-// Snapshot returns what is in use. It is never nil, and never waits.
+// Snapshot returns the configuration in use. It never returns nil and never blocks.
 func (f *Directory) Snapshot() *Snapshot { return f.current.Load() }
 
-// Reload looks at the directory now, and returns what is in use then; that is as before if nothing has changed. It takes as long
-// as reading the directory does, and up to 0.2 s if somebody is writing to it. After Close it looks at nothing.
+// Reload reads the directory now and returns the configuration in use afterwards, the same one if
+// nothing has changed. It takes as long as reading the directory, plus up to 0.2 s if another
+// process is writing to it. After Close it reads nothing.
 func (f *Directory) Reload() *Snapshot {
 	f.look()
 	select {
-	case f.events <- struct{}{}: // there may be another time to look again
+	case f.events <- struct{}{}: // let run compute its next deadline
 	default:
 	}
 	return f.Snapshot()
 }
 
-// Close ends the watch, and returns when Notify does. [Directory.Snapshot] goes on to return the last one.
+// Close stops watching and returns after Notify has returned. [Directory.Snapshot] keeps returning
+// the last snapshot.
 func (f *Directory) Close() error {
 	var err error
 	f.once.Do(func() {
@@ -144,12 +153,13 @@ func (f *Directory) Close() error {
 
 func (f *Directory) log() *slog.Logger { return cmp.Or(f.options.Log, slog.Default()) }
 
-// run looks at the directory a moment after the last of several events, and when it is time to.
+// run reads the directory shortly after the last of a burst of events, and whenever a deadline is
+// due.
 func (f *Directory) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	looked := time.Now()
-	var first, event time.Time // of those since
+	var first, event time.Time // since the last read
 	for {
 		timer.Reset(time.Until(f.when(looked, first, event)))
 		select {
@@ -167,7 +177,7 @@ func (f *Directory) run() {
 	}
 }
 
-// when returns when to look at the directory again.
+// when returns the time at which to read the directory again.
 func (f *Directory) when(looked, first, event time.Time) time.Time {
 	next := looked.Add(24 * time.Hour)
 	sooner := func(t time.Time) {
@@ -190,7 +200,7 @@ func (f *Directory) when(looked, first, event time.Time) time.Time {
 	return next
 }
 
-// look finds out whether anything is to be used that was not.
+// look reads the directory and publishes a new snapshot if anything has changed.
 func (f *Directory) look() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -205,7 +215,7 @@ func (f *Directory) look() {
 		var err error
 		if f.catalog, f.config, err = f.read(); err != nil {
 			f.due = time.Now().Add(retry)
-			if !old.unread() { // else that is known
+			if !old.unread() { // otherwise the problem is already reported
 				f.use(old, cannotRead(old, err, time.Now()))
 			}
 			return
@@ -220,8 +230,8 @@ func (f *Directory) look() {
 	f.use(old, next)
 }
 
-// read reads the directory until it finds it after that as it was before, and as it has been for a moment: the times of files
-// do not tell two changes of one tick apart.
+// read reads the directory until it is unchanged after the read and has not changed shortly before:
+// two changes within one tick leave the same file times.
 func (f *Directory) read() (*Catalog, fingerprint, error) {
 	timeout := time.After(patience)
 	for patient := true; ; {
@@ -233,7 +243,7 @@ func (f *Directory) read() (*Catalog, fingerprint, error) {
 			return c, after, err
 		}
 		if !patient {
-			return nil, nil, cni.Errorf(cni.CodeTryAgainLater, "the folder keeps changing")
+			return nil, nil, cni.Errorf(cni.CodeTryAgainLater, "the directory keeps changing")
 		}
 		select {
 		case <-time.After(statefile.Tick / 2):
@@ -245,7 +255,8 @@ func (f *Directory) read() (*Catalog, fingerprint, error) {
 	}
 }
 
-// view looks at the directories once what is going to change from then on makes an event.
+// view watches the directories and then fingerprints them, so that every later change causes an
+// event.
 func (f *Directory) view() (config, plugins fingerprint) {
 	for range 10 {
 		c, p := viewConfig(f.options.Dir), viewPlugins(f.options.PluginDirs)
@@ -257,7 +268,7 @@ func (f *Directory) view() (config, plugins fingerprint) {
 	return config, plugins
 }
 
-// watch watches directories and reports whether some were not before.
+// watch watches directories and reports whether any of them is new.
 func (f *Directory) watch(dirs []string) (more bool) {
 	if f.options.NoWatch {
 		return false
@@ -270,24 +281,26 @@ func (f *Directory) watch(dirs []string) (more bool) {
 		more, err = f.watcher.watch(dirs)
 	}
 	if err != nil && !f.deaf && !errors.Is(err, errors.ErrUnsupported) {
-		f.log().Warn("configuration is not watched, but only looked at from time to time", "folder", f.options.Dir,
-			"every", f.options.Rescan, "error", err)
+		f.log().Warn("cannot watch the configuration directory; reading it periodically instead",
+			"directory", f.options.Dir, "every", f.options.Rescan, "error", err)
 	}
 	f.deaf = err != nil
 	return more
 }
 
-// use puts a snapshot in the place of another, and says which problems come and go.
+// use publishes a snapshot and logs new and resolved problems.
 func (f *Directory) use(old, next *Snapshot) {
 	f.current.Store(next)
 	for _, p := range next.Problems {
 		if old.problem(p) == nil {
-			f.log().Warn("network configuration", "network", p.Network, "kept", p.Kept, "error", p.Err)
+			f.log().Warn("problem in the network configuration",
+				"network", p.Network, "kept", p.Kept, "error", p.Err)
 		}
 	}
 	for _, p := range old.Problems {
 		if next.problem(p) == nil {
-			f.log().Info("problem of the network configuration is over", "path", p.Path, "network", p.Network)
+			f.log().Info("problem in the network configuration is resolved",
+				"path", p.Path, "network", p.Network)
 		}
 	}
 	if f.options.Notify == nil || old.Generation == 0 {
@@ -297,18 +310,18 @@ func (f *Directory) use(old, next *Snapshot) {
 	f.queue = append(f.queue, next)
 	f.queueMu.Unlock()
 	select {
-	case f.told <- struct{}{}:
+	case f.published <- struct{}{}:
 	default:
 	}
 }
 
-// tell calls Notify.
-func (f *Directory) tell() {
+// notify passes new snapshots to Notify.
+func (f *Directory) notify() {
 	for {
 		select {
 		case <-f.closing:
 			return
-		case <-f.told:
+		case <-f.published:
 		}
 		f.queueMu.Lock()
 		news := f.queue

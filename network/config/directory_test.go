@@ -23,7 +23,7 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// openDirectory opens a directory that is looked at only when the kernel tells that something has changed.
+// openDirectory opens a directory that is read only when the kernel reports a change.
 func openDirectory(t *testing.T, o config.Options) *config.Directory {
 	t.Helper()
 	if o.Rescan == 0 {
@@ -44,7 +44,7 @@ func openDirectory(t *testing.T, o config.Options) *config.Directory {
 	return f
 }
 
-// eventually waits until what is in use is as wanted.
+// eventually waits for the configuration in use to equal want.
 func eventually(t *testing.T, f *config.Directory, want string) {
 	t.Helper()
 	testnet.Eventually(t, func() error {
@@ -67,14 +67,15 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
-// put writes a file as one that is written with care: another takes its place.
+// put replaces a file atomically.
 func put(t *testing.T, content string, path ...string) {
 	t.Helper()
 	to := filepath.Join(path...)
-	must(t, os.MkdirAll(filepath.Dir(to), 0o700), os.WriteFile(to+".tmp", []byte(content), 0o600), os.Rename(to+".tmp", to))
+	must(t, os.MkdirAll(filepath.Dir(to), 0o700), os.WriteFile(to+".tmp", []byte(content), 0o600),
+		os.Rename(to+".tmp", to))
 }
 
-// Field row 11: each change of a directory is seen, however it is made.
+// A Directory notices every change, regardless of how it is made.
 func TestDirectoryFollows(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{"10.conflist": conf("red", "a"), "mesh": `{"type":"x"}`})
@@ -89,7 +90,8 @@ func TestDirectoryFollows(t *testing.T) {
 	must(t, os.Mkdir(in("red"), 0o700))
 	must(t, os.Link(in("mesh"), in("red/x.conf")))
 	eventually(t, f, "red (c,x)")
-	must(t, os.WriteFile(in("mesh"), []byte(`{"type":"y"}`), 0o600), os.Chtimes(in("red/x.conf"), time.Now(), time.Now()))
+	must(t, os.WriteFile(in("mesh"), []byte(`{"type":"y"}`), 0o600),
+		os.Chtimes(in("red/x.conf"), time.Now(), time.Now()))
 	eventually(t, f, "red (c,y)")
 	must(t, os.RemoveAll(in("red")))
 	eventually(t, f, "red (c)")
@@ -109,12 +111,13 @@ func TestDirectoryFollows(t *testing.T) {
 	eventually(t, f, "blue (d)")
 }
 
-// R-17: a runtime that has a network keeps it when its file is broken, and can say why it is not as its directory says.
+// R-17: a broken file does not remove its network, and the snapshot and the log report the problem.
 func TestDirectoryKeepsLastGood(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{"10.conflist": conf("red", "a")})
 	var log bytes.Buffer
-	f := openDirectory(t, config.Options{Dir: dir, NoWatch: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	f := openDirectory(t, config.Options{Dir: dir, NoWatch: true,
+		Log: slog.New(slog.NewTextHandler(&log, nil))})
 	put(t, `{"name":"red"`, dir, "10.conflist")
 	put(t, conf("blue", "b"), dir, "20.conflist")
 	s := f.Reload()
@@ -124,71 +127,79 @@ func TestDirectoryKeepsLastGood(t *testing.T) {
 	if _, err := s.Network("blue"); err != nil {
 		t.Error(describe(err))
 	}
-	if err := s.Err(); cni.CodeOf(err) != cni.CodeNotAvailable || !errors.As(err, new(*config.FileError)) {
+	if err := s.Err(); cni.CodeOf(err) != cni.CodeNotAvailable ||
+		!errors.As(err, new(*config.FileError)) {
 		t.Error(describe(err))
 	}
 	put(t, conf("red", "c"), dir, "10.conflist")
 	if s := f.Reload(); s.Err() != nil || inUse(s, dir) != "red (c)\nblue (b)" {
 		t.Error(inUse(s, dir))
 	}
-	for _, want := range []string{"level=WARN msg=\"network configuration\" network=red kept=true error=\"" + dir + "/10.conflist:1:13: ",
-		"level=INFO msg=\"problem of the network configuration is over\" path=" + dir + "/10.conflist network=red"} {
+	for _, want := range []string{"level=WARN msg=\"problem in the network configuration\" network=red kept=true error=\"" + dir + "/10.conflist:1:13: ",
+		"level=INFO msg=\"problem in the network configuration is resolved\" path=" + dir +
+			"/10.conflist network=red"} {
 		if strings.Count(log.String(), want) != 1 {
 			t.Errorf("logged:\n%s\nwithout: %s", log.String(), want)
 		}
 	}
 }
 
-// Field row 11: a directory that is replaced by another is followed, also if it is not there for a while, and if what it is in
-// is not there yet.
+// A Directory notices that its directory was replaced, even if the directory or its parent is
+// missing for a while.
 func TestDirectoryIsReplaced(t *testing.T) {
 	t.Parallel()
-	const missing = "\nkept: DIR: no network configuration\nkept: red: DIR/10.conflist: network red is gone; it stays in use as too few would be left"
+	const missing = "\nkept: DIR: no network configuration\nkept: red: DIR/10.conflist: network red has disappeared; it stays in use because too few networks would be left"
 	for name, row := range map[string]struct {
-		file string // that shows that the directory is watched
+		file string // changes of this file show that the directory is watched
 		step func(t *testing.T, dir string, f *config.Directory)
 	}{
-		"removed and made anew": {"10.conflist", func(t *testing.T, dir string, f *config.Directory) {
-			must(t, os.RemoveAll(dir))
-			eventually(t, f, "red (a)"+missing)
-			must(t, os.Mkdir(dir, 0o700))
-		}},
-		"renamed away and back": {"10.conflist", func(t *testing.T, dir string, f *config.Directory) {
-			must(t, os.Rename(dir, dir+".away"))
-			eventually(t, f, "red (a)"+missing)
-			must(t, os.Rename(dir+".away", dir))
-			eventually(t, f, "red (a)")
-		}},
-		"another put in its place": {"10.conflist", func(t *testing.T, dir string, f *config.Directory) {
+		"removed and created again": {"10.conflist",
+			func(t *testing.T, dir string, f *config.Directory) {
+				must(t, os.RemoveAll(dir))
+				eventually(t, f, "red (a)"+missing)
+				must(t, os.Mkdir(dir, 0o700))
+			}},
+		"renamed away and back": {"10.conflist",
+			func(t *testing.T, dir string, f *config.Directory) {
+				must(t, os.Rename(dir, dir+".away"))
+				eventually(t, f, "red (a)"+missing)
+				must(t, os.Rename(dir+".away", dir))
+				eventually(t, f, "red (a)")
+			}},
+		"replaced by another": {"10.conflist", func(t *testing.T, dir string, f *config.Directory) {
 			put(t, conf("red", "b"), dir+".new", "10.conflist")
-			must(t, unix.Renameat2(unix.AT_FDCWD, dir+".new", unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE))
+			must(t, unix.Renameat2(unix.AT_FDCWD, dir+".new", unix.AT_FDCWD, dir,
+				unix.RENAME_EXCHANGE))
 			eventually(t, f, "red (b)")
 		}},
-		"removed with what it is in": {"10.conflist", func(t *testing.T, dir string, f *config.Directory) {
-			must(t, os.RemoveAll(filepath.Dir(dir)))
-			eventually(t, f, "red (a)"+missing)
-			must(t, os.MkdirAll(dir, 0o700))
-		}},
-		"what it is in renamed away": {"10.conflist", func(t *testing.T, dir string, f *config.Directory) {
+		"removed with its parent": {"10.conflist",
+			func(t *testing.T, dir string, f *config.Directory) {
+				must(t, os.RemoveAll(filepath.Dir(dir)))
+				eventually(t, f, "red (a)"+missing)
+				must(t, os.MkdirAll(dir, 0o700))
+			}},
+		"parent renamed away": {"10.conflist", func(t *testing.T, dir string, f *config.Directory) {
 			must(t, os.Rename(filepath.Dir(dir), filepath.Dir(dir)+".away"))
 			eventually(t, f, "red (a)"+missing)
 			must(t, os.MkdirAll(dir, 0o700))
 		}},
-		"a file in its place": {"10.conflist", func(t *testing.T, dir string, f *config.Directory) {
+		"replaced by a file": {"10.conflist", func(t *testing.T, dir string, f *config.Directory) {
 			must(t, os.Rename(dir, dir+".away"), os.WriteFile(dir, nil, 0o600))
-			eventually(t, f, "red (a)\nkept: DIR: configuration folder: open DIR: not a directory")
+			eventually(t, f,
+				"red (a)\nkept: DIR: configuration directory: open DIR: not a directory")
 			must(t, os.Remove(dir), os.Rename(dir+".away", dir))
 			eventually(t, f, "red (a)")
 		}},
-		"a link that leads elsewhere": {"10.conflist", func(t *testing.T, dir string, f *config.Directory) {
-			put(t, conf("red", "b"), dir+".new", "10.conflist")
-			must(t, os.Rename(dir, dir+".away"), os.Symlink(filepath.Base(dir)+".new", dir))
-			eventually(t, f, "red (b)")
-			must(t, os.Rename(dir+".new", dir+".old"))
-			eventually(t, f, "red (b)"+missing)
-			must(t, os.Mkdir(dir+".new", 0o700))
-		}},
-		"a drop-in folder": {"red/20.conf", func(t *testing.T, dir string, f *config.Directory) {
+		"a link with a new target": {"10.conflist",
+			func(t *testing.T, dir string, f *config.Directory) {
+				put(t, conf("red", "b"), dir+".new", "10.conflist")
+				must(t, os.Rename(dir, dir+".away"), os.Symlink(filepath.Base(dir)+".new", dir))
+				eventually(t, f, "red (b)")
+				must(t, os.Rename(dir+".new", dir+".old"))
+				eventually(t, f, "red (b)"+missing)
+				must(t, os.Mkdir(dir+".new", 0o700))
+			}},
+		"a drop-in directory": {"red/20.conf", func(t *testing.T, dir string, f *config.Directory) {
 			put(t, `{"type":"x"}`, dir, "red/10.conf")
 			eventually(t, f, "red (a,x)")
 			must(t, os.Rename(filepath.Join(dir, "red"), filepath.Join(dir, "blue")))
@@ -213,7 +224,7 @@ func TestDirectoryIsReplaced(t *testing.T) {
 	}
 }
 
-// Field row 11: a directory that is not there yet is waited for.
+// A Directory waits for a directory that does not exist yet.
 func TestDirectoryComes(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -224,13 +235,14 @@ func TestDirectoryComes(t *testing.T) {
 		t.Error(describe(err))
 	}
 	must(t, os.Mkdir(filepath.Join(root, "etc"), 0o700))
-	time.Sleep(100 * time.Millisecond) // for that to be seen
+	time.Sleep(100 * time.Millisecond) // until the change is noticed
 	must(t, os.MkdirAll(dir, 0o700))
 	put(t, conf("red", "a"), dir, "10.conflist")
 	eventually(t, f, "red (a)")
 }
 
-// A ConfigMap of Kubernetes is a directory of links to links, of which one is replaced: all of its files change at once.
+// A ConfigMap of Kubernetes is a directory of links to links; replacing one link changes all of its
+// files at once.
 func TestDirectoryConfigMap(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -239,27 +251,32 @@ func TestDirectoryConfigMap(t *testing.T) {
 		data := filepath.Join(dir, "..2026_"+version)
 		put(t, conf("red", "a"+version), data, "10.conflist")
 		put(t, `{"type":"x`+version+`"}`, data, "20.conf")
-		must(t, os.RemoveAll(filepath.Join(dir, "..data_tmp")), os.Symlink("..2026_"+version, filepath.Join(dir, "..data_tmp")),
+		must(t, os.RemoveAll(filepath.Join(dir, "..data_tmp")),
+			os.Symlink("..2026_"+version, filepath.Join(dir, "..data_tmp")),
 			os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
 	}
-	must(t, os.Symlink("..data/10.conflist", filepath.Join(dir, "10.conflist")), os.Mkdir(filepath.Join(dir, "red"), 0o700),
+	must(t, os.Symlink("..data/10.conflist", filepath.Join(dir, "10.conflist")),
+		os.Mkdir(filepath.Join(dir, "red"), 0o700),
 		os.Symlink("../..data/20.conf", filepath.Join(dir, "red", "20.conf")))
 	for i := range 5 {
 		swap(fmt.Sprint(i))
 		eventually(t, f, fmt.Sprintf("red (a%d,x%d)", i, i))
 	}
-	must(t, os.WriteFile(filepath.Join(dir, "..2026_4", "10.conflist"), []byte(conf("red", "edited")), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "..2026_4", "10.conflist"),
+		[]byte(conf("red", "edited")), 0o600))
 	eventually(t, f, "red (edited,x4)")
 	must(t, os.Remove(filepath.Join(dir, "..data")))
 	eventually(t, f, "red (edited,x4)\nkept: red: DIR/10.conflist: open: no such file or directory")
 }
 
-// Field row 11: temporary files, and those that no runtime reads, make no snapshot.
+// Temporary files, and files that no runtime reads, cause no new snapshot.
 func TestDirectoryIgnores(t *testing.T) {
 	t.Parallel()
-	dir := tree(t, map[string]string{"10.conflist": conf("red", "a"), "red/10.conf": `{"type":"x"}`})
+	dir := tree(t, map[string]string{"10.conflist": conf("red", "a"),
+		"red/10.conf": `{"type":"x"}`})
 	f := openDirectory(t, config.Options{Dir: dir, Linger: -1})
-	for _, name := range []string{".10.conflist.swp", "10.conflist~", "10.conflist.tmp", "10.conflist123", "4913", "20.yaml", "red/10.conf.bak", "red/x.json", "README"} {
+	for _, name := range []string{".10.conflist.swp", "10.conflist~", "10.conflist.tmp",
+		"10.conflist123", "4913", "20.yaml", "red/10.conf.bak", "red/x.json", "README"} {
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte("{"), 0o600))
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -272,7 +289,7 @@ func TestDirectoryIgnores(t *testing.T) {
 	if s := f.Reload(); s != before {
 		t.Errorf("generation %d", s.Generation)
 	}
-	put(t, conf("red", "a"), dir, "10.conflist") // as it is
+	put(t, conf("red", "a"), dir, "10.conflist") // unchanged content
 	if s := f.Reload(); s != before {
 		t.Errorf("generation %d", s.Generation)
 	}
@@ -283,14 +300,17 @@ func TestDirectoryIgnores(t *testing.T) {
 	}
 }
 
-// Field row 11: where the kernel lets nobody watch, that is said once, and the directory is looked at from time to time.
+// If the kernel refuses a watch, the Directory logs one warning and reads the directory
+// periodically.
 func TestDirectoryUnwatched(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(o config.Options) (*config.Directory, error){
 		"no watches": func(o config.Options) (*config.Directory, error) {
 			return config.OpenWith(o, func([]string) (bool, error) { return false, unix.ENOSPC })
 		},
-		"no instances": func(o config.Options) (*config.Directory, error) { return config.OpenWith(o, nil) },
+		"no instances": func(o config.Options) (*config.Directory, error) {
+			return config.OpenWith(o, nil)
+		},
 		"not wanted": func(o config.Options) (*config.Directory, error) {
 			o.NoWatch = true
 			return config.Open(o)
@@ -300,7 +320,8 @@ func TestDirectoryUnwatched(t *testing.T) {
 			t.Parallel()
 			dir := tree(t, map[string]string{"10.conflist": conf("red", "a")})
 			var log bytes.Buffer
-			f, err := open(config.Options{Dir: dir, Rescan: 10 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&log, nil))})
+			f, err := open(config.Options{Dir: dir, Rescan: 10 * time.Millisecond,
+				Log: slog.New(slog.NewTextHandler(&log, nil))})
 			must(t, err)
 			for _, typ := range []string{"b", "c", "d"} {
 				put(t, conf("red", typ), dir, "10.conflist")
@@ -311,17 +332,18 @@ func TestDirectoryUnwatched(t *testing.T) {
 			if name == "not wanted" {
 				want = 0
 			}
-			if got := strings.Count(log.String(), "not watched"); got != want {
+			if got := strings.Count(log.String(), "cannot watch"); got != want {
 				t.Errorf("logged %d times:\n%s", got, log.String())
 			}
 		})
 	}
 }
 
-// What lingers counts when its time has come, though nothing else happens.
+// A lingering network goes out of use in time, even if nothing else happens.
 func TestDirectoryLingers(t *testing.T) {
 	t.Parallel()
-	dir := tree(t, map[string]string{"10.conflist": conf("red", "a"), "20.conflist": conf("blue", "b")})
+	dir := tree(t, map[string]string{"10.conflist": conf("red", "a"),
+		"20.conflist": conf("blue", "b")})
 	f := openDirectory(t, config.Options{Dir: dir, NoWatch: true, Linger: 300 * time.Millisecond})
 	must(t, os.Remove(filepath.Join(dir, "10.conflist")))
 	if s := f.Reload(); len(s.Networks) != 2 || len(s.Problems) != 1 {
@@ -330,13 +352,15 @@ func TestDirectoryLingers(t *testing.T) {
 	eventually(t, f, "blue (b)")
 }
 
-// A plugin that comes, goes or is replaced is told of, with the networks as they were, and so is everything else, in order.
+// Notify receives a snapshot for each plugin that is added, removed or replaced, and for every
+// other change, in order.
 func TestDirectoryNotifies(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{"10.conflist": conf("red", "a"), "tenon.policy": needs("a")})
 	plugins := tree(t, map[string]string{"a": "1"})
 	told := make(chan *config.Snapshot, 100)
-	f := openDirectory(t, config.Options{Dir: dir, PluginDirs: []string{plugins, plugins + ".none"}, Notify: func(s *config.Snapshot) { told <- s }})
+	f := openDirectory(t, config.Options{Dir: dir, PluginDirs: []string{plugins, plugins + ".none"},
+		Notify: func(s *config.Snapshot) { told <- s }})
 	last := f.Snapshot()
 	policy := last.Policy
 	next := func(want string) {
@@ -348,7 +372,7 @@ func TestDirectoryNotifies(t *testing.T) {
 			}
 			last = s
 		case <-time.After(testnet.Patience):
-			t.Fatal("nothing is told")
+			t.Fatal("no notification")
 		}
 	}
 	elsewhere := tree(t, map[string]string{"a": "2", "b": "1"})
@@ -364,12 +388,12 @@ func TestDirectoryNotifies(t *testing.T) {
 	next("red (a,n)\npolicy a")
 	select {
 	case s := <-told:
-		t.Errorf("told too much: %s", inUse(s, dir))
+		t.Errorf("unexpected notification: %s", inUse(s, dir))
 	default:
 	}
 }
 
-// R-19: neither a look at the directory nor STATUS of its networks waits for an ADD that does not end.
+// R-19: neither Reload nor STATUS waits for an ADD that does not end.
 func TestDirectoryBehindStuckADD(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{"10.conflist": conf("red", "stuck")})
@@ -405,12 +429,13 @@ func TestDirectoryBehindStuckADD(t *testing.T) {
 		took = max(took, time.Since(begin))
 	}
 	t.Logf("took %v at most", took)
-	close(end) // only now: who had waited for ADD would wait still
+	close(end) // not earlier: a call that waited for ADD would still be waiting
 	add.Wait()
 }
 
-// Field row 12: three writers add and remove drop-ins of one network at the same time. The chain that is in use is always one
-// that they can have meant: the list's own plugin, then any of theirs, each whole and once.
+// Three writers add and remove drop-ins of one network concurrently. The chain in use is always one
+// that the writers may intend: the list's own plugin, then any of their drop-ins, each complete and
+// once.
 func TestDirectoryDropInWriters(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{"10.conflist": conf("red", "a"), "red/README": ""})
@@ -437,13 +462,14 @@ func TestDirectoryDropInWriters(t *testing.T) {
 				case 1:
 					err = os.Remove(path)
 				case 3:
-					err = errors.Join(os.WriteFile(path+".tmp", []byte(`{"type":"`+typ+`","n":1}`), 0o600), os.Rename(path+".tmp", path))
+					err = errors.Join(os.WriteFile(path+".tmp", []byte(`{"type":"`+typ+`","n":1}`),
+						0o600), os.Rename(path+".tmp", path))
 				}
 				if err != nil && !errors.Is(err, os.ErrNotExist) {
 					t.Error(err)
 				}
 				pause := time.Duration(n*(i+3)%17) * time.Millisecond
-				if n%5 == 0 { // so that there are moments of rest
+				if n%5 == 0 { // leave moments without changes
 					pause = 60 * time.Millisecond
 				}
 				time.Sleep(pause)
@@ -472,16 +498,17 @@ func TestDirectoryDropInWriters(t *testing.T) {
 	}
 }
 
-// Close ends what a Directory has started; what is in use stays.
+// Close ends the goroutines and watches of a Directory; its last snapshot stays available.
 func TestDirectoryClose(t *testing.T) { // not parallel, so that no other test has a Directory
 	dir := tree(t, map[string]string{"10.conflist": conf("red", "a")})
 	var folders []*config.Directory
 	for range 5 {
-		f, err := config.Open(config.Options{Dir: dir, Notify: func(*config.Snapshot) {}, Log: quiet})
+		f, err := config.Open(config.Options{Dir: dir, Notify: func(*config.Snapshot) {},
+			Log: quiet})
 		must(t, err)
 		folders = append(folders, f)
 	}
-	testnet.Eventually(t, func() error { // until all have begun
+	testnet.Eventually(t, func() error { // until all have started
 		goroutines, files := directoryResources(t)
 		if goroutines != 3*5 || files != 5 {
 			return fmt.Errorf("%d goroutines, %d files", goroutines, files)
@@ -492,7 +519,7 @@ func TestDirectoryClose(t *testing.T) { // not parallel, so that no other test h
 	for _, f := range folders {
 		must(t, f.Close(), f.Close())
 	}
-	testnet.Eventually(t, func() error { // a goroutine is listed for a moment after Close has heard of its end
+	testnet.Eventually(t, func() error { // a goroutine stays listed for a moment after it has ended
 		if goroutines, files := directoryResources(t); goroutines != 0 || files != 0 {
 			return fmt.Errorf("left: %d goroutines, %d files", goroutines, files)
 		}
@@ -513,7 +540,8 @@ func directoryResources(t *testing.T) (goroutines, files int) {
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	for _, stack := range strings.Split(string(stacks), "\n\n") {
-		if strings.Contains(stack, "config.(*Directory)") || strings.Contains(stack, "config.(*inotify)") {
+		if strings.Contains(stack, "config.(*Directory)") ||
+			strings.Contains(stack, "config.(*inotify)") {
 			goroutines++
 		}
 	}
@@ -529,7 +557,7 @@ func directoryResources(t *testing.T) (goroutines, files int) {
 
 func TestOpenOptions(t *testing.T) {
 	t.Parallel()
-	if _, err := config.Open(config.Options{Min: -1}); describe(err) != "7 minimum of networks: -1 is negative" {
+	if _, err := config.Open(config.Options{Min: -1}); describe(err) != "7 minimum number of networks is negative: -1" {
 		t.Error(describe(err))
 	}
 }

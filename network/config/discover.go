@@ -10,8 +10,9 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// Discover reads all files of a configuration directory once and reports the use of each. A directory that does not
-// exist is empty. The error is [cni.CodeIOFailure] where the directory cannot be read; files that cannot are no error of it.
+// Discover reads all files of a configuration directory once and reports the use of each. It treats
+// a missing directory as empty. It returns an error with [cni.CodeIOFailure] if the directory
+// cannot be read; errors of single files are in the catalog.
 func Discover(dir string) (*Catalog, error) {
 	entries, err := readDir(dir)
 	if err != nil {
@@ -48,8 +49,8 @@ func Discover(dir string) (*Catalog, error) {
 	return c, nil
 }
 
-// DiscoverFile reads one configuration file as [LoadFile] does, with its drop-ins, as if there were nothing else. That it
-// cannot be read, or loaded, is no error of it but of the file in the catalogue.
+// DiscoverFile reads one configuration file and its drop-ins as [LoadFile] does, without regard to
+// other files. The catalog holds the error if the file cannot be read or loaded.
 func DiscoverFile(path string) *Catalog {
 	r := reader{}
 	f := File{Path: path, Kind: KindOf(path)}
@@ -72,7 +73,7 @@ func isDirectory(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// choose decides which of the files that hold networks are used.
+// choose sets the use of each file that holds a network.
 func (c *Catalog) choose() {
 	for i := range c.Files {
 		if f := &c.Files[i]; f.Kind == ListFile || f.Kind == SingleFile {
@@ -99,11 +100,11 @@ func (c *Catalog) choose() {
 	}
 }
 
-// readDir returns the entries of a directory in byte order; none if it does not exist.
+// readDir returns the entries of a directory in byte order, or none if it does not exist.
 func readDir(dir string) ([]fs.DirEntry, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, cni.Errorf(cni.CodeIOFailure, "configuration folder: %w", err)
+		return nil, cni.Errorf(cni.CodeIOFailure, "configuration directory: %w", err)
 	}
 	return entries, nil
 }

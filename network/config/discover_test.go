@@ -11,14 +11,17 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// DRP-01, CFG-10: one file, its drop-ins if its name says that it is a list, and nothing else of its directory.
+// DRP-01, CFG-10: DiscoverFile reads one file, and its drop-ins if its name ends in .conflist, but
+// no other file of the directory.
 func TestDiscoverFile(t *testing.T) {
 	t.Parallel()
 	const list = `{"name": "red", "plugins": [{"type": "a"}]}`
 	dir := tree(t, map[string]string{
-		"a.conflist": list, "b.yaml": list, "c": `{"name": "red", "type": "s"}`, "d": "no JSON", "e.conf": list,
-		"up.conflist": `{"name": "..", "plugins": []}`, "none.conflist": `{"name": "none"}`, "cut.conflist": `{"name": "red",`,
-		"red/x.conf": `{"type": "x"}`, "red/y.json": "{}", "tenon.policy": "broken",
+		"a.conflist": list, "b.yaml": list, "c": `{"name": "red", "type": "s"}`, "d": "no JSON",
+		"e.conf":      list,
+		"up.conflist": `{"name": "..", "plugins": []}`, "none.conflist": `{"name": "none"}`,
+		"cut.conflist": `{"name": "red",`,
+		"red/x.conf":   `{"type": "x"}`, "red/y.json": "{}", "tenon.policy": "broken",
 	})
 	for name, want := range map[string]string{
 		"a.conflist":    "a.conflist list chosen red (a,x)\nred/x.conf drop-in drop-in red\nred/y.json  ignored red",
@@ -38,7 +41,8 @@ func TestDiscoverFile(t *testing.T) {
 			if f.Network != nil {
 				line += " (" + types(f.Network) + ")"
 			}
-			if (f.Use == config.Broken) != (f.Err != nil) || f.Kind != config.OtherFile && name != "absent" && f.Content == nil {
+			if (f.Use == config.Broken) != (f.Err != nil) || f.Kind != config.OtherFile &&
+				name != "absent" && f.Content == nil {
 				t.Errorf("%s: error %v, content %q", line, f.Err, f.Content)
 			}
 			lines = append(lines, line)

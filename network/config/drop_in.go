@@ -8,13 +8,13 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// appendDropIns adds the plugins found in dir, whose name is a valid network name.
+// appendDropIns appends the plugins in dir. The base name of dir must be a valid network name.
 func (r reader) appendDropIns(n *Network, dir string) error {
 	if n.OnlyInlined {
 		return nil
 	}
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
-		return cni.Errorf(cni.CodeInvalidConfig, "drop-in folder %s is not a folder", dir)
+		return cni.Errorf(cni.CodeInvalidConfig, "drop-in directory %s is not a directory", dir)
 	}
 	entries, err := readDir(dir)
 	if err != nil {
@@ -35,8 +35,8 @@ func (r reader) appendDropIns(n *Network, dir string) error {
 	return nil
 }
 
-// isDropIn reports whether a file of a drop-in directory is read: others and directories, sockets and the like are left out. A
-// dangling link is not: reading it is an error.
+// isDropIn reports whether a file in a drop-in directory is read: a regular file with the
+// extension, or a dangling link, which is an error to read.
 func isDropIn(path string) bool {
 	info, err := os.Stat(path)
 	return filepath.Ext(path) == singleExt && (err != nil || info.Mode().IsRegular())
@@ -55,7 +55,8 @@ func (r reader) plugin(path string) (*cni.PluginConfig, error) {
 	return p, nil
 }
 
-// directory finds out what becomes of the files in a directory beside the list of its name, which is nil if there is none.
+// directory returns the use of each file in a drop-in directory. of is the list with the
+// directory's name, or nil if there is none.
 func (r reader) directory(dir string, of *File) []File {
 	name := filepath.Base(dir)
 	entries, err := readDir(dir)
@@ -77,18 +78,20 @@ func (r reader) directory(dir string, of *File) []File {
 		files = append(files, f)
 	}
 	if files == nil && of == nil {
-		return []File{{Path: dir, Use: Ignored, Reason: "a folder; no list has its name, so nothing in it is a drop-in"}}
+		return []File{{Path: dir, Use: Ignored,
+			Reason: "a directory; no list has its name, so it holds no drop-ins"}}
 	}
 	return files
 }
 
-// dropIn finds out what becomes of a drop-in of a list, which is nil if there is none.
+// dropIn sets the use of a drop-in file. of is the list that it belongs to, or nil if there is
+// none.
 func (r reader) dropIn(f, of *File) {
 	switch {
 	case of == nil:
-		f.Reason = "no list has the name of its folder"
+		f.Reason = "no list has the name of its directory"
 	case of.Network != nil && of.Network.OnlyInlined:
-		f.Use, f.Reason = Suppressed, of.Path+" says loadOnlyInlinedPlugins"
+		f.Use, f.Reason = Suppressed, of.Path+" sets loadOnlyInlinedPlugins"
 	default:
 		f.Use = DropIn
 		if _, f.Err = r.plugin(f.Path); f.Err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// A runtime keeps up with its configuration directory: what is broken in it takes nothing away that works.
+// A runtime follows its configuration directory; a broken file does not remove a working network.
 func ExampleOpen() {
 	dir, err := os.MkdirTemp("", "net.d")
 	if err != nil {
@@ -17,24 +17,25 @@ func ExampleOpen() {
 	}
 	defer os.RemoveAll(dir)
 	write := func(content string) {
-		if err := os.WriteFile(filepath.Join(dir, "10-pods.conflist"), []byte(content), 0o600); err != nil {
+		err := os.WriteFile(filepath.Join(dir, "10-pods.conflist"), []byte(content), 0o600)
+		if err != nil {
 			panic(err)
 		}
 	}
 	write(`{"cniVersion":"1.1.0","name":"pods","plugins":[{"type":"bridge"}]}`)
 
-	folder, err := config.Open(config.Options{
+	directory, err := config.Open(config.Options{
 		Dir:    dir,
-		Notify: func(*config.Snapshot) {}, // here a runtime asks for the status of its networks again
+		Notify: func(*config.Snapshot) {}, // a runtime runs STATUS again here
 		Log:    slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		panic(err)
 	}
-	defer folder.Close()
+	defer directory.Close()
 
 	write(`{"cniVersion":"1.1.0","name":"pods","plug`)
-	now := folder.Reload() // or a moment later by itself
+	now := directory.Reload() // without this call, the change is noticed a moment later
 	pods, err := now.Network("pods")
 	fmt.Println(pods.Types(), err)
 	for _, p := range now.Problems {
@@ -42,7 +43,7 @@ func ExampleOpen() {
 	}
 
 	write(`{"cniVersion":"1.1.0","name":"pods","plugins":[{"type":"bridge"},{"type":"portmap"}]}`)
-	now = folder.Reload()
+	now = directory.Reload()
 	fmt.Println(now.Networks[0].Types(), now.Err())
 
 	// For an operation, take the policy from the same snapshot: network.Client{Policy: now.Policy}.

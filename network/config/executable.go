@@ -19,7 +19,7 @@ import (
 	"github.com/tenon-cni/tenon/invoke"
 )
 
-// ErrNotAllowed is what the error of [Policy.CheckExecutable] wraps.
+// ErrNotAllowed is wrapped by the errors of [Policy.CheckExecutable].
 var ErrNotAllowed = errors.New("executable not allowed")
 
 // EveryPlugin stands for all types in [Policy.Executables].
@@ -27,32 +27,37 @@ const EveryPlugin = "*"
 
 const digestPrefix = "sha256:"
 
-// CheckExecutable refuses, with [ErrNotAllowed] and [cni.CodeInvalidConfig], an executable that [Policy.Executables] does
-// not allow for a type of plugin, and what is no file that can be read. Client of package network asks it before it calls a plugin, also for
-// VERSION, and about the IPAM plugin that a plugin is going to call; what that calls on its own is not known here. A DEL that
-// is refused leaves its record, so that it can be repeated. A policy that cannot be read allows all: [Policy.Check] refuses
-// everything that would make something new.
+// CheckExecutable returns an error, wrapping [ErrNotAllowed] and with [cni.CodeInvalidConfig], if
+// [Policy.Executables] does not allow the file at path for a type of plugin, or if the file cannot
+// be read. Client of package network calls it before it runs a plugin, also for VERSION, and for
+// the IPAM plugin that a plugin will call. It does not cover other programs that a plugin runs. A
+// refused DEL keeps its record, so that it can be repeated. A policy that cannot be read allows all
+// binaries here; [Policy.Check] then refuses every operation that would create something.
 //
-// A file is read again when it is another, or was changed. Who can write to the directory of the plugins can replace it after
-// that; the directory has to be root's. A plugin that the program has linked ([invoke.LinkedPath]) has no file, and is allowed; any
-// other in this process ([invoke.Local]) is judged by the file that the look-up of its caller names, though that is not what
-// runs.
+// CheckExecutable reads a file again when it was replaced or changed. A process that can write to
+// the plugin directory can replace the file after the check; the directory must belong to root. A
+// plugin that is linked into the program ([invoke.LinkedPath]) has no file and is allowed. Any
+// other plugin that runs in this process ([invoke.Local]) is checked by the file that its caller's
+// look-up finds, although that file does not run.
 func (p *Policy) CheckExecutable(typ, path string) error {
 	if _, linked := invoke.LinkedType(path); linked || !p.LimitsExecutables() {
 		return nil
 	}
-	refusal := cni.Errorf(cni.CodeInvalidConfig, "plugin %q: %w by %s", typ, ErrNotAllowed, p.source())
+	refusal := cni.Errorf(cni.CodeInvalidConfig, "plugin %q: %w by %s", typ, ErrNotAllowed,
+		p.source())
 	found, err := p.digests.of(path)
 	if err != nil {
-		return refusal.WithDetails(fmt.Sprintf("%v; only a file with a digest that is listed can be run", err))
+		return refusal.WithDetails(fmt.Sprintf("%v; only files with a listed digest may run", err))
 	}
-	if slices.Contains(p.Executables[typ], found) || slices.Contains(p.Executables[EveryPlugin], found) {
+	if slices.Contains(p.Executables[typ], found) ||
+		slices.Contains(p.Executables[EveryPlugin], found) {
 		return nil
 	}
-	return refusal.WithDetails(fmt.Sprintf("%s is %s; if it is to be run, add that to executables.%s", path, found, typ))
+	return refusal.WithDetails(fmt.Sprintf(
+		"%s is %s; to allow it, add that digest to executables.%s", path, found, typ))
 }
 
-// LimitsExecutables reports whether [Policy.Executables] limits the executables that may run.
+// LimitsExecutables reports whether [Policy.Executables] limits the binaries that may run.
 func (p *Policy) LimitsExecutables() bool { return p != nil && p.Executables != nil }
 
 func (p *Policy) source() string { return cmp.Or(p.Source, "the policy") }
@@ -64,7 +69,8 @@ func (p *Policy) validateExecutables() error {
 		}
 		for _, text := range listed {
 			if !isDigest(text) {
-				return cni.Errorf(cni.CodeInvalidConfig, "policy: executables of %s: %q is not %q and %d hexadecimal digits in lower case",
+				return cni.Errorf(cni.CodeInvalidConfig,
+					"policy: executables of %s: %q is not %q and %d hexadecimal digits in lower case",
 					typ, text, digestPrefix, 2*sha256.Size)
 			}
 		}
@@ -78,7 +84,7 @@ func isDigest(text string) bool {
 	return ok && err == nil && len(digits) == 2*sha256.Size && digits == strings.ToLower(digits)
 }
 
-// digests remembers the digests of files. Hard links of one file are read once.
+// digests caches the digests of files. Hard links to one file are read once.
 type digests struct {
 	mu    sync.Mutex
 	known map[statefile.Identity]string
@@ -108,7 +114,8 @@ func (d *digests) of(path string) (string, error) {
 		return "", err
 	}
 	digest := digestPrefix + hex.EncodeToString(h.Sum(nil))
-	if info, err := f.Stat(); err == nil && statefile.IdentityOf(info) == id && !id.Young(time.Now()) {
+	if info, err := f.Stat(); err == nil && statefile.IdentityOf(info) == id &&
+		!id.Young(time.Now()) {
 		if d.known == nil {
 			d.known = map[statefile.Identity]string{}
 		}

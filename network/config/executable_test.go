@@ -24,16 +24,18 @@ func digestOf(t *testing.T, path string) string {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256(b))
 }
 
-// A digest holds for one content of one file: what is replaced or changed in place is looked at again.
+// A file that is replaced or changed in place is read again.
 func TestExecutableChanges(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{"bridge": "good", "evil": "evil"})
 	path := filepath.Join(dir, "bridge")
-	p := &config.Policy{Executables: map[string][]string{"bridge": {digestOf(t, path)}, "ptp": {digestOf(t, path)}}}
+	p := &config.Policy{Executables: map[string][]string{"bridge": {digestOf(t, path)},
+		"ptp": {digestOf(t, path)}}}
 	check := func(allowed bool, why string) {
 		t.Helper()
 		for range 2 {
-			if err := p.CheckExecutable("bridge", path); errors.Is(err, config.ErrNotAllowed) == allowed || (err == nil) != allowed {
+			err := p.CheckExecutable("bridge", path)
+			if errors.Is(err, config.ErrNotAllowed) == allowed || (err == nil) != allowed {
 				t.Errorf("%s: %s", why, describe(err))
 			}
 		}
@@ -45,9 +47,9 @@ func TestExecutableChanges(t *testing.T) {
 		}
 	}
 	check(true, "as listed")
-	for range 20 { // within one tick of the clock of the file system, too
+	for range 20 { // also within one tick of the file system's clock
 		must(os.WriteFile(path, []byte("evil"), 0o700))
-		check(false, "other content of the same length")
+		check(false, "different content of the same length")
 		must(os.WriteFile(path, []byte("good"), 0o700))
 		check(true, "put right")
 	}
@@ -57,16 +59,16 @@ func TestExecutableChanges(t *testing.T) {
 	check(true, "put right")
 	must(os.WriteFile(path, []byte("evil"), 0o700))
 	must(os.Chtimes(path, old, old))
-	check(false, "other content with the time of before")
+	check(false, "different content with the previous time")
 	must(os.Rename(filepath.Join(dir, "evil"), path))
 	check(false, "another file")
 	must(os.Remove(path))
 	check(false, "no file")
 	must(os.Mkdir(path, 0o700))
-	check(false, "a folder")
+	check(false, "a directory")
 }
 
-// Hard links of one executable are read once, however many ask at once; a plugin that is no file cannot be allowed.
+// Hard links to one binary are read once, even by concurrent calls. A directory cannot be allowed.
 func TestExecutableDigestsAreShared(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{"bridge": "good"})
@@ -88,10 +90,11 @@ func TestExecutableDigestsAreShared(t *testing.T) {
 	}
 	asked.Wait()
 	if got := p.Digests(); got != 1 {
-		t.Errorf("%d digests are known", got)
+		t.Errorf("%d digests are cached", got)
 	}
 
-	c := &network.Client{Isolated: true, Caller: invoke.Fake{"bridge": {}}, StateDir: t.TempDir(), Policy: p}
+	c := &network.Client{Isolated: true, Caller: invoke.Fake{"bridge": {}}, StateDir: t.TempDir(),
+		Policy: p}
 	_, err := c.Add(t.Context(), list(t, "1.1.0", "red", "bridge"), request("c1"))
 	if !errors.Is(err, config.ErrNotAllowed) {
 		t.Error(describe(err))

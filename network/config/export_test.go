@@ -9,7 +9,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
-// WhatIsWrong returns what is wrong with a list, and which name it states nevertheless; nil if nothing is wrong.
+// WhatIsWrong returns the error in a list and the name that the list states nevertheless; nil if
+// the list is valid.
 func WhatIsWrong(b []byte) (e *FileError, name string) {
 	_, err := cni.ParseList(b)
 	if err == nil {
@@ -18,10 +19,10 @@ func WhatIsWrong(b []byte) (e *FileError, name string) {
 	return fileError("x", b, err), statedName(b, ListFile)
 }
 
-// Tick is the step of the times of files.
+// Tick is the resolution of file times.
 const Tick = statefile.Tick
 
-// Digests returns how many digests are remembered.
+// Digests returns the number of cached digests.
 func (p *Policy) Digests() int { return len(p.digests.known) }
 
 // Merge is merge for tests.
@@ -32,7 +33,7 @@ func Merge(old *Snapshot, c *Catalog, now time.Time, min int, linger time.Durati
 // CannotRead is cannotRead for tests.
 var CannotRead = cannotRead
 
-// OpenWith is Open with another way to watch; nil is none.
+// OpenWith is Open with a different watcher; nil means none.
 func OpenWith(o Options, watch func(dirs []string) (bool, error)) (*Directory, error) {
 	return open(o, func(chan<- struct{}) (watcher, error) {
 		if watch == nil {

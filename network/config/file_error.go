@@ -9,14 +9,14 @@ import (
 	"github.com/tenon-cni/tenon/internal/document"
 )
 
-// FileError is what is wrong with a file of a configuration directory, and where.
+// FileError is an error in a file of a configuration directory, with its position.
 type FileError struct {
 	Path         string
-	Line, Column int // from 1, columns in characters; 0 where no place can be told
+	Line, Column int // from 1, columns in characters; 0 if the position is unknown
 	Err          error
 }
 
-// Error begins with the place as compilers write it: PATH:LINE:COLUMN.
+// Error starts with the position in the form that compilers use: PATH:LINE:COLUMN.
 func (e *FileError) Error() string {
 	if e.Line == 0 {
 		return fmt.Sprintf("%s: %v", e.Path, e.Err)
@@ -27,7 +27,7 @@ func (e *FileError) Error() string {
 // Unwrap returns Err.
 func (e *FileError) Unwrap() error { return e.Err }
 
-// fileError says that err was found in the content of a file.
+// fileError adds the path and the position in content to err.
 func fileError(path string, content []byte, err error) *FileError {
 	e := &FileError{Path: path, Err: err}
 	if place := errorPlace(content, err); place != nil {
@@ -36,11 +36,12 @@ func fileError(path string, content []byte, err error) *FileError {
 	return e
 }
 
-// errorPlace returns what err complains of in a document, nil if that is unknown or all of it. Of a value that is missing
-// it is the object that lacks it, of a document that ends too soon the last byte.
+// errorPlace returns the value in a document that err refers to; nil if err refers to the whole
+// document or the value is unknown. For a missing value it returns the object that lacks it, and
+// for an incomplete document the last byte.
 func errorPlace(content []byte, err error) *document.Node {
 	if errors.As(err, new(*FileError)) {
-		return nil // it is about another file
+		return nil // err belongs to another file
 	}
 	if s := (*json.SyntaxError)(nil); errors.As(err, &s) && s.Offset > 0 {
 		return document.At(content, int(s.Offset)-1)

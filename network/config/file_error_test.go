@@ -12,22 +12,26 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// Where an error of a file stands, marked with |.
+// The position of an error in a file is marked with |.
 func TestFileErrorPlace(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, content string }{
 		{"first byte", `|x`},
 		{"within a line", "{\n \"name\" |x}"},
 		{"columns are characters", "{\"name\": \"ä€\" |x}"},
-		{"behind the object", "{\"name\": \"n\"}\n|x"},
-		{"last byte of what ends too soon", "{\n \"name\":|\n"},
+		{"after the object", "{\"name\": \"n\"}\n|x"},
+		{"last byte of an incomplete document", "{\n \"name\":|\n"},
 		{"wrong type", `{"name": |5}`},
-		{"list-level value", "{\"name\": \"n\", \"cniVersion\": \"1.1.0\",\r\n\"disableCheck\"\t:  |\"maybe\"}"},
-		{"innermost object that is there, of a key that is not", `{"name": "n", "plugins": [{"type": "a"}, |{"x": 1}]}`},
-		{"key in other letters", `{"name": "n", "plugins": [{"TYPE": |5}]}`},
-		{"of equal keys the last", `{"name": "n", "plugins": [{"type": 1, "type": |2}]}`},
-		{"exact key before one in other letters", `{"name": "n", "plugins": [{"type": |"a/b", "Type": 2}]}`},
-		{"key with a slash", `{"name": "n", "plugins": [{"type": "x", "capabilities": {"a/~b": |1}}]}`},
+		{"list-level value",
+			"{\"name\": \"n\", \"cniVersion\": \"1.1.0\",\r\n\"disableCheck\"\t:  |\"maybe\"}"},
+		{"innermost existing object for a missing key",
+			`{"name": "n", "plugins": [{"type": "a"}, |{"x": 1}]}`},
+		{"key in different case", `{"name": "n", "plugins": [{"TYPE": |5}]}`},
+		{"last of equal keys", `{"name": "n", "plugins": [{"type": 1, "type": |2}]}`},
+		{"exact key before one in different case",
+			`{"name": "n", "plugins": [{"type": |"a/b", "Type": 2}]}`},
+		{"key with a slash",
+			`{"name": "n", "plugins": [{"type": "x", "capabilities": {"a/~b": |1}}]}`},
 		{"delegate", `{"name": "n", "plugins": [{"type": "x", "ipam": { "type": |"../y"}}]}`},
 		{"nowhere", `{"plugins": []}`},
 		{"nothing", ``},
@@ -46,7 +50,7 @@ func TestFileErrorPlace(t *testing.T) {
 	}
 }
 
-// mark puts a bar where e says.
+// mark inserts a bar at the position of e.
 func mark(content string, e *config.FileError) string {
 	if e.Line == 0 {
 		return content
@@ -57,7 +61,7 @@ func mark(content string, e *config.FileError) string {
 	return strings.Join(lines, "\n")
 }
 
-// A place is one in the document, and a document that is JSON states its name.
+// Every position lies within the document, and every valid JSON document states its name.
 func FuzzBroken(f *testing.F) {
 	vectors, err := conformance.Vectors()
 	if err != nil {
@@ -73,8 +77,9 @@ func FuzzBroken(f *testing.F) {
 		if e == nil {
 			return
 		}
-		if lines := bytes.Count(b, []byte("\n")) + 1; e.Line < 0 || e.Line > lines || (e.Line == 0) != (e.Column == 0) || e.Column > len(b)+1 {
-			t.Errorf("place %d:%d of %d lines", e.Line, e.Column, lines)
+		if lines := bytes.Count(b, []byte("\n")) + 1; e.Line < 0 || e.Line > lines ||
+			(e.Line == 0) != (e.Column == 0) || e.Column > len(b)+1 {
+			t.Errorf("position %d:%d of %d lines", e.Line, e.Column, lines)
 		}
 		var m map[string]any
 		if json.Unmarshal(b, &m) == nil {

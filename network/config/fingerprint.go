@@ -11,24 +11,27 @@ import (
 	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
-// fingerprint is what tells one state of a directory from another: the identities of the files in it that are read, by path.
-// Of directories it is only which they are, as any file that is put in one for a moment changes their times.
+// fingerprint identifies a state of a directory: the identities of the files in it that are read,
+// by path. For directories it holds only device and inode, because any temporary file changes their
+// times.
 type fingerprint map[string]statefile.Identity
 
-// view is a state of directories, and which have to be watched to see that it changes.
+// view is a state of directories, and the directories to watch to notice a change of it.
 type view struct {
 	files       fingerprint
 	directories []string
 }
 
-// viewConfig looks at a configuration directory: networks, policy, and drop-ins of any network.
+// viewConfig returns the state of a configuration directory: networks, policy, and the drop-ins of
+// all networks.
 func viewConfig(dir string) view {
 	v := view{files: fingerprint{}}
-	v.addDirectory(dir, func(name string) bool { return KindOf(name) != OtherFile || name == PolicyName }, v.addDropIns)
+	counts := func(name string) bool { return KindOf(name) != OtherFile || name == PolicyName }
+	v.addDirectory(dir, counts, v.addDropIns)
 	return v
 }
 
-// viewPlugins looks at directories of plugins: each file in them.
+// viewPlugins returns the state of all files in plugin directories.
 func viewPlugins(dirs []string) view {
 	v := view{files: fingerprint{}}
 	for _, dir := range dirs {
@@ -39,11 +42,14 @@ func viewPlugins(dirs []string) view {
 
 func (v *view) addDropIns(dir string) {
 	v.directories = append(v.directories, dir)
-	v.addFiles(dir, func(name string) bool { return filepath.Ext(name) == singleExt }, func(string) {})
+	v.addFiles(dir, func(name string) bool { return filepath.Ext(name) == singleExt },
+		func(string) {})
 }
 
-// addDirectory adds a directory of which it matters when it comes or goes.
-func (v *view) addDirectory(dir string, counts func(name string) bool, directory func(path string)) {
+// addDirectory adds a directory and watches for its creation and removal.
+func (v *view) addDirectory(
+	dir string, counts func(name string) bool, directory func(path string),
+) {
 	v.directories = append(v.directories, dir, nearest(filepath.Dir(dir)))
 	if real, err := filepath.EvalSymlinks(dir); err == nil && real != dir {
 		v.directories = append(v.directories, filepath.Dir(real))
@@ -51,7 +57,7 @@ func (v *view) addDirectory(dir string, counts func(name string) bool, directory
 	v.addFiles(dir, counts, directory)
 }
 
-// nearest returns a directory or, if it is not there, the nearest above it that is.
+// nearest returns dir or, if it does not exist, its nearest existing ancestor.
 func nearest(dir string) string {
 	for !isDirectory(dir) && dir != filepath.Dir(dir) {
 		dir = filepath.Dir(dir)
@@ -59,11 +65,12 @@ func nearest(dir string) string {
 	return dir
 }
 
-// addFiles adds the files in a directory whose names count, and calls directory for the directories in it.
+// addFiles adds the files in a directory for which counts returns true, and calls directory for its
+// subdirectories.
 func (v *view) addFiles(dir string, counts func(name string) bool, directory func(path string)) {
 	id := statefile.Identify(dir)
 	v.files[dir] = statefile.Identity{Device: id.Device, Inode: id.Inode}
-	entries, _ := os.ReadDir(dir) // who reads the directory gets the error, too
+	entries, _ := os.ReadDir(dir) // the caller that reads the directory gets the error, too
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
 		if !counts(e.Name()) && e.Type().IsRegular() {
@@ -86,7 +93,7 @@ func (v *view) addFiles(dir string, counts func(name string) bool, directory fun
 	}
 }
 
-// young reports whether a file was changed so shortly before that another change of it need not be seen.
+// young reports whether a file changed so recently that another change may leave its times equal.
 func (f fingerprint) young(now time.Time) bool {
 	for _, id := range f {
 		if id.Young(now) {
@@ -96,7 +103,7 @@ func (f fingerprint) young(now time.Time) bool {
 	return false
 }
 
-// watched returns the directories, each once.
+// watched returns the directories of both views without duplicates.
 func (v view) watched(others view) []string {
 	all := slices.Concat(v.directories, others.directories)
 	slices.Sort(all)

@@ -12,10 +12,10 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// quiet is for directories and clients whose log no test reads.
+// quiet discards log lines.
 var quiet = slog.New(slog.DiscardHandler)
 
-// describe returns an error as text with its code.
+// describe formats an error with its code.
 func describe(err error) string {
 	if err == nil {
 		return "success"
@@ -23,7 +23,7 @@ func describe(err error) string {
 	return fmt.Sprintf("%d %v", cni.CodeOf(err), err)
 }
 
-// list returns a network of the given plugin types, or plugin objects.
+// list returns a network with the given plugin types or plugin objects.
 func list(t *testing.T, version, name string, plugins ...string) *config.Network {
 	t.Helper()
 	for i, p := range plugins {
@@ -31,7 +31,8 @@ func list(t *testing.T, version, name string, plugins ...string) *config.Network
 			plugins[i] = `{"type":"` + p + `"}`
 		}
 	}
-	n, err := config.LoadBytes(fmt.Appendf(nil, `{"cniVersion":%q,"name":%q,"plugins":[%s]}`, version, name, strings.Join(plugins, ",")))
+	n, err := config.LoadBytes(fmt.Appendf(nil, `{"cniVersion":%q,"name":%q,"plugins":[%s]}`,
+		version, name, strings.Join(plugins, ",")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,10 +50,11 @@ func discover(t *testing.T, dir string) *config.Catalog {
 }
 
 func request(container string) network.Request {
-	return network.Request{Container: container, IfName: "eth0", Parameters: network.Parameters{Netns: "/run/netns/absent"}}
+	return network.Request{Container: container, IfName: "eth0",
+		Parameters: network.Parameters{Netns: "/run/netns/absent"}}
 }
 
-// normal is JSON that can be compared: with sorted keys and exact numbers.
+// normal returns JSON in a comparable form, with sorted keys and exact numbers.
 func normal(t *testing.T, b []byte) string {
 	t.Helper()
 	var v any

@@ -9,30 +9,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inotify watches with inotify(7). The kernel watches directories, not paths: those that are gone have to be given again when
-// there are others in their place.
+// inotify watches with inotify(7). The kernel watches inodes, not paths: a directory that was
+// replaced must be watched again.
 type inotify struct {
 	file  *os.File
 	armed map[int]bool  // watch descriptors
-	ended chan struct{} // nobody reads any more
+	ended chan struct{} // closed when the reader has ended
 }
 
-// inotifyMask selects files that come and go, files that writers close, permissions, and the directory itself.
-const inotifyMask = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_CLOSE_WRITE | unix.IN_ATTRIB |
-	unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
+// inotifyMask selects the creation, removal and renaming of files, the closing of written files,
+// changes of attributes, and changes of the directory itself.
+const inotifyMask = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO |
+	unix.IN_CLOSE_WRITE | unix.IN_ATTRIB | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
 
-// newWatcher returns a watcher that sends to events on a change, unless the channel still holds the event before.
+// newWatcher returns a watcher that sends to events on a change, unless the channel still holds an
+// earlier event.
 func newWatcher(events chan<- struct{}) (watcher, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("inotify: %w", err)
 	}
-	w := &inotify{file: os.NewFile(uintptr(fd), "inotify"), armed: map[int]bool{}, ended: make(chan struct{})}
+	w := &inotify{file: os.NewFile(uintptr(fd), "inotify"), armed: map[int]bool{},
+		ended: make(chan struct{})}
 	go w.read(events)
 	return w, nil
 }
 
-// read ends when the file is closed.
+// read sends an event for each batch of changes until the file is closed.
 func (w *inotify) read(events chan<- struct{}) {
 	defer close(w.ended)
 	buf := make([]byte, 64<<10)
@@ -67,7 +70,8 @@ func (w *inotify) watch(dirs []string) (more bool, err error) {
 		}
 		for wd := range w.armed {
 			if !now[wd] {
-				_, _ = unix.InotifyRmWatch(int(fd), uint32(wd)) // the kernel has removed it if the directory is gone
+				// the kernel has removed it if the directory is gone
+				_, _ = unix.InotifyRmWatch(int(fd), uint32(wd))
 			}
 		}
 	})
@@ -75,7 +79,7 @@ func (w *inotify) watch(dirs []string) (more bool, err error) {
 	return more, errors.Join(append(errs, err)...)
 }
 
-// Close ends the watch.
+// Close stops watching.
 func (w *inotify) Close() error {
 	err := w.file.Close()
 	<-w.ended

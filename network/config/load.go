@@ -13,14 +13,14 @@ import (
 	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
-// Extensions of configuration files. They are matched exactly.
+// Extensions of configuration files. Case matters.
 const (
 	listExt   = ".conflist"
 	singleExt = ".conf"
-	jsonExt   = ".json" // as singleExt
+	jsonExt   = ".json" // treated as singleExt
 )
 
-// KindOf returns the kind of a file in a configuration directory by the extension of its name.
+// KindOf returns the kind of a file in a configuration directory by its extension.
 func KindOf(path string) Kind {
 	switch filepath.Ext(path) {
 	case listExt:
@@ -31,8 +31,8 @@ func KindOf(path string) Kind {
 	return OtherFile
 }
 
-// Load looks a network up by name as [Catalog.Lookup] does, but passes nothing over: a file before it that cannot be
-// loaded fails the look-up, since it might have been the one. That is what the reference library does.
+// Load finds a network by name as [Catalog.Lookup] does, but fails if a file before the network
+// cannot be loaded, because that file may be the network. libcni does the same.
 func Load(dir, name string) (*Network, error) {
 	c, err := Discover(dir)
 	if err != nil {
@@ -45,22 +45,24 @@ func Load(dir, name string) (*Network, error) {
 	return n, err
 }
 
-// LoadFile reads one configuration file: a list if its name ends in .conflist, a single plugin if it ends
-// in .conf or .json, and what [LoadBytes] takes it for otherwise.
+// LoadFile reads one configuration file: a list if its name ends in .conflist, a single plugin if
+// it ends in .conf or .json, and otherwise the kind that [LoadBytes] detects.
 //
-// Unless a list says loadOnlyInlinedPlugins, the plugins in *.conf files of the directory that is beside the
-// file and bears the network's name are appended in the order of the file names, for all versions of the
-// specification. A list without any plugin has [cni.CodeInvalidConfig], a file that cannot be read
-// [cni.CodeIOFailure]; other codes are those of [cni.ParseList]. An error is a [*FileError].
+// Unless a list sets loadOnlyInlinedPlugins, LoadFile appends the plugins in the *.conf files of
+// the directory that lies next to the file and has the network's name, in the order of the file
+// names and for all versions of the specification. The code is [cni.CodeInvalidConfig] for a list
+// without any plugin, [cni.CodeIOFailure] for a file that cannot be read, and otherwise a code of
+// [cni.ParseList]. An error is a [*FileError].
 func LoadFile(path string) (*Network, error) {
 	f := File{Path: path, Kind: KindOf(path)}
 	reader{}.open(&f)
 	return f.Network, f.Err
 }
 
-// LoadBytes reads a network configuration list or the configuration of a single plugin; one with a type
-// and without plugins is the latter. Drop-in files are not looked for, so a list of version 1.1.0 may
-// come out without plugins: it cannot be run. Codes are those of [cni.ParseList].
+// LoadBytes reads a network configuration list or the configuration of a single plugin. A
+// configuration with a type and without plugins is a single plugin. LoadBytes reads no drop-in
+// files, so a list of version 1.1.0 may have no plugins and cannot run. It returns the same codes
+// as [cni.ParseList].
 func LoadBytes(b []byte) (*Network, error) {
 	if kindOfContent(b) == SingleFile {
 		return newNetwork(cni.ParseSingle(b))
@@ -75,7 +77,8 @@ func newNetwork(l *cni.List, err error) (*Network, error) {
 	return &Network{List: l}, nil
 }
 
-// kindOfContent is the kind of what has no name that says so.
+// kindOfContent returns the kind of a configuration by its content, for files with another
+// extension.
 func kindOfContent(b []byte) Kind {
 	var keys map[string]json.RawMessage
 	if json.Unmarshal(b, &keys) == nil && keys["plugins"] == nil && keys["type"] != nil {
@@ -92,7 +95,7 @@ type readFile struct {
 	err     error
 }
 
-// read leaves the path out of its errors: callers put it in front of all of theirs.
+// read returns errors without the path, because callers add it to all of their errors.
 func (r reader) read(path string) ([]byte, error) {
 	d, done := r[path]
 	if !done {
@@ -105,7 +108,7 @@ func (r reader) read(path string) ([]byte, error) {
 	return d.content, d.err
 }
 
-// network sets what a file says of a network, if its name is that of a configuration file.
+// network reads a network from a file, if the file has the name of a configuration file.
 func (r reader) network(f *File) {
 	if f.Kind = KindOf(f.Path); f.Kind == OtherFile {
 		f.Reason = fmt.Sprintf("the name does not end in %s, %s or %s", listExt, singleExt, jsonExt)
@@ -114,7 +117,7 @@ func (r reader) network(f *File) {
 	r.open(f)
 }
 
-// open sets what a file of a kind says of a network.
+// open reads a network from a file and sets its name, content and error.
 func (r reader) open(f *File) {
 	n, err := r.load(f.Path)
 	f.Content = r[f.Path].content
@@ -148,12 +151,13 @@ func (r reader) load(path string) (*Network, error) {
 	return LoadBytes(b)
 }
 
-// statedName returns the name that a configuration which cannot be loaded states, as far as it can be read; "" if it
-// states none before it ends to be JSON.
+// statedName returns the name that a broken configuration states in the part that is valid JSON, or
+// "".
 func statedName(b []byte, k Kind) string {
 	name := ""
 	for _, m := range document.Parse(b).Members {
-		if m.Value.Kind == document.String && (m.Key == "name" || k == SingleFile && strings.EqualFold(m.Key, "name")) {
+		if m.Value.Kind == document.String &&
+			(m.Key == "name" || k == SingleFile && strings.EqualFold(m.Key, "name")) {
 			name = m.Value.Text()
 		}
 	}

@@ -41,8 +41,8 @@ func types(n *config.Network) string {
 	return strings.Join(s, ",")
 }
 
-// DSC-02, DSC-03, DSC-04, DSC-05, DSC-06, DRP-02, DRP-03, DRP-04, DRP-06, DRP-08, CFG-10, CFG-11, CFG-20, CFG-21, CFG-23,
-// TOOL-05, DIS-09: the look-up that passes nothing over.
+// DSC-02, DSC-03, DSC-04, DSC-05, DSC-06, DRP-02, DRP-03, DRP-04, DRP-06, DRP-08, CFG-10, CFG-11,
+// CFG-20, CFG-21, CFG-23, TOOL-05, DIS-09: Load skips no broken file.
 func TestLoadNetdirs(t *testing.T) {
 	t.Parallel()
 	dirs, err := conformance.Netdirs()
@@ -104,7 +104,8 @@ func TestLoadDropInVectors(t *testing.T) {
 		switch {
 		case v.Verdict == conformance.Valid && err != nil:
 			t.Errorf("%s: %v", v.File, err)
-		case v.Verdict == conformance.Invalid && (err == nil || !slices.Contains(v.Codes, cni.CodeOf(err))):
+		case v.Verdict == conformance.Invalid &&
+			(err == nil || !slices.Contains(v.Codes, cni.CodeOf(err))):
 			t.Errorf("%s: got %s, want one of %v", v.File, describe(err), v.Codes)
 		case err == nil:
 			b, err := n.Request(cni.Add, 1, cni.RequestData{})
@@ -142,22 +143,32 @@ func TestLoadErrors(t *testing.T) {
 		want  string // DIR is the directory
 		is    error
 	}{
-		{"DSC-07: missing folder", nil, "red", "999 DIR: no network configuration", config.ErrNoConfig},
-		{"DSC-07: folder without configurations", map[string]string{"readme.txt": ""}, "red",
+		{"DSC-07: missing directory", nil, "red", "999 DIR: no network configuration",
+			config.ErrNoConfig},
+		{"DSC-07: directory without configurations", map[string]string{"readme.txt": ""}, "red",
 			"999 DIR: no network configuration", config.ErrNoConfig},
-		{"DSC-07: other networks", map[string]string{"10.conflist": blue, "20.conf": `{"name":"green","type":"x"}`}, "red",
-			`999 network "red" in DIR: no network of that name (there are: blue, green)`, config.ErrNotFound},
-		{"DSC-06: the broken file is named", map[string]string{"10.conflist": "{", "20.conflist": red}, "red",
+		{"DSC-07: other networks", map[string]string{"10.conflist": blue,
+			"20.conf": `{"name":"green","type":"x"}`}, "red",
+			`999 network "red" in DIR: no network of that name (there are: blue, green)`,
+			config.ErrNotFound},
+		{"DSC-06: the error names the broken file",
+			map[string]string{"10.conflist": "{", "20.conflist": red}, "red",
 			"6 DIR/10.conflist:1:1: network configuration: unexpected end of JSON input", nil},
-		{"DSC-06: so is the broken drop-in of another network", map[string]string{"10.conflist": blue, "blue/x.conf": "[]", "20.conflist": red}, "red",
+		{"DSC-06: the error names the broken drop-in of another network",
+			map[string]string{"10.conflist": blue, "blue/x.conf": "[]", "20.conflist": red}, "red",
 			"6 DIR/10.conflist: drop-in DIR/blue/x.conf: plugin configuration: document is a JSON array, not an object", nil},
-		{"DRP-05: file in place of the drop-in folder", map[string]string{"10.conflist": red, "red": ""}, "red",
-			"7 DIR/10.conflist: drop-in folder DIR/red is not a folder", nil},
-		{"DRP-06: no plugins at all", map[string]string{"10.conflist": `{"cniVersion":"1.1.0","name":"red"}`, "red/x.json": "{}"}, "red",
-			"7 DIR/10.conflist: network red has no plugins: neither under the key plugins nor in a folder of the network's name", nil},
-		{"DRP-09, CFG-05: a name that leaves the folder", map[string]string{"d/10.conflist": `{"cniVersion":"1.1.0","name":"../red"}`, "red/x.conf": `{"type":"x"}`}, "d",
+		{"DRP-05: file in place of the drop-in directory",
+			map[string]string{"10.conflist": red, "red": ""}, "red",
+			"7 DIR/10.conflist: drop-in directory DIR/red is not a directory", nil},
+		{"DRP-06: no plugins at all",
+			map[string]string{"10.conflist": `{"cniVersion":"1.1.0","name":"red"}`,
+				"red/x.json": "{}"}, "red",
+			"7 DIR/10.conflist: network red has no plugins: neither under the key plugins nor in a drop-in directory", nil},
+		{"DRP-09, CFG-05: a name that leaves the directory",
+			map[string]string{"d/10.conflist": `{"cniVersion":"1.1.0","name":"../red"}`,
+				"red/x.conf": `{"type":"x"}`}, "d",
 			`7 DIR/d/10.conflist:1:30: network name "../red" is not valid: it must start with a letter or digit and hold only letters, digits, '_', '.' and '-'`, nil},
-		{"SEC-01: look-up of such a name", map[string]string{"10.conflist": red}, "../red",
+		{"SEC-01: look-up of a path", map[string]string{"10.conflist": red}, "../red",
 			`7 network name "../red" is not valid: it must start with a letter or digit and hold only letters, digits, '_', '.' and '-'`, nil},
 	} {
 		dir := filepath.Join(t.TempDir(), "missing")
@@ -177,8 +188,8 @@ func TestLoadErrors(t *testing.T) {
 	}
 }
 
-// DSC-02, DSC-09, DRP-05: links to files count, a dangling link is an error, entries that are no files are
-// skipped, and an empty directory of drop-ins counts as absent.
+// DSC-02, DSC-09, DRP-05: links to files are followed, a dangling link is an error, entries that
+// are not files are skipped, and an empty drop-in directory is treated as missing.
 func TestLoadSpecialFiles(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{"elsewhere/list": red, "00.conflist/x": ""})
@@ -206,8 +217,8 @@ func TestLoadSpecialFiles(t *testing.T) {
 	}
 }
 
-// DRP-05: a dangling link among the drop-ins is an error, not a drop-in that is left out: the network would run without what an
-// operator has added.
+// DRP-05: a dangling link among the drop-ins is an error; without it the network would run without
+// a plugin that the operator has added.
 func TestDanglingDropIn(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{"10.conflist": red, "red/a.conf": `{"type":"added"}`})
@@ -216,7 +227,8 @@ func TestDanglingDropIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := config.Load(dir, "red")
-	if !errors.Is(err, fs.ErrNotExist) || cni.CodeOf(err) != cni.CodeIOFailure || !strings.Contains(err.Error(), link) {
+	if !errors.Is(err, fs.ErrNotExist) || cni.CodeOf(err) != cni.CodeIOFailure ||
+		!strings.Contains(err.Error(), link) {
 		t.Errorf("got %s", describe(err))
 	}
 	c := discover(t, dir)
@@ -236,18 +248,20 @@ func TestDanglingDropIn(t *testing.T) {
 	}
 }
 
-// R-07: one malformed file hides no other network.
+// R-07: a malformed file hides no other network.
 func TestNetworks(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{
-		"00-bad.conflist": "{", "10.conf": `{"name":"green","type":"x"}`, "20.conflist": red, "30.conflist": red, "40.conf": "[]",
+		"00-bad.conflist": "{", "10.conf": `{"name":"green","type":"x"}`, "20.conflist": red,
+		"30.conflist": red, "40.conf": "[]",
 	})
 	networks, err := discover(t, dir).Networks()
 	var got []string
 	for _, n := range networks {
 		got = append(got, n.Name+" "+filepath.Base(n.Source))
 	}
-	if diff := cmp.Diff([]string{"red 20.conflist", "red 30.conflist", "green 10.conf"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"red 20.conflist", "red 30.conflist", "green 10.conf"},
+		got); diff != "" {
 		t.Error(diff)
 	}
 	want := "6 DIR/00-bad.conflist:1:1: network configuration: unexpected end of JSON input\n" +
@@ -255,12 +269,13 @@ func TestNetworks(t *testing.T) {
 	if got := strings.ReplaceAll(describe(err), dir, "DIR"); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if _, err := discover(t, filepath.Join(dir, "missing")).Networks(); !errors.Is(err, config.ErrNoConfig) {
-		t.Errorf("missing folder: %s", describe(err))
+	_, err = discover(t, filepath.Join(dir, "missing")).Networks()
+	if !errors.Is(err, config.ErrNoConfig) {
+		t.Errorf("missing directory: %s", describe(err))
 	}
 }
 
-// DSC-08: without a name all extensions are sorted together.
+// DSC-08: the default is the first file in the order of names, regardless of extensions.
 func TestDefault(t *testing.T) {
 	t.Parallel()
 	single := `{"cniVersion":"1.0.0","name":"red","type":"single"}`
@@ -270,8 +285,9 @@ func TestDefault(t *testing.T) {
 		want  string
 	}{
 		{"the first file", map[string]string{"00-a.conf": single, "99-z.conflist": red}, "single"},
-		{"json counts too", map[string]string{"00-a.json": single, "01.conf": "{", "99-z.conflist": red}, "single"},
-		{"a broken one is an error", map[string]string{"00-a.conf": "{", "99-z.conflist": red},
+		{".json files count too", map[string]string{"00-a.json": single, "01.conf": "{",
+			"99-z.conflist": red}, "single"},
+		{"a broken file is an error", map[string]string{"00-a.conf": "{", "99-z.conflist": red},
 			"6 DIR/00-a.conf:1:1: plugin configuration: unexpected end of JSON input"},
 		{"none", map[string]string{"x.yaml": ""}, "999 DIR: no network configuration"},
 	} {
@@ -285,16 +301,17 @@ func TestDefault(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
 		}
 	}
-	// DSC-04, DSC-06, beside it: by name the list wins, over a broken single plugin too.
+	// DSC-04, DSC-06: by name the list takes precedence, even over a broken single plugin.
 	for _, conf := range []string{single, "{"} {
-		n, err := config.Load(tree(t, map[string]string{"00-a.conf": conf, "99-z.conflist": red}), "red")
+		n, err := config.Load(tree(t, map[string]string{"00-a.conf": conf, "99-z.conflist": red}),
+			"red")
 		if err != nil || types(n) != "first" {
 			t.Errorf("%s: by name: %v, %v", conf, n, err)
 		}
 	}
 }
 
-// CFG-16, DRP-06: bytes are enough, and no directory is looked at.
+// CFG-16, DRP-06: LoadBytes reads no directory.
 func TestLoadBytes(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, conf, want string }{
@@ -314,7 +331,7 @@ func TestLoadBytes(t *testing.T) {
 	}
 }
 
-// A file that is named for another purpose is taken for what it holds.
+// The content decides about a file with another extension.
 func TestLoadFileOtherExtension(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{"list.txt": red, "single": `{"name":"red","type":"x"}`})

@@ -15,9 +15,10 @@ import (
 
 // merge returns the snapshot that follows old when the directory holds c.
 //
-// A network whose file is broken stays as it was, and so does one whose new version the policy forbids. What has disappeared
-// stays for a while: who replaces a file by removing it first, or a directory by making it anew, wants nothing to stop. Where
-// too few networks would be left it stays until there are enough, as somebody removed the configuration of all there is.
+// A network stays as it was if its file is broken or the policy forbids its new version. A network,
+// drop-in or policy that has disappeared stays for [Options.Linger], because a writer may remove a
+// file before it replaces it, or create a directory anew. If too few networks would be left, the
+// missing ones stay until there are enough.
 func merge(old *Snapshot, c *Catalog, now time.Time, keep Options) *Snapshot {
 	m := &merger{
 		old: old, catalog: c, keep: keep,
@@ -50,7 +51,7 @@ func merge(old *Snapshot, c *Catalog, now time.Time, keep Options) *Snapshot {
 type merger struct {
 	old     *Snapshot
 	catalog *Catalog
-	keep    Options // Min and Linger count
+	keep    Options // only Min and Linger
 	next    *Snapshot
 	used    map[string]*Network // by name
 }
@@ -64,7 +65,7 @@ func (m *merger) report(p Problem) {
 	m.next.Problems = append(m.next.Problems, p)
 }
 
-// lingers reports whether what has disappeared is still used, and reports that as a problem if so.
+// lingers reports whether a missing file is still in use, and adds a problem if so.
 func (m *merger) lingers(p Problem) bool {
 	p.kind, p.Kept = lingering, true
 	until := m.old.since(p, m.next.Read).Add(m.keep.Linger)
@@ -78,7 +79,8 @@ func (m *merger) lingers(p Problem) bool {
 	return true
 }
 
-// brokenFiles keeps the networks whose files are broken: those of the name that a file states, and those that it held.
+// brokenFiles keeps the networks of broken files: the network that a file names, and the network
+// that it held before.
 func (m *merger) brokenFiles() {
 	for _, f := range m.catalog.candidates() {
 		if f.Err == nil {
@@ -102,13 +104,16 @@ func (m *merger) policy(enough bool) {
 	p := Problem{Path: filepath.Join(m.catalog.Dir, PolicyName), Kept: true}
 	switch {
 	case found == nil && before == nil:
-	case found == nil && before.err != nil && m.old.unread(): // nobody could tell that there is none
+	case found == nil && before.err != nil && m.old.unread():
+		// While the directory was unreadable, before stood in for a policy that may have existed.
 	case found == nil && !enough:
-		p.kind, p.Err = last, cni.Errorf(cni.CodeInvalidConfig, "the policy is gone like the networks; it stays in use as long as they do")
+		p.kind, p.Err = last, cni.Errorf(cni.CodeInvalidConfig,
+			"the policy has disappeared along with the networks; it stays in use as long as they do")
 		m.report(p)
 		found = before
 	case found == nil:
-		p.Err = cni.Errorf(cni.CodeInvalidConfig, "the policy is gone; it stays in use for %v", m.keep.Linger)
+		p.Err = cni.Errorf(cni.CodeInvalidConfig,
+			"the policy has disappeared; it stays in use for %v", m.keep.Linger)
 		if m.lingers(p) {
 			found = before
 		}
@@ -119,12 +124,13 @@ func (m *merger) policy(enough bool) {
 			found = before
 		}
 	case found.equal(before):
-		found = before // which knows digests
+		found = before // keeps the cached digests
 	}
 	m.next.Policy = found
 }
 
-// changed keeps networks that lose a drop-in for a while, and those that the policy would forbid now.
+// changed keeps a network that lost a drop-in for a while, and a network that the policy would
+// forbid now.
 func (m *merger) changed() {
 	for _, before := range m.old.Networks {
 		n := m.used[before.Name]
@@ -133,7 +139,8 @@ func (m *merger) changed() {
 		}
 		if missing := missingDropIn(before, n); missing != "" {
 			p := Problem{Path: filepath.Dir(missing), Network: n.Name}
-			p.Err = cni.Errorf(cni.CodeInvalidConfig, "network %s: the drop-in %s is gone; what it was with it stays in use for %v",
+			p.Err = cni.Errorf(cni.CodeInvalidConfig,
+				"network %s: drop-in %s has disappeared; the network stays in use with it for %v",
 				n.Name, missing, m.keep.Linger)
 			if m.lingers(p) {
 				m.used[n.Name] = before
@@ -141,13 +148,15 @@ func (m *merger) changed() {
 			}
 		}
 		if err := m.next.Policy.Check(n); err != nil && m.next.Policy.Check(before) == nil {
-			m.report(Problem{Path: n.Source, Network: n.Name, Err: err, Kept: true, kind: forbidden})
+			m.report(Problem{Path: n.Source, Network: n.Name, Err: err, Kept: true,
+				kind: forbidden})
 			m.used[n.Name] = before
 		}
 	}
 }
 
-// missingDropIn returns a drop-in that a network had and, though it takes them, has no more.
+// missingDropIn returns a drop-in that a network had before and now lacks; "" if there is none or
+// the network takes no drop-ins.
 func missingDropIn(before, n *Network) string {
 	if !n.OnlyInlined {
 		for _, path := range before.DropIns {
@@ -159,7 +168,8 @@ func missingDropIn(before, n *Network) string {
 	return ""
 }
 
-// gone keeps networks that no file has any more: for a while, or for as long as there are not enough.
+// gone keeps networks that no file states any more: for a while, or until there are enough
+// networks.
 func (m *merger) gone(enough bool) {
 	for _, n := range m.old.Networks {
 		if m.used[n.Name] != nil {
@@ -168,12 +178,14 @@ func (m *merger) gone(enough bool) {
 		p := Problem{Path: n.Source, Network: n.Name, Kept: true}
 		switch {
 		case !enough:
-			p.kind, p.Err = last, cni.Errorf(cni.CodeInvalidConfig, "network %s is gone; it stays in use as too few would be left", n.Name)
+			p.kind, p.Err = last, cni.Errorf(cni.CodeInvalidConfig,
+				"network %s has disappeared; it stays in use because too few networks would be left", n.Name)
 			m.report(p)
 		case m.replaced(n):
 			continue
 		default:
-			p.Err = cni.Errorf(cni.CodeInvalidConfig, "network %s is gone; it stays in use for %v", n.Name, m.keep.Linger)
+			p.Err = cni.Errorf(cni.CodeInvalidConfig,
+				"network %s has disappeared; it stays in use for %v", n.Name, m.keep.Linger)
 			if !m.lingers(p) {
 				continue
 			}
@@ -182,9 +194,11 @@ func (m *merger) gone(enough bool) {
 	}
 }
 
-// replaced reports whether the file of a network holds another: somebody has given it another name.
+// replaced reports whether the file of a network holds another network now, because the network was
+// renamed.
 func (m *merger) replaced(n *Network) bool {
-	return slices.ContainsFunc(m.catalog.Files, func(f File) bool { return f.Path == n.Source && f.Network != nil })
+	return slices.ContainsFunc(m.catalog.Files,
+		func(f File) bool { return f.Path == n.Source && f.Network != nil })
 }
 
 func (m *merger) tooFew(there int) {
@@ -193,22 +207,25 @@ func (m *merger) tooFew(there int) {
 	case len(m.catalog.candidates()) == 0:
 		p.Err = ErrNoConfig
 	case there < m.keep.Min:
-		p.Err = cni.Errorf(cni.CodeInvalidConfig, "%d networks can be used, at least %d are wanted", there, m.keep.Min)
+		p.Err = cni.Errorf(cni.CodeInvalidConfig,
+			"usable networks: %d; at least %d are required", there, m.keep.Min)
 	default:
-		return // what is broken is said
+		return // the broken files are reported already
 	}
 	m.report(p)
 }
 
-// cannotRead returns the snapshot that follows old when the directory cannot be read: it keeps all that was in use.
+// cannotRead returns the snapshot that follows old when the directory cannot be read: it keeps the
+// configuration in use.
 func cannotRead(old *Snapshot, err error, now time.Time) *Snapshot {
 	next := *old
 	next.Generation, next.Read, next.Problems, next.due = old.Generation+1, now, nil, time.Time{}
 	if old.Generation == 0 {
-		err := fmt.Errorf("configuration folder: %w", err)
+		err := fmt.Errorf("configuration directory: %w", err)
 		next.Policy = &Policy{Source: filepath.Join(old.Dir, PolicyName), err: err}
 	}
-	p := Problem{Path: old.Dir, Err: &FileError{Path: old.Dir, Err: err}, Kept: old.Generation > 0, kind: unread}
+	p := Problem{Path: old.Dir, Err: &FileError{Path: old.Dir, Err: err}, Kept: old.Generation > 0,
+		kind: unread}
 	p.Since = old.since(p, now)
 	next.Problems = append(next.Problems, p)
 	for _, p := range old.Problems {

@@ -16,19 +16,21 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// conf is a network of plugins.
+// conf returns a network with the given plugins.
 func conf(name string, plugins ...string) string {
 	var objects []string
 	for _, typ := range plugins {
 		objects = append(objects, fmt.Sprintf(`{"type":%q}`, typ))
 	}
-	return fmt.Sprintf(`{"cniVersion":"1.1.0","name":%q,"plugins":[%s]}`, name, strings.Join(objects, ","))
+	return fmt.Sprintf(`{"cniVersion":"1.1.0","name":%q,"plugins":[%s]}`, name,
+		strings.Join(objects, ","))
 }
 
-// needs is a policy.
+// needs returns a policy.
 func needs(types string) string { return fmt.Sprintf(`{"requiredPlugins":{"*":[%q]}}`, types) }
 
-// inUse is a snapshot as text: networks with their chains, what the policy requires, and problems with their age.
+// inUse formats a snapshot: networks with their chains, the plugins that the policy requires, and
+// problems with their age.
 func inUse(s *config.Snapshot, dir string) string {
 	var lines []string
 	for _, n := range s.Networks {
@@ -58,7 +60,7 @@ func inUse(s *config.Snapshot, dir string) string {
 	return strings.ReplaceAll(strings.Join(lines, "\n"), dir, "DIR")
 }
 
-// step is what the directory holds after some time, and what is in use then.
+// step is the content of the directory after some time, and the configuration in use then.
 type step struct {
 	after time.Duration
 	files map[string]string
@@ -68,12 +70,12 @@ type step struct {
 const (
 	eof       = "network configuration: unexpected end of JSON input"
 	empty     = "network configuration: document is empty"
-	goneRed   = "kept: red: DIR/10.conflist: network red is gone; it stays in use for 2s"
-	stays     = "is gone; it stays in use as too few would be left"
+	goneRed   = "kept: red: DIR/10.conflist: network red has disappeared; it stays in use for 2s"
+	stays     = "has disappeared; it stays in use because too few networks would be left"
 	noNetwork = "DIR: no network configuration"
 )
 
-// R-07, R-17, field row 11: each state of a directory, after the networks in use before, yields the networks
+// R-07, R-17: each state of a directory, after the networks in use before, yields the networks
 // in use now.
 func TestMerge(t *testing.T) {
 	t.Parallel()
@@ -82,139 +84,178 @@ func TestMerge(t *testing.T) {
 		min   int
 		steps []step
 	}{
-		"an empty folder": {0, []step{
+		"an empty directory": {0, []step{
 			{0, nil, "! " + noNetwork},
 			{5 * time.Second, map[string]string{"x.yaml": red}, "! " + noNetwork + " since 5s"},
 			{0, map[string]string{"10.conflist": red}, "red (a)"},
 		}},
-		"order is that of paths over all kinds": {0, []step{
-			{0, map[string]string{"30.conflist": red, "10.conf": `{"name":"blue","type":"b"}`, "20.json": `{"name":"green","type":"c"}`}, "blue (b)\ngreen (c)\nred (a)"},
+		"networks are in the order of paths, regardless of kind": {0, []step{
+			{0, map[string]string{"30.conflist": red, "10.conf": `{"name":"blue","type":"b"}`,
+				"20.json": `{"name":"green","type":"c"}`}, "blue (b)\ngreen (c)\nred (a)"},
 		}},
 		"each name once, lists before single plugins": {0, []step{
-			{0, map[string]string{"10.conf": `{"name":"red","type":"s"}`, "20.conflist": red, "30.conflist": conf("red", "z")}, "red (a)"},
+			{0, map[string]string{"10.conf": `{"name":"red","type":"s"}`, "20.conflist": red,
+				"30.conflist": conf("red", "z")}, "red (a)"},
 		}},
-		"one broken file hides no other": {0, []step{
-			{0, map[string]string{"00.conflist": "{", "10.conflist": red}, "red (a)\n! DIR/00.conflist:1:1: " + eof},
+		"a broken file hides no other": {0, []step{
+			{0, map[string]string{"00.conflist": "{", "10.conflist": red},
+				"red (a)\n! DIR/00.conflist:1:1: " + eof},
 		}},
 		"a broken file keeps its last good version": {0, []step{
 			{0, map[string]string{"10.conflist": red, "20.conflist": blue}, "red (a)\nblue (b)"},
-			{time.Second, map[string]string{"10.conflist": red[:40], "20.conflist": conf("blue", "d")},
+			{time.Second, map[string]string{"10.conflist": red[:40],
+				"20.conflist": conf("blue", "d")},
 				"red (a)\nblue (d)\nkept: red: DIR/10.conflist:1:40: " + eof},
 			{time.Hour, map[string]string{"10.conflist": red[:41], "20.conflist": blue},
 				"red (a)\nblue (b)\nkept: red: DIR/10.conflist:1:41: " + eof + " since 1h0m0s"},
-			{time.Second, map[string]string{"10.conflist": conf("red", "n"), "20.conflist": blue}, "red (n)\nblue (b)"},
+			{time.Second, map[string]string{"10.conflist": conf("red", "n"), "20.conflist": blue},
+				"red (n)\nblue (b)"},
 		}},
-		"so does one that is empty, and says no name": {0, []step{
+		"an empty file keeps it, too": {0, []step{
 			{0, map[string]string{"10.conflist": red, "20.conflist": blue}, "red (a)\nblue (b)"},
-			{time.Hour, map[string]string{"10.conflist": "", "20.conflist": blue}, "red (a)\nblue (b)\nkept: red: DIR/10.conflist: " + empty},
+			{time.Hour, map[string]string{"10.conflist": "", "20.conflist": blue},
+				"red (a)\nblue (b)\nkept: red: DIR/10.conflist: " + empty},
 		}},
-		"so does one that says another name by now": {0, []step{
+		"a broken file that states another name keeps it, too": {0, []step{
 			{0, map[string]string{"10.conflist": red, "20.conflist": blue}, "red (a)\nblue (b)"},
-			{time.Hour, map[string]string{"10.conflist": `{"name":"green",`, "20.conflist": blue}, "red (a)\nblue (b)\nkept: red: DIR/10.conflist:1:16: " + eof},
+			{time.Hour, map[string]string{"10.conflist": `{"name":"green",`, "20.conflist": blue},
+				"red (a)\nblue (b)\nkept: red: DIR/10.conflist:1:16: " + eof},
 		}},
-		"a network in a new file counts, broken as the old one may be": {0, []step{
+		"a network in a new file is used even if the old file is broken": {0, []step{
 			{0, map[string]string{"10.conflist": red}, "red (a)"},
-			{0, map[string]string{"10.conflist": "", "20.conflist": conf("red", "n")}, "red (n)\n! DIR/10.conflist: " + empty},
+			{0, map[string]string{"10.conflist": "", "20.conflist": conf("red", "n")},
+				"red (n)\n! DIR/10.conflist: " + empty},
 		}},
-		"a broken file that is found first takes the name": {0, []step{
+		"a broken file that comes first takes the name": {0, []step{
 			{0, map[string]string{"10.conflist": red}, "red (a)"},
-			{0, map[string]string{"00.conflist": `{"name":"red",`, "10.conflist": red}, "red (a)\nkept: red: DIR/00.conflist:1:14: " + eof},
+			{0, map[string]string{"00.conflist": `{"name":"red",`, "10.conflist": red},
+				"red (a)\nkept: red: DIR/00.conflist:1:14: " + eof},
 		}},
-		"and nobody has it if there was none": {0, []step{
-			{0, map[string]string{"00.conflist": `{"name":"red",`, "10.conflist": red}, "! red: DIR/00.conflist:1:14: " + eof},
+		"without an earlier version nothing has the name": {0, []step{
+			{0, map[string]string{"00.conflist": `{"name":"red",`, "10.conflist": red},
+				"! red: DIR/00.conflist:1:14: " + eof},
 		}},
-		"a broken file that is found later takes nothing": {0, []step{
+		"a broken file that comes later does not take the name": {0, []step{
 			{0, map[string]string{"10.conflist": red}, "red (a)"},
-			{0, map[string]string{"10.conflist": conf("red", "n"), "20.conflist": `{"name":"red",`}, "red (n)\n! red: DIR/20.conflist:1:14: " + eof},
+			{0, map[string]string{"10.conflist": conf("red", "n"), "20.conflist": `{"name":"red",`},
+				"red (n)\n! red: DIR/20.conflist:1:14: " + eof},
 		}},
 		"a broken drop-in keeps the chain": {0, []step{
 			{0, map[string]string{"10.conflist": red, "red/x.conf": `{"type":"x"}`}, "red (a,x)"},
-			{time.Hour, map[string]string{"10.conflist": conf("red", "n"), "red/x.conf": ""}, "red (a,x)\nkept: red: DIR/10.conflist: drop-in DIR/red/x.conf: plugin configuration: document is empty"},
+			{time.Hour, map[string]string{"10.conflist": conf("red", "n"), "red/x.conf": ""},
+				"red (a,x)\nkept: red: DIR/10.conflist: drop-in DIR/red/x.conf: plugin configuration: document is empty"},
 		}},
-		"what has disappeared lingers": {0, []step{
+		"a network that has disappeared lingers": {0, []step{
 			{0, map[string]string{"10.conflist": red, "20.conflist": blue}, "red (a)\nblue (b)"},
 			{time.Hour, map[string]string{"20.conflist": blue}, "red (a)\nblue (b)\n" + goneRed},
-			{2*time.Second - 1, map[string]string{"20.conflist": blue}, "red (a)\nblue (b)\n" + goneRed + " since 1.999999999s"},
+			{2*time.Second - 1, map[string]string{"20.conflist": blue}, "red (a)\nblue (b)\n" +
+				goneRed + " since 1.999999999s"},
 			{1, map[string]string{"20.conflist": blue}, "blue (b)"},
 		}},
-		"what comes back in time was never away": {0, []step{
+		"a network that returns in time was never missing": {0, []step{
 			{0, map[string]string{"10.conflist": red, "20.conflist": blue}, "red (a)\nblue (b)"},
 			{0, map[string]string{"20.conflist": blue}, "red (a)\nblue (b)\n" + goneRed},
-			{time.Second, map[string]string{"10.conflist": red, "20.conflist": blue}, "red (a)\nblue (b)"},
-			{2 * time.Second, map[string]string{"20.conflist": blue}, "red (a)\nblue (b)\n" + goneRed},
+			{time.Second, map[string]string{"10.conflist": red, "20.conflist": blue},
+				"red (a)\nblue (b)"},
+			{2 * time.Second, map[string]string{"20.conflist": blue}, "red (a)\nblue (b)\n" +
+				goneRed},
 		}},
-		"what was broken for long lingers when it disappears": {0, []step{
+		"a network that was broken for long lingers when it disappears": {0, []step{
 			{0, map[string]string{"10.conflist": red, "20.conflist": blue}, "red (a)\nblue (b)"},
-			{0, map[string]string{"10.conflist": "", "20.conflist": blue}, "red (a)\nblue (b)\nkept: red: DIR/10.conflist: " + empty},
+			{0, map[string]string{"10.conflist": "", "20.conflist": blue},
+				"red (a)\nblue (b)\nkept: red: DIR/10.conflist: " + empty},
 			{time.Hour, map[string]string{"20.conflist": blue}, "red (a)\nblue (b)\n" + goneRed},
 		}},
-		"a file that was moved is the network": {0, []step{
+		"a network moves with its file": {0, []step{
 			{0, map[string]string{"10.conflist": red, "20.conflist": blue}, "red (a)\nblue (b)"},
 			{0, map[string]string{"30.conflist": red, "20.conflist": blue}, "blue (b)\nred (a)"},
 		}},
-		"a network that gets another name is not missed": {0, []step{
+		"a renamed network does not linger": {0, []step{
 			{0, map[string]string{"10.conflist": red}, "red (a)"},
 			{0, map[string]string{"10.conflist": green}, "green (c)"},
 		}},
-		"the last networks stay for good": {0, []step{
-			{0, map[string]string{"10.conflist": red, "20.conflist": blue, "tenon.policy": needs("a")}, "red (a)\nblue (b)\npolicy a"},
-			{time.Hour, nil, "red (a)\nblue (b)\npolicy a\nkept: " + noNetwork + "\nkept: red: DIR/10.conflist: network red " + stays +
+		"the last networks stay forever": {0, []step{
+			{0, map[string]string{"10.conflist": red, "20.conflist": blue,
+				"tenon.policy": needs("a")}, "red (a)\nblue (b)\npolicy a"},
+			{time.Hour, nil, "red (a)\nblue (b)\npolicy a\nkept: " + noNetwork +
+				"\nkept: red: DIR/10.conflist: network red " + stays +
 				"\nkept: blue: DIR/20.conflist: network blue " + stays +
-				"\nkept: DIR/tenon.policy: the policy is gone like the networks; it stays in use as long as they do"},
-			{time.Hour, map[string]string{"x.yaml": red}, "red (a)\nblue (b)\npolicy a\nkept: " + noNetwork + " since 1h0m0s\nkept: red: DIR/10.conflist: network red " + stays +
+				"\nkept: DIR/tenon.policy: the policy has disappeared along with the networks; it stays in use as long as they do"},
+			{time.Hour, map[string]string{"x.yaml": red}, "red (a)\nblue (b)\npolicy a\nkept: " +
+				noNetwork + " since 1h0m0s\nkept: red: DIR/10.conflist: network red " + stays +
 				" since 1h0m0s\nkept: blue: DIR/20.conflist: network blue " + stays +
-				" since 1h0m0s\nkept: DIR/tenon.policy: the policy is gone like the networks; it stays in use as long as they do since 1h0m0s"},
-			// The directory is filled again file by file: nothing is missed while that goes on.
-			{time.Hour, map[string]string{"20.conflist": blue}, "red (a)\nblue (b)\npolicy a\n" + goneRed + "\nkept: DIR/tenon.policy: the policy is gone; it stays in use for 2s"},
+				" since 1h0m0s\nkept: DIR/tenon.policy: the policy has disappeared along with the networks; it stays in use as long as they do since 1h0m0s"},
+			// The directory is filled again file by file; meanwhile all networks stay in use.
+			{time.Hour, map[string]string{"20.conflist": blue}, "red (a)\nblue (b)\npolicy a\n" +
+				goneRed +
+				"\nkept: DIR/tenon.policy: the policy has disappeared; it stays in use for 2s"},
 			{2 * time.Second, map[string]string{"20.conflist": blue}, "blue (b)"},
 		}},
-		"as many as are wanted stay": {2, []step{
-			{0, map[string]string{"10.conflist": red}, "red (a)\n! DIR: 1 networks can be used, at least 2 are wanted"},
-			{0, map[string]string{"10.conflist": red, "20.conflist": blue, "30.conflist": green}, "red (a)\nblue (b)\ngreen (c)"},
-			{0, map[string]string{"20.conflist": blue, "30.conflist": green}, "red (a)\nblue (b)\ngreen (c)\n" + goneRed},
-			{2 * time.Second, map[string]string{"20.conflist": blue, "30.conflist": green}, "blue (b)\ngreen (c)"},
+		"the minimum number of networks stays": {2, []step{
+			{0, map[string]string{"10.conflist": red},
+				"red (a)\n! DIR: usable networks: 1; at least 2 are required"},
+			{0, map[string]string{"10.conflist": red, "20.conflist": blue, "30.conflist": green},
+				"red (a)\nblue (b)\ngreen (c)"},
+			{0, map[string]string{"20.conflist": blue, "30.conflist": green},
+				"red (a)\nblue (b)\ngreen (c)\n" + goneRed},
+			{2 * time.Second, map[string]string{"20.conflist": blue, "30.conflist": green},
+				"blue (b)\ngreen (c)"},
 			{time.Second, map[string]string{"20.conflist": blue},
-				"blue (b)\ngreen (c)\nkept: DIR: 1 networks can be used, at least 2 are wanted\nkept: green: DIR/30.conflist: network green " + stays},
-			{time.Hour, map[string]string{"20.conflist": "", "30.conflist": green}, "blue (b)\ngreen (c)\nkept: blue: DIR/20.conflist: " + empty},
+				"blue (b)\ngreen (c)\nkept: DIR: usable networks: 1; at least 2 are required\nkept: green: DIR/30.conflist: network green " + stays},
+			{time.Hour, map[string]string{"20.conflist": "", "30.conflist": green},
+				"blue (b)\ngreen (c)\nkept: blue: DIR/20.conflist: " + empty},
 		}},
 		"a drop-in that disappears lingers": {0, []step{
-			{0, map[string]string{"10.conflist": red, "red/x.conf": `{"type":"x"}`, "red/y.conf": `{"type":"y"}`}, "red (a,x,y)"},
+			{0, map[string]string{"10.conflist": red, "red/x.conf": `{"type":"x"}`,
+				"red/y.conf": `{"type":"y"}`}, "red (a,x,y)"},
 			{0, map[string]string{"10.conflist": red, "red/y.conf": `{"type":"y"}`},
-				"red (a,x,y)\nkept: red: DIR/red: network red: the drop-in DIR/red/x.conf is gone; what it was with it stays in use for 2s"},
-			// Others do not prolong that.
-			{time.Second, map[string]string{"10.conflist": conf("red", "n"), "red/x.conf": `{"type":"x"}`},
-				"red (a,x,y)\nkept: red: DIR/red: network red: the drop-in DIR/red/y.conf is gone; what it was with it stays in use for 2s since 1s"},
-			{time.Second, map[string]string{"10.conflist": conf("red", "n"), "red/y.conf": `{"type":"y"}`}, "red (n,y)"},
+				"red (a,x,y)\nkept: red: DIR/red: network red: drop-in DIR/red/x.conf has disappeared; the network stays in use with it for 2s"},
+			// Another missing drop-in does not prolong the delay.
+			{time.Second, map[string]string{"10.conflist": conf("red", "n"),
+				"red/x.conf": `{"type":"x"}`},
+				"red (a,x,y)\nkept: red: DIR/red: network red: drop-in DIR/red/y.conf has disappeared; the network stays in use with it for 2s since 1s"},
+			{time.Second, map[string]string{"10.conflist": conf("red", "n"),
+				"red/y.conf": `{"type":"y"}`}, "red (n,y)"},
 		}},
-		"a drop-in that comes counts at once": {0, []step{
+		"a new drop-in is used at once": {0, []step{
 			{0, map[string]string{"10.conflist": red, "red/x.conf": `{"type":"x"}`}, "red (a,x)"},
-			{0, map[string]string{"10.conflist": red, "red/x.conf": `{"type":"x"}`, "red/y.conf": `{"type":"y"}`}, "red (a,x,y)"},
+			{0, map[string]string{"10.conflist": red, "red/x.conf": `{"type":"x"}`,
+				"red/y.conf": `{"type":"y"}`}, "red (a,x,y)"},
 		}},
-		"drop-ins that a list does not take any more are not missed": {0, []step{
+		"drop-ins that a list no longer takes do not linger": {0, []step{
 			{0, map[string]string{"10.conflist": red, "red/x.conf": `{"type":"x"}`}, "red (a,x)"},
 			{0, map[string]string{"10.conflist": `{"cniVersion":"1.1.0","loadOnlyInlinedPlugins":true,` + red[1:]}, "red (a)"},
 		}},
-		"a version that the policy forbids is not taken": {0, []step{
-			{0, map[string]string{"10.conflist": conf("red", "a", "mesh"), "tenon.policy": needs("mesh")}, "red (a,mesh)\npolicy mesh"},
+		"a version that the policy forbids is not used": {0, []step{
+			{0, map[string]string{"10.conflist": conf("red", "a", "mesh"),
+				"tenon.policy": needs("mesh")}, "red (a,mesh)\npolicy mesh"},
 			{time.Hour, map[string]string{"10.conflist": red, "tenon.policy": needs("mesh")},
 				"red (a,mesh)\npolicy mesh\nkept: red: DIR/10.conflist: network red lacks the plugin mesh, which DIR/tenon.policy requires: its plugins are: a"},
-			{time.Hour, map[string]string{"10.conflist": red, "tenon.policy": needs("a")}, "red (a)\npolicy a"},
+			{time.Hour, map[string]string{"10.conflist": red, "tenon.policy": needs("a")},
+				"red (a)\npolicy a"},
 		}},
-		"unless it forbids what there was, too": {0, []step{
+		"unless the policy forbids the old version, too": {0, []step{
 			{0, map[string]string{"10.conflist": red}, "red (a)"},
-			{0, map[string]string{"10.conflist": red, "tenon.policy": needs("mesh")}, "red (a)\npolicy mesh"},
-			{0, map[string]string{"10.conflist": conf("red", "n"), "tenon.policy": needs("mesh")}, "red (n)\npolicy mesh"},
+			{0, map[string]string{"10.conflist": red, "tenon.policy": needs("mesh")},
+				"red (a)\npolicy mesh"},
+			{0, map[string]string{"10.conflist": conf("red", "n"), "tenon.policy": needs("mesh")},
+				"red (n)\npolicy mesh"},
 		}},
 		"a policy that cannot be read keeps the last good one": {0, []step{
-			{0, map[string]string{"10.conflist": red, "tenon.policy": needs("a")}, "red (a)\npolicy a"},
-			{time.Hour, map[string]string{"10.conflist": red, "tenon.policy": ""}, "red (a)\npolicy a\nkept: DIR/tenon.policy: policy: unexpected end of JSON input"},
-			{time.Hour, map[string]string{"10.conflist": red}, "red (a)\npolicy a\nkept: DIR/tenon.policy: the policy is gone; it stays in use for 2s"},
+			{0, map[string]string{"10.conflist": red, "tenon.policy": needs("a")},
+				"red (a)\npolicy a"},
+			{time.Hour, map[string]string{"10.conflist": red, "tenon.policy": ""},
+				"red (a)\npolicy a\nkept: DIR/tenon.policy: policy: unexpected end of JSON input"},
+			{time.Hour, map[string]string{"10.conflist": red},
+				"red (a)\npolicy a\nkept: DIR/tenon.policy: the policy has disappeared; it stays in use for 2s"},
 			{2 * time.Second, map[string]string{"10.conflist": red}, "red (a)"},
 		}},
-		"and forbids everything if there was none": {0, []step{
+		"a policy that cannot be read forbids everything if there was none before": {0, []step{
 			{0, map[string]string{"10.conflist": red}, "red (a)"},
-			{0, map[string]string{"10.conflist": conf("red", "n"), "tenon.policy": "{"}, "red (n)\npolicy ?\n! DIR/tenon.policy:1:1: policy: unexpected end of JSON input"},
-			{0, map[string]string{"10.conflist": red, "tenon.policy": needs("a")}, "red (a)\npolicy a"},
+			{0, map[string]string{"10.conflist": conf("red", "n"), "tenon.policy": "{"},
+				"red (n)\npolicy ?\n! DIR/tenon.policy:1:1: policy: unexpected end of JSON input"},
+			{0, map[string]string{"10.conflist": red, "tenon.policy": needs("a")},
+				"red (a)\npolicy a"},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -237,8 +278,10 @@ func TestMerge(t *testing.T) {
 				if diff := cmp.Diff(step.want, inUse(next, dir)); diff != "" {
 					t.Fatalf("step %d (-want +got):\n%s", i+1, diff)
 				}
-				if inUse(s, dir) != before || next.Generation != s.Generation+1 || !next.Read.Equal(now) {
-					t.Errorf("step %d: generation %d after %d, read at %v", i+1, next.Generation, s.Generation, next.Read)
+				if inUse(s, dir) != before || next.Generation != s.Generation+1 ||
+					!next.Read.Equal(now) {
+					t.Errorf("step %d: generation %d after %d, read at %v", i+1, next.Generation,
+						s.Generation, next.Read)
 				}
 				s = next
 			}
@@ -246,23 +289,26 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// R-17: a directory that cannot be read keeps the networks and errors of the last read. Before the first
-// read the required plugins are unknown, so no network is allowed.
+// R-17: a directory that cannot be read keeps the networks and errors of the last read. Before the
+// first read the required plugins are unknown, so no network is allowed.
 func TestMergeCannotRead(t *testing.T) {
 	t.Parallel()
-	dir := tree(t, map[string]string{"10.conflist": conf("red", "a"), "20.conflist": "{", "tenon.policy": needs("a")})
+	dir := tree(t, map[string]string{"10.conflist": conf("red", "a"), "20.conflist": "{",
+		"tenon.policy": needs("a")})
 	c := discover(t, dir)
 	now := time.Unix(1_000_000_000, 0)
-	wrong := cni.Errorf(cni.CodeIOFailure, "configuration folder: %w", os.ErrPermission)
+	wrong := cni.Errorf(cni.CodeIOFailure, "configuration directory: %w", os.ErrPermission)
 
 	s := config.CannotRead(&config.Snapshot{Dir: dir}, wrong, now)
-	if got, want := inUse(s, dir), "policy ?\n! DIR: configuration folder: permission denied"; got != want {
+	const want = "policy ?\n! DIR: configuration directory: permission denied"
+	if got := inUse(s, dir); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if err := s.Policy.Check(list(t, "1.1.0", "red", "a")); !errors.Is(err, os.ErrPermission) {
 		t.Error(describe(err))
 	}
-	if _, err := s.Network("red"); !errors.Is(err, os.ErrPermission) || cni.CodeOf(err) != cni.CodeIOFailure {
+	if _, err := s.Network("red"); !errors.Is(err, os.ErrPermission) ||
+		cni.CodeOf(err) != cni.CodeIOFailure {
 		t.Error(describe(err))
 	}
 	nothing, err := config.Discover(t.TempDir())
@@ -272,15 +318,16 @@ func TestMergeCannotRead(t *testing.T) {
 	}
 	s = config.CannotRead(config.Merge(s, c, now, 0, 0), wrong, now)
 	s = config.CannotRead(s, wrong, now.Add(time.Second))
-	if diff := cmp.Diff("red (a)\npolicy a\nkept: DIR: configuration folder: permission denied since 1s\n! DIR/20.conflist:1:1: "+eof+" since 1s", inUse(s, dir)); diff != "" {
+	if diff := cmp.Diff("red (a)\npolicy a\nkept: DIR: configuration directory: permission denied since 1s\n! DIR/20.conflist:1:1: "+eof+" since 1s", inUse(s, dir)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// R-07: who asks for a network is told why there is none.
+// R-07: Snapshot.Network reports why a network is missing.
 func TestSnapshotNetwork(t *testing.T) {
 	t.Parallel()
-	dir := tree(t, map[string]string{"10.conflist": conf("red", "a"), "20.conflist": `{"name":"blue",`, "30.conflist": ""})
+	dir := tree(t, map[string]string{"10.conflist": conf("red", "a"),
+		"20.conflist": `{"name":"blue",`, "30.conflist": ""})
 	snapshot := func(dir string) *config.Snapshot {
 		c := discover(t, dir)
 		return config.Merge(&config.Snapshot{Dir: dir}, c, time.Now(), 0, 0)
@@ -289,7 +336,8 @@ func TestSnapshotNetwork(t *testing.T) {
 	if n, err := s.Network("red"); err != nil || types(n) != "a" {
 		t.Error(describe(err))
 	}
-	nothing, broken := snapshot(t.TempDir()), snapshot(tree(t, map[string]string{"10.conflist": "{"}))
+	nothing, broken := snapshot(t.TempDir()),
+		snapshot(tree(t, map[string]string{"10.conflist": "{"}))
 	for _, row := range []struct {
 		s        *config.Snapshot
 		name     string
@@ -297,13 +345,17 @@ func TestSnapshotNetwork(t *testing.T) {
 		sentinel error
 	}{
 		{s, "blue", "6 DIR/20.conflist:1:15: " + eof, nil},
-		{s, "green", `999 network "green" in DIR: no network of that name (there are: red; broken: DIR/20.conflist, DIR/30.conflist)`, config.ErrNotFound},
-		{s, "../red", `7 network name "../red" is not valid: it must start with a letter or digit and hold only letters, digits, '_', '.' and '-'`, nil},
+		{s, "green",
+			`999 network "green" in DIR: no network of that name (there are: red; broken: DIR/20.conflist, DIR/30.conflist)`, config.ErrNotFound},
+		{s, "../red",
+			`7 network name "../red" is not valid: it must start with a letter or digit and hold only letters, digits, '_', '.' and '-'`, nil},
 		{nothing, "red", "999 DIR: no network configuration", config.ErrNoConfig},
-		{broken, "red", `999 network "red" in DIR: no network of that name (none can be used; broken: DIR/10.conflist)`, config.ErrNotFound},
+		{broken, "red",
+			`999 network "red" in DIR: no network of that name (none can be used; broken: DIR/10.conflist)`, config.ErrNotFound},
 	} {
 		_, err := row.s.Network(row.name)
-		if got := strings.ReplaceAll(describe(err), row.s.Dir, "DIR"); got != row.want || row.sentinel != nil && !errors.Is(err, row.sentinel) {
+		if got := strings.ReplaceAll(describe(err), row.s.Dir, "DIR"); got != row.want ||
+			row.sentinel != nil && !errors.Is(err, row.sentinel) {
 			t.Errorf("%s:\ngot  %s\nwant %s", row.name, got, row.want)
 		}
 	}
@@ -311,13 +363,14 @@ func TestSnapshotNetwork(t *testing.T) {
 	if got := strings.ReplaceAll(describe(s.Err()), dir, "DIR"); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if err := snapshot(tree(t, map[string]string{"10.conflist": conf("red", "a")})).Err(); err != nil {
+	dir = tree(t, map[string]string{"10.conflist": conf("red", "a")})
+	if err := snapshot(dir).Err(); err != nil {
 		t.Error(describe(err))
 	}
 }
 
-// Field row 11: whatever is cut off from a file, or changed in it, what is used is the version before, or exactly what the
-// file says.
+// However a file is truncated or damaged, the network in use is the previous version or exactly the
+// content of the file.
 func FuzzMergeDamage(f *testing.F) {
 	const before = `{"cniVersion":"1.1.0","name":"red","version":1,"plugins":[{"type":"a","v":1},{"type":"b","v":1}]}`
 	after := strings.ReplaceAll(before, "1}", "2}")
@@ -348,9 +401,10 @@ func FuzzMergeDamage(f *testing.F) {
 			want = list(t, "1.1.0", "red", `{"type":"a","v":1}`, `{"type":"b","v":1}`)
 		}
 		n := s.Networks[0]
-		same := n.Name == want.Name && slices.EqualFunc(n.Plugins, want.Plugins, func(a, b *cni.PluginConfig) bool {
-			return fmt.Sprintf("%+v", *a) == fmt.Sprintf("%+v", *b)
-		})
+		same := n.Name == want.Name && slices.EqualFunc(n.Plugins, want.Plugins,
+			func(a, b *cni.PluginConfig) bool {
+				return fmt.Sprintf("%+v", *a) == fmt.Sprintf("%+v", *b)
+			})
 		if !same || (err != nil) != (len(s.Problems) == 1) {
 			t.Errorf("%q: %s (%s), problems %v", damaged, n.Name, types(n), s.Problems)
 		}

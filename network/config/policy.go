@@ -15,36 +15,40 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// PolicyName is the name of the file with the [Policy] in a configuration directory. Runtimes do not take it for a network.
+// PolicyName is the name of the [Policy] file in a configuration directory. Runtimes do not read it
+// as a network.
 const PolicyName = "tenon.policy"
 
 // EveryNetwork stands for all names in a [Policy].
 const EveryNetwork = "*"
 
-// Policy says which plugins a network has to have, and which executables may be run at all, so that nobody who edits a
-// shared configuration can have containers start without the former, or root run anything else. The zero value requires
-// nothing and allows everything. A Policy must not be copied or changed once it is in use, and may be used concurrently.
+// Policy lists the plugins that a network must have and the binaries that may run. It prevents an
+// editor of a shared configuration from starting containers without the required plugins, or from
+// running other programs as root. The zero value requires nothing and allows everything. A Policy
+// must not be copied or changed once it is in use; it is safe for concurrent use.
 type Policy struct {
-	// RequiredPlugins are the types that have to be in the chain of a network, drop-ins included, by its name. Those under
-	// "*" have to be in every chain. Client.Add and Client.Status of package network refuse a network that lacks one; DEL, CHECK and GC are
-	// never refused for that.
+	// RequiredPlugins are the plugin types that the chain of a network, including drop-ins, must
+	// contain, by network name. The types under "*" are required in every chain. Client.Add and
+	// Client.Status of package network refuse a network that lacks one; DEL, CHECK and GC are never
+	// refused for that reason.
 	RequiredPlugins map[string][]string `json:"requiredPlugins"`
 
-	// Executables, unless nil, are the digests of the only executables that are run, on any verb, by the type of the plugin:
-	// "sha256:" and 64 hexadecimal digits in lower case. A type that is not listed is not run; those under "*" may be of any
-	// type. See [Policy.CheckExecutable].
+	// Executables, unless nil, are the digests of the only binaries that may run, for any verb, by
+	// plugin type: "sha256:" and 64 hexadecimal digits in lower case. A type that is not listed
+	// does not run; binaries under "*" may have any type. See [Policy.CheckExecutable].
 	Executables map[string][]string `json:"executables"`
 
 	Source string `json:"-"` // path of the file; empty if there is none
 
-	err     error // why it is not known what is required
+	err     error // why the requirements are unknown
 	digests digests
 }
 
-// ParsePolicy reads a policy: {"requiredPlugins": {"*": ["tuning"], "red": ["firewall"]}, "executables": {"bridge":
-// ["sha256:…"]}}; one of the two may be missing. An unknown key, like every other mistake, is an error, lest a misspelt
-// policy requires nothing: [cni.CodeDecodingFailure] for what is not JSON or has a wrong type or an unknown key,
-// [cni.CodeInvalidConfig] for names that no network and no plugin can have, and for what is no digest.
+// ParsePolicy reads a policy: {"requiredPlugins": {"*": ["tuning"], "red": ["firewall"]},
+// "executables": {"bridge": ["sha256:…"]}}. One of the two keys may be missing. An unknown key is
+// an error, because a misspelt policy would require nothing. The code is [cni.CodeDecodingFailure]
+// for invalid JSON, a wrong type or an unknown key, and [cni.CodeInvalidConfig] for an invalid name
+// of a network or plugin and for an invalid digest.
 func ParsePolicy(b []byte) (*Policy, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(b, &members); err != nil {
@@ -52,7 +56,8 @@ func ParsePolicy(b []byte) (*Policy, error) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(members)) {
 		if key != "requiredPlugins" && key != "executables" {
-			return nil, cni.Errorf(cni.CodeDecodingFailure, "policy: key %q is unknown", key).WithDetails("known are requiredPlugins and executables")
+			return nil, cni.Errorf(cni.CodeDecodingFailure, "policy: unknown key %q", key).
+				WithDetails("known keys are requiredPlugins and executables")
 		}
 	}
 	p := &Policy{}
@@ -63,7 +68,8 @@ func ParsePolicy(b []byte) (*Policy, error) {
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "policy: requiredPlugins is missing")
 	}
 	if p.Executables == nil && members["executables"] != nil {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "policy: executables is null; an empty object allows none")
+		return nil, cni.Errorf(cni.CodeInvalidConfig,
+			"policy: executables is null; an empty object allows none")
 	}
 	if err := p.validateRequired(); err != nil {
 		return nil, err
@@ -88,13 +94,16 @@ func (p *Policy) validateRequired() error {
 	return nil
 }
 
-// LoadPolicy reads the file [PolicyName] of a configuration directory; without one the policy is nil, which requires
-// nothing. With an error, which is a [*FileError], comes a policy that refuses every network: who cannot tell what is
-// required should not go on as if nothing were.
-func LoadPolicy(dir string) (*Policy, error) { return reader{}.policy(filepath.Join(dir, PolicyName)) }
+// LoadPolicy reads the file [PolicyName] of a configuration directory. Without the file it returns
+// nil, a policy that requires nothing. If the file cannot be read, it returns a [*FileError] and a
+// policy that refuses every network, because the requirements are unknown.
+func LoadPolicy(dir string) (*Policy, error) {
+	return reader{}.policy(filepath.Join(dir, PolicyName))
+}
 
 func (r reader) policy(path string) (*Policy, error) {
-	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) { // a link to nothing is a policy that cannot be read
+	// a dangling link is a policy that cannot be read
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	p, err := r.readPolicy(path)
@@ -117,10 +126,12 @@ func (r reader) readPolicy(path string) (*Policy, error) {
 	return ParsePolicy(b)
 }
 
-// equal reports whether two policies say the same. One that could not be read is equal to none.
+// equal reports whether two policies have the same content. A policy that could not be read equals
+// none.
 func (p *Policy) equal(q *Policy) bool {
 	return q != nil && p.err == nil && q.err == nil && p.Source == q.Source &&
-		reflect.DeepEqual(p.RequiredPlugins, q.RequiredPlugins) && reflect.DeepEqual(p.Executables, q.Executables)
+		reflect.DeepEqual(p.RequiredPlugins, q.RequiredPlugins) &&
+		reflect.DeepEqual(p.Executables, q.Executables)
 }
 
 // Required returns the types that the policy requires of a network, sorted.
@@ -133,18 +144,19 @@ func (p *Policy) Required(network string) []string {
 	return slices.Compact(all)
 }
 
-// Check refuses a network that lacks a required plugin with [cni.CodeInvalidConfig]. A policy that could not be read
-// refuses all.
+// Check returns an error with [cni.CodeInvalidConfig] if the network lacks a required plugin. A
+// policy that could not be read refuses all networks.
 func (p *Policy) Check(n *Network) error {
 	if p == nil || n.BuiltIn {
 		return nil
 	}
 	if p.err != nil {
-		return cni.DecodeFailure("the policy cannot be read, so no network is known to be allowed", p.err)
+		return cni.DecodeFailure("the policy cannot be read, so it allows no network", p.err)
 	}
 	var missing []string
 	for _, typ := range p.Required(n.Name) {
-		if !slices.ContainsFunc(n.Plugins, func(c *cni.PluginConfig) bool { return c.Type == typ }) {
+		if !slices.ContainsFunc(n.Plugins,
+			func(c *cni.PluginConfig) bool { return c.Type == typ }) {
 			missing = append(missing, typ)
 		}
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// A policy that is not understood requires nothing by accident, so every mistake is an error.
+// Every mistake in a policy is an error, because a policy that is not understood would require
+// nothing.
 func TestParsePolicy(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
@@ -24,8 +25,8 @@ func TestParsePolicy(t *testing.T) {
 		`[]`:                                                          "6 policy: a JSON array is not acceptable here",
 		`{}`:                                                          "7 policy: requiredPlugins is missing",
 		`null`:                                                        "7 policy: requiredPlugins is missing",
-		`{"requiredPlugin":{}}`:                                       `6 policy: key "requiredPlugin" is unknown: known are requiredPlugins and executables`,
-		`{"requiredPlugins":{},"x":1}`:                                `6 policy: key "x" is unknown: known are requiredPlugins and executables`,
+		`{"requiredPlugin":{}}`:                                       `6 policy: unknown key "requiredPlugin": known keys are requiredPlugins and executables`,
+		`{"requiredPlugins":{},"x":1}`:                                `6 policy: unknown key "x": known keys are requiredPlugins and executables`,
 		`{"requiredPlugins":{"red":"mesh"}}`:                          "6 policy: requiredPlugins: a JSON string is not acceptable here",
 		`{"requiredPlugins":{"re d":["mesh"]}}`:                       `7 policy: requiredPlugins: network name "re d" is not valid: it must start with a letter or digit and hold only letters, digits, '_', '.' and '-'`,
 		`{"requiredPlugins":{"red":["a/b"]}}`:                         `7 policy: requiredPlugins of red: plugin type "a/b" is not a plain file name`,
@@ -51,7 +52,7 @@ func TestParsePolicy(t *testing.T) {
 	}
 }
 
-// A policy that is there and cannot be read refuses all; where there is none nothing is required.
+// A policy that cannot be read refuses all networks; without a policy nothing is required.
 func TestLoadPolicy(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -62,9 +63,12 @@ func TestLoadPolicy(t *testing.T) {
 		"good": {func(path string) error {
 			return os.WriteFile(path, []byte(`{"requiredPlugins":{"*":["first"]}}`), 0o600)
 		}, "success"},
-		"broken":            {func(path string) error { return os.WriteFile(path, []byte("{\n x"), 0o600) }, "6 DIR/tenon.policy:2:2: policy: invalid character 'x' looking for beginning of object key string"},
-		"a link to nothing": {func(path string) error { return os.Symlink("nowhere", path) }, "5 DIR/tenon.policy: open: no such file or directory"},
-		"a folder":          {func(path string) error { return os.Mkdir(path, 0o700) }, "5 DIR/tenon.policy: not a file"},
+		"broken": {func(path string) error { return os.WriteFile(path, []byte("{\n x"), 0o600) },
+			"6 DIR/tenon.policy:2:2: policy: invalid character 'x' looking for beginning of object key string"},
+		"a dangling link": {func(path string) error { return os.Symlink("nowhere", path) },
+			"5 DIR/tenon.policy: open: no such file or directory"},
+		"a directory": {func(path string) error { return os.Mkdir(path, 0o700) },
+			"5 DIR/tenon.policy: not a file"},
 	} {
 		dir := tree(t, map[string]string{"10.conflist": red})
 		if err := row.prepare(filepath.Join(dir, config.PolicyName)); err != nil {
@@ -77,7 +81,7 @@ func TestLoadPolicy(t *testing.T) {
 		want := row.want
 		if err != nil {
 			code, text, _ := strings.Cut(want, " ")
-			want = code + " the policy cannot be read, so no network is known to be allowed: " + text
+			want = code + " the policy cannot be read, so it allows no network: " + text
 		}
 		n := list(t, "1.1.0", "red", "first")
 		if got := strings.ReplaceAll(describe(p.Check(n)), dir, "DIR"); got != want {
@@ -85,7 +89,7 @@ func TestLoadPolicy(t *testing.T) {
 		}
 		c := discover(t, dir)
 		if got := strings.ReplaceAll(describe(c.Policy.Check(n)), dir, "DIR"); got != want {
-			t.Errorf("%s: catalogue: got %s, want %s", name, got, want)
+			t.Errorf("%s: catalog: got %s, want %s", name, got, want)
 		}
 	}
 }
@@ -96,7 +100,8 @@ func FuzzParsePolicy(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p, err := config.ParsePolicy(b)
 		if err != nil {
-			if c := cni.CodeOf(err); p != nil || c != cni.CodeDecodingFailure && c != cni.CodeInvalidConfig {
+			if c := cni.CodeOf(err); p != nil || c != cni.CodeDecodingFailure &&
+				c != cni.CodeInvalidConfig {
 				t.Error(describe(err))
 			}
 			return

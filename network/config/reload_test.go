@@ -22,17 +22,20 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// checksummed are plugins whose configurations say which version of the network they are from, twice. They fail if the two
-// differ in one plugin, or in the first and the last of a list: nobody ever meant that.
+// checksummed is a set of plugins with the version of the network twice in their configurations.
+// They fail if the two differ in one plugin, or between the first and the last plugin of a list: no
+// writer intended that.
 type checksummed struct {
 	mu       sync.Mutex
-	versions map[string]int // by container, as the first plugin was told
+	versions map[string]int // by container, as the first plugin received it
 	seen     map[int]bool   // versions that were used
 	together bool           // the drop-in is replaced together with the list
 }
 
-func (c *checksummed) plugin(check func(container string, version int) error) map[cni.Command]invoke.Handler {
-	return map[cni.Command]invoke.Handler{cni.Add: func(_ context.Context, call invoke.Call) ([]byte, bool) {
+func (c *checksummed) plugin(check func(container string,
+	version int) error) map[cni.Command]invoke.Handler {
+	return map[cni.Command]invoke.Handler{cni.Add: func(_ context.Context,
+		call invoke.Call) ([]byte, bool) {
 		e, stdin := call.Env, call.Stdin
 		var conf struct{ V, W int }
 		err := json.Unmarshal(stdin, &conf)
@@ -73,20 +76,24 @@ func (c *checksummed) plugins() invoke.Fake {
 	}
 }
 
-// versioned is a plugin of a version of the network.
+// versioned returns a plugin of a version of the network.
 func versioned(typ string, version int) string {
-	return fmt.Sprintf(`{"type":%q,"v":%d,"more":"................................","w":%d}`, typ, version, version)
+	return fmt.Sprintf(`{"type":%q,"v":%d,"more":"................................","w":%d}`, typ,
+		version, version)
 }
 
 func versionedList(version int) string {
-	return fmt.Sprintf(`{"cniVersion":"1.1.0","name":"red","plugins":[%s,%s]}`, versioned("first", version), versioned("last", version))
+	return fmt.Sprintf(`{"cniVersion":"1.1.0","name":"red","plugins":[%s,%s]}`,
+		versioned("first", version), versioned("last", version))
 }
 
-// under attaches and detaches containers, at least so many and until the writer of the directory ends, and fails if that fails.
+// under attaches and detaches at least atLeast containers until the writer of the directory ends,
+// and fails if any operation fails.
 func under(t *testing.T, atLeast int, c *checksummed, f *config.Directory, write func()) {
 	t.Helper()
 	c.versions, c.seen = map[string]int{}, map[int]bool{}
-	client := &network.Client{Isolated: true, Caller: c.plugins(), StateDir: t.TempDir(), Log: quiet}
+	client := &network.Client{Isolated: true, Caller: c.plugins(), StateDir: t.TempDir(),
+		Log: quiet}
 	var wrote atomic.Bool
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -116,14 +123,15 @@ func under(t *testing.T, atLeast int, c *checksummed, f *config.Directory, write
 		})
 	}
 	running.Wait()
-	t.Logf("%d snapshots, %d attachments, %d versions", f.Snapshot().Generation, len(c.versions), len(c.seen))
+	t.Logf("%d snapshots, %d attachments, %d versions", f.Snapshot().Generation, len(c.versions),
+		len(c.seen))
 	if f.Snapshot().Generation < 20 || len(c.seen) < 10 {
-		t.Error("next to nothing was reloaded")
+		t.Error("too few reloads")
 	}
 }
 
-// Field row 11, R-17: a configuration directory is rewritten in every careless way 1000 times during 1000 ADDs. None fails, and
-// none uses a configuration that is half of one version and half of another.
+// R-17: a configuration directory is rewritten carelessly 1000 times during 1000 ADDs. No ADD
+// fails, and none uses a mixture of two versions.
 func TestReloadUnderLoad(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -133,7 +141,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	under(t, 1000, &checksummed{}, f, func() {
 		for range 1000 {
 			w.change()
-			if w.rand.IntN(8) == 0 { // moments of rest, so that there are new snapshots
+			if w.rand.IntN(8) == 0 { // pause, so that there are new snapshots
 				time.Sleep(15 * time.Millisecond)
 			}
 			if w.rand.IntN(50) == 0 {
@@ -147,7 +155,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 }
 
-// carelessWriter changes a directory in ways that writers are known for.
+// carelessWriter changes a directory in ways that real writers do.
 type carelessWriter struct {
 	t       *testing.T
 	dir     string
@@ -190,22 +198,24 @@ func (w *carelessWriter) change() {
 	file := careless[w.rand.IntN(len(careless))]
 	path, content := filepath.Join(w.dir, file), []byte(w.content(file))
 	switch w.rand.IntN(8) {
-	case 0: // as it should be
+	case 0: // the correct way
 		w.must(os.WriteFile(path+".tmp", content, 0o600), os.Rename(path+".tmp", path))
 	case 1, 2: // in place, in pieces
 		w.inPlace(path, content)
-	case 3: // cut off
+	case 3: // truncated
 		w.must(os.Truncate(path, int64(w.rand.IntN(len(content)))))
-	case 4: // gone
+	case 4: // removed
 		w.must(os.Remove(path))
-	case 5: // all gone, and back file by file
+	case 5: // all removed, and restored file by file
 		w.must(os.RemoveAll(w.dir))
 		w.fill(w.dir)
-	case 6: // another directory
+	case 6: // the directory replaced
 		w.fill(w.dir + ".new")
-		w.must(unix.Renameat2(unix.AT_FDCWD, w.dir+".new", unix.AT_FDCWD, w.dir, unix.RENAME_EXCHANGE), os.RemoveAll(w.dir+".new"))
-	case 7: // of no interest, and the same name in a broken file that is found later
-		w.must(os.WriteFile(filepath.Join(w.dir, ".x.swp"), content, 0o600), os.WriteFile(filepath.Join(w.dir, "90-red.conf"), content[:len(content)/2], 0o600))
+		w.must(unix.Renameat2(unix.AT_FDCWD, w.dir+".new", unix.AT_FDCWD, w.dir,
+			unix.RENAME_EXCHANGE), os.RemoveAll(w.dir+".new"))
+	case 7: // an irrelevant file, and a later broken file with the same name
+		w.must(os.WriteFile(filepath.Join(w.dir, ".x.swp"), content, 0o600),
+			os.WriteFile(filepath.Join(w.dir, "90-red.conf"), content[:len(content)/2], 0o600))
 		w.must(os.Remove(filepath.Join(w.dir, "90-red.conf")))
 	}
 }
@@ -225,7 +235,8 @@ func (w *carelessWriter) inPlace(path string, content []byte) {
 	w.must(err, f.Close())
 }
 
-// Two writes to a file within one tick of the clock are not told apart by its times, so a file is left alone that long.
+// Two writes to a file within one clock tick leave the same times, so a file is used only after
+// that time.
 func TestReloadWaitsForTick(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, map[string]string{"10.conflist": versionedList(0)})
@@ -244,24 +255,27 @@ func TestReloadWaitsForTick(t *testing.T) {
 	}
 }
 
-// Where all files are replaced at once, as Kubernetes does, the list and its drop-in are always of one version.
+// If all files are replaced at once, as Kubernetes does, the list and its drop-in always have the
+// same version.
 func TestReloadTogether(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	must(t, os.Symlink("..data/10.conflist", filepath.Join(dir, "10.conflist")), os.Symlink("..data/red", filepath.Join(dir, "red")))
+	must(t, os.Symlink("..data/10.conflist", filepath.Join(dir, "10.conflist")),
+		os.Symlink("..data/red", filepath.Join(dir, "red")))
 	swap := func(version int) {
 		name := fmt.Sprintf("..%d", version%3)
 		must(t, os.RemoveAll(filepath.Join(dir, name)))
 		put(t, versionedList(version), dir, name, "10.conflist")
 		put(t, versioned("drop", version), dir, name, "red", "drop.conf")
-		must(t, os.Symlink(name, filepath.Join(dir, "..tmp")), os.Rename(filepath.Join(dir, "..tmp"), filepath.Join(dir, "..data")))
+		must(t, os.Symlink(name, filepath.Join(dir, "..tmp")),
+			os.Rename(filepath.Join(dir, "..tmp"), filepath.Join(dir, "..data")))
 	}
 	swap(0)
 	f := openDirectory(t, config.Options{Dir: dir, Linger: time.Minute})
 	under(t, 200, &checksummed{together: true}, f, func() {
 		done := make(chan struct{})
 		var reading sync.WaitGroup
-		reading.Go(func() { // always just while it is replaced
+		reading.Go(func() { // reload during each replacement
 			for {
 				select {
 				case <-done:

@@ -10,51 +10,55 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// Snapshot is the configuration in use from one moment on. It never changes.
+// Snapshot is the configuration in use at one moment. It never changes.
 type Snapshot struct {
 	Dir        string
-	Generation uint64    // of one [Directory], from 1
-	Read       time.Time // when the directory was looked at
+	Generation uint64    // counts the snapshots of one [Directory], from 1
+	Read       time.Time // when the directory was read
 
-	// Networks are in use, each name once, in the byte order of the paths of their files, whatever the kinds of those:
-	// runtimes that take some networks take the first.
+	// Networks are the networks in use, each name once, in the byte order of the paths of their
+	// files and regardless of the kinds of files. Runtimes that use a limited number of networks
+	// use the first ones.
 	Networks []*Network
 
-	// Policy is in use; nil if there is none. It does not have to allow all networks: Client.Add of package network refuses those.
+	// Policy is the policy in use; nil if there is none. It may forbid networks of the snapshot:
+	// Client.Add of package network refuses those.
 	Policy *Policy
 
-	// Problems are why this is not what the directory says, or not all of it, in the byte order of paths.
+	// Problems are the differences between the snapshot and the directory, in the byte order of
+	// paths.
 	Problems []Problem
 
-	due time.Time // when something that lingers counts; zero is never
+	due time.Time // when the next missing file goes out of use; zero means never
 }
 
-// Problem is why something in a configuration directory is not used.
+// Problem states why something in a configuration directory is not used.
 type Problem struct {
 	Path    string    // of the file, or the directory
-	Network string    // its name; empty if it is not of one, or nobody knows of which
-	Err     error     // what is wrong, a [*FileError]
-	Since   time.Time // when that was first seen
-	Kept    bool      // what was there before is in use instead
+	Network string    // empty if the problem concerns no network or an unknown one
+	Err     error     // the cause, a [*FileError]
+	Since   time.Time // when the problem was first seen
+	Kept    bool      // the previous configuration stays in use instead
 
 	kind trouble
 }
 
-// trouble is the kind of a problem. A problem of another kind is another problem, and begins anew.
+// trouble is the kind of a problem. A problem of a different kind is a new problem.
 type trouble uint8
 
 const (
 	_         trouble = iota
-	unread            // the directory cannot be read, or not in one state
-	tooFew            // it has too few networks
+	unread            // the directory cannot be read, or keeps changing
+	tooFew            // the directory has too few networks
 	unusable          // a file cannot be loaded
-	lingering         // a file has disappeared, which does not count yet
-	last              // it has disappeared, which does not count as too few would be left
-	forbidden         // the policy forbids what the file says, but not what it said before
+	lingering         // a file has disappeared, but stays in use for a while
+	last              // a file has disappeared, but too few networks would be left
+	forbidden         // the policy forbids the new content of the file, but not the old
 )
 
-// Network returns the network of a name that is in use. Where there is none the error is that of the file which should hold
-// it, [ErrNoConfig] where the directory holds nothing, and [ErrNotFound] otherwise, with what there is.
+// Network returns the network in use with a name. If there is none, the error is the problem of the
+// file that should define it, [ErrNoConfig] if the directory is empty, and otherwise [ErrNotFound]
+// with the names of the available networks.
 func (s *Snapshot) Network(name string) (*Network, error) {
 	if err := cni.ValidateNetworkName(name); err != nil {
 		return nil, err
@@ -87,8 +91,8 @@ func (s *Snapshot) Network(name string) (*Network, error) {
 	return nil, fmt.Errorf("network %q in %s: %w (%s)", name, s.Dir, ErrNotFound, there)
 }
 
-// Err joins the problems, with [cni.CodeNotAvailable]; nil if there are none. With problems that are all Kept, ADD works as
-// before: whether a node is ready then is for its runtime to say.
+// Err joins the problems in an error with [cni.CodeNotAvailable], or returns nil if there are none.
+// If all problems are Kept, ADD works as before, and the runtime decides whether the node is ready.
 func (s *Snapshot) Err() error {
 	if len(s.Problems) == 0 {
 		return nil
@@ -105,7 +109,8 @@ func (s *Snapshot) unread() bool {
 	return slices.ContainsFunc(s.Problems, func(p Problem) bool { return p.kind == unread })
 }
 
-// problem returns a problem that there is already; nil if it is new.
+// problem returns the existing problem of the same kind, path and network; nil if the problem is
+// new.
 func (s *Snapshot) problem(like Problem) *Problem {
 	for i, p := range s.Problems {
 		if p.kind == like.kind && p.Path == like.Path && p.Network == like.Network {
@@ -115,7 +120,7 @@ func (s *Snapshot) problem(like Problem) *Problem {
 	return nil
 }
 
-// since returns when a problem was first seen, now if it is new.
+// since returns when a problem was first seen; that is now for a new problem.
 func (s *Snapshot) since(p Problem, now time.Time) time.Time {
 	if before := s.problem(p); before != nil {
 		return before.Since
