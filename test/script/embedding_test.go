@@ -18,9 +18,8 @@ import (
 // exampleEnv names the program of the embedding guide.
 const exampleEnv = "TENON_SCRIPT_EXAMPLE"
 
-// G of issue 14, field row 67: the first example of the embedding guide, typed as it is there,
-// harms no attachment of other runtimes: of tenon, of a runtime with another state directory, of
-// libcni.
+// The first example of the embedding guide, copied verbatim, harms no attachment of other runtimes:
+// tenon, a runtime with another state directory, libcni.
 func TestEmbeddingGuide(t *testing.T) {
 	t.Parallel()
 	require(t)
@@ -30,12 +29,12 @@ func TestEmbeddingGuide(t *testing.T) {
 	}
 	block := regexp.MustCompile("(?s)\n```go\n(.*?)```").FindSubmatch(guide)
 	if block == nil {
-		t.Fatal("the guide has no example")
+		t.Fatal("the guide contains no example")
 	}
 	run(t, "testdata/guide/embedding.txtar", exampleEnv+"="+build(t, program(t, block[1])))
 }
 
-// program makes a program of statements, with a check behind each that sets err.
+// program turns statements into a program. It adds a check after each statement that sets err.
 func program(t *testing.T, statements []byte) []byte {
 	t.Helper()
 	const head = `package main
@@ -66,7 +65,9 @@ func main() {
 	text.WriteString(head)
 	checks := 0
 	for _, s := range decl.Body.List[1:] {
-		text.WriteString(source[files.Position(s.Pos()).Offset:files.Position(s.End()).Offset] + "\n")
+		text.WriteString(
+			source[files.Position(s.Pos()).Offset:files.Position(s.End()).Offset] + "\n",
+		)
 		assign, ok := s.(*ast.AssignStmt)
 		if !ok {
 			continue
@@ -89,7 +90,7 @@ func main() {
 	return formatted
 }
 
-// build builds a program in a module of its own and returns its path.
+// build builds a program in a new module and returns its path.
 func build(t *testing.T, source []byte) string {
 	t.Helper()
 	root, err := filepath.Abs("../..")
