@@ -15,11 +15,11 @@ import (
 var places = []string{"net-dir", "plugin-dir", "state-dir", "cache-dir"}
 
 // command returns a hint that ends with a command of tenon, ready to be copied. It adds the flags
-// for directories that the user has given and that the command knows. what describes the command.
-func (r *settings) command(what string, args ...string) string {
+// for directories that the user has given and that the command knows. label describes the command.
+func (r *settings) command(label string, args ...string) string {
 	target, _, err := r.cmd.Root().Find(args)
 	if err != nil {
-		return what + commandLine("tenon", args)
+		return label + commandLine("tenon", args)
 	}
 	var directories []string
 	for _, name := range places {
@@ -27,7 +27,7 @@ func (r *settings) command(what string, args ...string) string {
 			directories = append(directories, "--"+name, f.Value.String())
 		}
 	}
-	return what + commandLine("tenon", args, directories)
+	return label + commandLine("tenon", args, directories)
 }
 
 // visible reports whether a command has a flag that is not hidden.
@@ -37,20 +37,20 @@ func visible(cmd *cobra.Command, name string) bool {
 }
 
 // again returns a hint that ends with the command that the user has run, with more arguments.
-func (a *app) again(what string, more ...string) string {
-	return what + commandLine("tenon", a.args, more)
+func (a *app) again(label string, more ...string) string {
+	return label + commandLine("tenon", a.args, more)
 }
 
 // instead returns a hint that ends with the command that the user has run, with one word replaced.
-// If the command does not contain the word, the hint is what alone.
-func (a *app) instead(what, wrong, right string) string {
+// If the command does not contain the word, the hint is label alone.
+func (a *app) instead(label, wrong, right string) string {
 	args := slices.Clone(a.args)
 	i := slices.Index(args, wrong)
 	if i < 0 {
-		return what
+		return label
 	}
 	args[i] = right
-	return what + " " + commandLine("tenon", args)
+	return label + " " + commandLine("tenon", args)
 }
 
 // sudo returns the command that the user has run, to be run as root, with the variables that

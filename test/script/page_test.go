@@ -26,7 +26,7 @@ var pages = []string{
 //
 // A fenced block "console" contains commands, which begin with "$ ", each followed by its output.
 // In the output, "…" stands for any text within a line, and a line "…" for any lines. A command
-// whose output is not shown may print anything, but must succeed. A block with title="PATH" is the
+// without output on the page may print anything, but must succeed. A block with title="PATH" is the
 // content of that file.
 func TestPages(t *testing.T) {
 	t.Parallel()
