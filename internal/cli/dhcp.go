@@ -73,7 +73,7 @@ the address remains valid, and why it could not be renewed or was lost.`,
 			}
 			r, err := dhcp.Call(ctx, path, dhcp.Request{Verb: dhcp.List})
 			if err != nil {
-				return explainList(fmt.Errorf("DHCP daemon: %w", err), path)
+				return explainList(fmt.Errorf("cannot query the DHCP daemon: %w", err), path)
 			}
 			return settings.print(
 				append([]dhcp.Lease{}, r.Leases...),

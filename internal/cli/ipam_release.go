@@ -87,7 +87,7 @@ func (r *release) run(cmd *cobra.Command, all *reservations) error {
 	leases := r.choose(all.pools)
 	if len(leases) == 0 {
 		return hint(
-			fmt.Errorf("no such reservation"),
+			errors.New(r.notReserved()),
 			r.command("list reservations: ", "ipam", "list"),
 		)
 	}
@@ -133,6 +133,18 @@ func (r *release) run(cmd *cobra.Command, all *reservations) error {
 		}
 	}
 	return r.unfinished(cmd, r.explain(errors.Join(errs...), nil))
+}
+
+// notReserved is the error that the arguments match no reservation.
+func (r *release) notReserved() string {
+	text := fmt.Sprintf("%s is not reserved", r.addr)
+	if r.container != "" {
+		text = fmt.Sprintf("container %s has no reservations", r.container)
+	}
+	if r.network != "" {
+		text += " in network " + r.network
+	}
+	return text
 }
 
 // wouldRefuse prints why nothing would be released.

@@ -22,7 +22,7 @@ import (
 func TestMain(m *testing.M) { testnet.Main(m) }
 
 // The proof of the demonstration finds each kind of object that could be left.
-func TestProveFindsWhatIsLeft(t *testing.T) {
+func TestProveFindsLeftovers(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(*testing.T, *testnet.Net, *play) string{
 		"link": func(t *testing.T, n *testnet.Net, p *play) string {

@@ -113,7 +113,7 @@ func TestExplainOneNetwork(t *testing.T) {
 
 // The report includes networks that cannot run: the policy forbids one, or the plugins support no
 // common version.
-func TestExplainWhatCannotBeRun(t *testing.T) {
+func TestExplainNetworksThatCannotRun(t *testing.T) {
 	t.Parallel()
 	c, client, dir := setUp(
 		t,
