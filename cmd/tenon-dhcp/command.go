@@ -18,8 +18,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/daemon"
 )
 
-// run runs the program with the arguments of the command line, and returns the exit status: 0 for
-// success, 1 for failure, 2 for a wrong command line.
+// run runs the program with command-line arguments and returns the exit status: 0 for success, 1
+// for failure, 2 for wrong usage.
 func run(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
@@ -32,8 +32,10 @@ func run(args []string) int {
   tenon-dhcp --takeover
   tenon-dhcp --hostprefix /host --timeout 2s`
 	cmd.CompletionOptions.DisableDefaultCmd = true
+	wrapped := strings.ReplaceAll(cmd.UsageTemplate(), "LocalFlags.FlagUsages", "LocalFlags.FlagUsagesWrapped 80")
+	cmd.SetUsageTemplate(wrapped)
 	cmd.AddCommand(callUpstream())
-	if len(args) > 0 && args[0] == "daemon" { // as the plugin dhcp is started
+	if len(args) > 0 && args[0] == "daemon" { // as in "dhcp daemon"
 		args = args[1:]
 	}
 	cmd.SetArgs(dhcp.LongFlags(args))
@@ -56,9 +58,9 @@ func run(args []string) int {
 
 // hold runs the daemon.
 func hold(ctx context.Context, o dhcp.DaemonOptions, _ []string) (err error) {
-	// A runtime or a tool may call all files in the plugin directory.
+	// Runtimes and tools may call any file in the plugin directory.
 	if os.Getenv("CNI_COMMAND") != "" {
-		return fmt.Errorf("%s is no CNI plugin; the plugin is dhcp", dhcp.Program)
+		return fmt.Errorf("%s is not a CNI plugin; the plugin is dhcp", dhcp.Program)
 	}
 	level := slog.LevelInfo
 	if o.Debug {
@@ -71,20 +73,20 @@ func hold(ctx context.Context, o dhcp.DaemonOptions, _ []string) (err error) {
 	return daemon.Run(ctx, o)
 }
 
-// hint returns advice where another daemon is in the way.
+// hint returns advice if another daemon uses the socket, or "".
 func hint(err error) string {
 	switch {
 	case errors.Is(err, daemon.ErrRuns), errors.Is(err, unix.EADDRINUSE):
-		return "--takeover replaces a daemon of Tenon that runs; " +
-			"end any other, such as cni-dhcp.service of the upstream plugins"
+		return "use --takeover to replace a running tenon-dhcp; " +
+			"stop any other daemon, such as cni-dhcp.service of the upstream plugins"
 	case errors.Is(err, dhcp.ErrUpstream):
-		return "end that daemon and its socket unit, start this one without --takeover, " +
-			"and check the containers: then it renews their leases"
+		return "stop that daemon and its socket unit, start tenon-dhcp without --takeover, " +
+			"and run CHECK for the containers: tenon-dhcp then renews their leases"
 	}
 	return ""
 }
 
-// activated returns the socket that systemd has opened (sd_listen_fds(3)), nil if it has not.
+// activated returns the socket that systemd has opened (sd_listen_fds(3)), or nil if there is none.
 func activated() (*os.File, error) {
 	n := os.Getenv("LISTEN_FDS")
 	if n == "" || n == "0" || os.Getenv("LISTEN_PID") != fmt.Sprint(os.Getpid()) {

@@ -1,5 +1,5 @@
-// Command tenon-dhcp is the daemon of the IPAM plugin dhcp. It is a program of its own, as the
-// libraries that it needs would slow the start of every plugin.
+// Command tenon-dhcp is the daemon of the IPAM plugin dhcp. It is a separate program, because
+// its libraries would slow the start of every plugin.
 package main
 
 import "os"

@@ -1,4 +1,5 @@
-// Command tenon is the command line of Tenon and, started under the name of a plugin, that plugin.
+// Command tenon is the command line of Tenon. Started under the name of a plugin, it acts as that
+// plugin.
 package main
 
 import (
@@ -10,7 +11,7 @@ import (
 	"github.com/tenon-cni/tenon/plugins/all"
 )
 
-// version is set when the executable is linked.
+// version is set when the binary is linked.
 var version = "unknown"
 
 func main() { os.Exit(run(filepath.Base(os.Args[0]))) }

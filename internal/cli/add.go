@@ -27,11 +27,12 @@ func (a *app) add() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NETWORK NETNS",
 		Short: "Attach a container to a network",
-		Long: `Runs ADD for the plugins of a network and records the attachment. If one fails, DEL takes everything
-back. Prints what was made.
+		Long: `Runs ADD of the plugins of a network, records the attachment and prints the
+result. If a plugin fails, everything is rolled back.
 
-NETWORK is the name of a configuration in --net-dir, or the path of a file (with a slash).
-NETNS is a name below /run/netns, a process ID, or the path of a network namespace (with a slash).`,
+NETWORK is the name of a network in --net-dir, or the path of a file.
+NETNS is the network namespace: a name in /run/netns, a process ID, or a path.
+An argument that contains a slash is a path.`,
 		Example: `  tenon add pods web
   tenon add ./pods.conflist 4711 --id web-1 --ifname net1
   tenon add pods web --cap 'ips=["10.88.0.9"]' --arg IgnoreUnknown=1 --json`,
@@ -41,7 +42,7 @@ NETNS is a name below /run/netns, a process ID, or the path of a network namespa
 				return err
 			}
 			if t.netns == "" {
-				return usagef("NETNS has to name a namespace")
+				return usagef("NETNS must name a namespace")
 			}
 			parameters, err := t.parameters()
 			if err != nil {
@@ -59,20 +60,29 @@ NETNS is a name below /run/netns, a process ID, or the path of a network namespa
 			if err := t.requireNetns(); err != nil {
 				return attachmentError{fmt.Errorf("%v: %w", t.key(n, ""), err)}
 			}
-			r := network.Request{Container: t.id, IfName: t.ifName, Parameters: parameters, Replace: replace}
+			r := network.Request{
+				Container:  t.id,
+				IfName:     t.ifName,
+				Parameters: parameters,
+				Replace:    replace,
+			}
 			result, err := client.Add(cmd.Context(), n, r)
 			switch {
 			case errors.Is(err, network.ErrExists):
 				err = hint(err, t.again("detach it first, then attach it again: ", "--replace"))
 			case errors.Is(err, network.ErrInterfaceInUse):
-				err = hint(err, t.again("choose another interface name: ", "--ifname", nextName(t.ifName)))
+				err = hint(
+					err,
+					t.again("choose another interface name: ", "--ifname", nextName(t.ifName)),
+				)
 			case cni.CodeOf(err) == session.CodeInUse:
 				err = hint(err, t.portHolders(cmd.Context(), parameters.Capabilities)...)
 			}
 			if err != nil {
 				return t.failed(err, n)
 			}
-			// A reader that has gone must not end this program: then the result would be lost without DEL.
+			// SIGPIPE must not end the program: the attachment would stay although its result is
+			// lost.
 			broken := make(chan os.Signal, 1)
 			signal.Notify(broken, unix.SIGPIPE)
 			defer signal.Stop(broken)
@@ -84,12 +94,13 @@ NETNS is a name below /run/netns, a process ID, or the path of a network namespa
 	}
 	t.flags(cmd)
 	t.parameterFlags(cmd)
-	t.jsonFlag(cmd, "print the result of the plugins, or a failure, as JSON")
-	cmd.Flags().BoolVar(&replace, "replace", false, "run DEL first if the container is attached already")
+	t.jsonFlag(cmd)
+	cmd.Flags().
+		BoolVar(&replace, "replace", false, "detach the container first if it is already attached")
 	return cmd
 }
 
-// nextName returns an interface name with the number behind the one at its end: eth1 after eth0, and net1 after net.
+// nextName returns an interface name with the next number: eth1 for eth0, and net1 for net.
 func nextName(name string) string {
 	stem := strings.TrimRight(name, "0123456789")
 	number := 0
@@ -99,26 +110,36 @@ func nextName(name string) string {
 	return stem + strconv.Itoa(number+1)
 }
 
-// portHolders returns the commands that detach the holders of ports.
-func (t *attachment) portHolders(ctx context.Context, capabilities map[string]json.RawMessage) (hints []string) {
+// portHolders returns hints with the commands that detach the holders of host ports.
+func (t *attachment) portHolders(
+	ctx context.Context,
+	capabilities map[string]json.RawMessage,
+) (hints []string) {
 	var ports []struct {
 		HostPort int    `json:"hostPort"`
 		Protocol string `json:"protocol"`
 	}
 	_ = json.Unmarshal(capabilities["portMappings"], &ports) // the plugin has refused anything else
 	for _, p := range ports {
-		holders, _ := inspect.PortHolders(ctx, p.Protocol, p.HostPort) // the command reports the conflict in any case
+		holders, _ := inspect.PortHolders(
+			ctx,
+			p.Protocol,
+			p.HostPort,
+		) // the error of ADD names the port in any case
 		for _, h := range holders {
 			if h.Container != t.id {
-				hints = append(hints, t.command(fmt.Sprintf("free port %d: ", p.HostPort),
-					"del", h.Network, gone, "--id", h.Container, "--ifname", h.IfName))
+				hints = append(
+					hints,
+					t.command(fmt.Sprintf("detach the holder of port %d: ", p.HostPort),
+						"del", h.Network, gone, "--id", h.Container, "--ifname", h.IfName),
+				)
 			}
 		}
 	}
 	return hints
 }
 
-// print prints what an ADD made.
+// print prints the result of ADD.
 func (t *attachment) print(client *network.Client, n *config.Network, result *cni.Result) error {
 	if !t.json {
 		fmt.Fprintf(t.stdout, "attached %s to network %s\n", t.id, n.Name)
@@ -138,20 +159,25 @@ func (t *attachment) print(client *network.Client, n *config.Network, result *cn
 	return t.printJSON(json.RawMessage(encoded))
 }
 
-// rollBack detaches after the result of an ADD could not be printed because of cause.
+// rollBack detaches because the result of ADD could not be printed for the given cause.
 func (t *attachment) rollBack(
 	ctx context.Context, client *network.Client, n *config.Network, cause error,
 ) error {
 	key := t.key(n, "")
 	err := client.Del(context.WithoutCancel(ctx), key, network.Fallback{})
 	if err != nil {
-		return fmt.Errorf("%v: the result cannot be printed: %w; DEL after it: %w", key, cause, err)
+		return fmt.Errorf("%v: cannot print the result: %w; cannot detach: %w", key, cause, err)
 	}
-	return cni.Errorf(cni.CodeIOFailure, "%v: detached again, as the result cannot be printed: %w", key, cause)
+	return cni.Errorf(
+		cni.CodeIOFailure,
+		"%v: detached, because the result cannot be printed: %w",
+		key,
+		cause,
+	)
 }
 
-// inVersion encodes the result of an attachment. Interfaces without addresses have no place in 0.1.0 and 0.2.0, but the
-// attachment exists.
+// inVersion encodes the result of an attachment. CNI 0.1.0 and 0.2.0 cannot express interfaces
+// without addresses: the result is then empty.
 func inVersion(r *cni.Result, v cni.Version) ([]byte, error) {
 	if v < cni.V030 && len(r.IPs) == 0 {
 		r = &cni.Result{DNS: r.DNS}

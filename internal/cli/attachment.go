@@ -19,7 +19,7 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// attachment are the flags and arguments of commands about one attachment.
+// attachment holds the flags and arguments of commands for one attachment.
 type attachment struct {
 	settings
 	id     string
@@ -27,29 +27,29 @@ type attachment struct {
 	args   []string
 	caps   []string
 
-	netnsArg string // as it was given; empty if it was not
-	netns    string // path, empty if it was not given
+	netnsArg string // argument, empty if omitted
+	netns    string // path, empty if omitted
 }
 
-// gone stands for a namespace that nobody can name any more.
+// gone is the argument for a namespace that no longer exists.
 const gone = "-"
 
 func (t *attachment) flags(cmd *cobra.Command) {
 	t.clientFlags(cmd)
-	cmd.Flags().StringVar(&t.id, "id", "", "`ID` of the container (default: the name of the namespace)")
+	cmd.Flags().StringVar(&t.id, "id", "", "container `ID` (default: the name of the namespace)")
 	cmd.Flags().StringVar(&t.ifName, "ifname", cmp.Or(os.Getenv("CNI_IFNAME"), "eth0"),
-		"`NAME` of the interface in the container [CNI_IFNAME]")
+		"interface `NAME` in the container [CNI_IFNAME]")
 	cmd.ValidArgsFunction = t.completeAttachment
 }
 
 func (t *attachment) parameterFlags(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&t.args, "arg", nil,
-		"pass `KEY=VALUE` to all plugins, after those of [CNI_ARGS]; repeatable")
+		"pass `KEY=VALUE` to all plugins, after [CNI_ARGS]; repeatable")
 	cmd.Flags().StringArrayVar(&t.caps, "cap", nil,
-		"pass `NAME=JSON`, or a JSON object of several, to plugins with that capability, over those of [CAP_ARGS]; repeatable")
+		"pass a capability argument `NAME=JSON`, or a JSON object of several; overrides [CAP_ARGS]; repeatable")
 }
 
-// parse reads the arguments behind NETWORK.
+// parse reads the arguments after NETWORK.
 func (t *attachment) parse(args []string) error {
 	if len(args) > 0 && args[0] != gone {
 		t.netnsArg = args[0]
@@ -59,14 +59,14 @@ func (t *attachment) parse(args []string) error {
 		}
 	}
 	if t.id == "" && t.netns == "" {
-		return usagef("without NETNS, --id has to name the container")
+		return usagef("missing NETNS, or --id to name the container")
 	}
 	return nil
 }
 
-// identify determines the container ID if --id is not given: by default it is the name of the namespace.
-// An attachment of this namespace that was recorded under the default of earlier releases counts, too. The error is that
-// the name belongs to a container in another namespace.
+// identify determines the container ID if --id is not given: the name of the namespace, unless an
+// attachment of this namespace is recorded under the default of releases before 1.1. It returns an
+// error if the name belongs to a container in another namespace.
 func (t *attachment) identify(c *network.Client, n *config.Network, name string) error {
 	if t.id != "" {
 		return nil
@@ -84,13 +84,23 @@ func (t *attachment) identify(c *network.Client, n *config.Network, name string)
 		return nil
 	}
 	if err != nil || r.Netns == "" {
-		return nil // nothing is known that speaks against the default
+		return nil // no record contradicts the default
 	}
-	err = cni.Errorf(cni.CodeInvalidConfig, "container %s is attached in namespace %s, not %s", key.Container, r.Netns, t.netns)
-	return hint(attachmentError{fmt.Errorf("%v: %w", key, err)}, "name the container of this namespace with --id")
+	err = cni.Errorf(
+		cni.CodeInvalidConfig,
+		"container %s is attached in namespace %s, not %s",
+		key.Container,
+		r.Netns,
+		t.netns,
+	)
+	return hint(
+		attachmentError{fmt.Errorf("%v: %w", key, err)},
+		"name the container of this namespace with --id",
+	)
 }
 
-// key returns the attachment in the network n, or if that could not be loaded, in the one of that name.
+// key returns the attachment in the network n or, if n is nil because it could not be loaded, in
+// the network of that name.
 func (t *attachment) key(n *config.Network, name string) cni.Attachment {
 	if n != nil {
 		name = n.Name
@@ -104,15 +114,19 @@ func (t *attachment) parameters() (network.Parameters, error) {
 	if p.Args, err = cni.ParseArgs(os.Getenv("CNI_ARGS")); err != nil {
 		return p, err
 	}
-	for _, a := range p.Args { // plugins take either, but here it is a slip
+	for _, a := range p.Args { // plugins accept both, but a user who types it has made a mistake
 		if a.Key == "" || a.Value == "" {
-			return p, cni.Errorf(cni.CodeInvalidEnvironment, "CNI_ARGS pair %q lacks its key or value", a.Key+"="+a.Value)
+			return p, cni.Errorf(
+				cni.CodeInvalidEnvironment,
+				"CNI_ARGS pair %q lacks its key or value",
+				a.Key+"="+a.Value,
+			)
 		}
 	}
 	for _, pair := range t.args {
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok || key == "" {
-			return p, usagef("--arg %q is not of the form KEY=VALUE", pair)
+			return p, usagef("--arg %q must have the form KEY=VALUE", pair)
 		}
 		p.Args = append(p.Args, cni.Arg{Key: key, Value: value})
 	}
@@ -137,7 +151,7 @@ func capabilities(env string, flags []string) (map[string]json.RawMessage, error
 		} else {
 			name, value, ok := strings.Cut(f, "=")
 			if !ok || name == "" || !json.Valid([]byte(value)) {
-				return nil, hint(usagef("--cap %s is not of the form NAME=JSON", f), `for example --cap mac='"02:00:00:00:00:01"'`)
+				return nil, hint(usagef("--cap %s must have the form NAME=JSON", f), `for example --cap mac='"02:00:00:00:00:01"'`)
 			}
 			some[name] = json.RawMessage(value)
 		}
@@ -146,7 +160,7 @@ func capabilities(env string, flags []string) (map[string]json.RawMessage, error
 	return all, nil
 }
 
-// warnUnread tells of capability arguments that no plugin of the network takes: they do nothing.
+// warnUnread warns of capability arguments that no plugin of the network supports.
 func warnUnread(n *config.Network, args map[string]json.RawMessage) {
 	supported := map[string]bool{}
 	for _, p := range n.Plugins {
@@ -159,7 +173,7 @@ func warnUnread(n *config.Network, args map[string]json.RawMessage) {
 		if supported[name] {
 			continue
 		}
-		message := fmt.Sprintf("no plugin of network %s takes the capability %q: it does nothing", n.Name, name)
+		message := fmt.Sprintf("no plugin in network %s supports %q; ignoring it", n.Name, name)
 		if near := text.Nearest(name, known); near != "" {
 			message += fmt.Sprintf("; did you mean %q?", near)
 		}
@@ -167,7 +181,7 @@ func warnUnread(n *config.Network, args map[string]json.RawMessage) {
 	}
 }
 
-// failed is the error of a verb on an attachment; n may be nil.
+// failed returns the error of a verb for an attachment, with hints; n may be nil.
 func (t *attachment) failed(err error, n *config.Network) error {
 	if err == nil {
 		return nil
@@ -175,20 +189,27 @@ func (t *attachment) failed(err error, n *config.Network) error {
 	return attachmentError{t.explain(err, n)}
 }
 
-// inSameNetns returns the recorded attachments that network has in the namespace under other keys.
+// inSameNetns returns the other recorded attachments of the same network in the same namespace.
 func (t *attachment) inSameNetns(c *network.Client, key cni.Attachment) []cni.Attachment {
 	records, _ := c.List()
 	var others []cni.Attachment
 	for _, r := range records {
-		if r.Attachment.Network == key.Network && sameNetns(r.Netns, t.netns) && r.Attachment != key {
+		if r.Attachment.Network == key.Network && sameNetns(r.Netns, t.netns) &&
+			r.Attachment != key {
 			others = append(others, r.Attachment)
 		}
 	}
 	return others
 }
 
-// suggestOthers adds to an error about an attachment that is not recorded which ones are, in the same namespace.
-func (t *attachment) suggestOthers(err error, c *network.Client, key cni.Attachment, verb string) error {
+// suggestOthers adds hints to an error about an attachment without a record: the recorded
+// attachments in the same namespace.
+func (t *attachment) suggestOthers(
+	err error,
+	c *network.Client,
+	key cni.Attachment,
+	verb string,
+) error {
 	if !errors.Is(err, network.ErrNoRecord) {
 		return err
 	}
@@ -198,12 +219,30 @@ func (t *attachment) suggestOthers(err error, c *network.Client, key cni.Attachm
 	return err
 }
 
-// detaching is the command that detaches, with what it is good for.
+// detaching returns a hint with the command that detaches.
 func (r *settings) detaching(key cni.Attachment) string {
-	return r.command("detach it and release its addresses: ", "del", key.Network, gone, "--id", key.Container, "--ifname", key.IfName)
+	return r.command(
+		"detach it and release its addresses: ",
+		"del",
+		key.Network,
+		gone,
+		"--id",
+		key.Container,
+		"--ifname",
+		key.IfName,
+	)
 }
 
-// otherKey is the command for another attachment of the namespace.
+// otherKey returns a hint with the command for another attachment of the namespace.
 func (t *attachment) otherKey(o cni.Attachment, verb string) string {
-	return t.command("this namespace has another attachment: ", verb, o.Network, gone, "--id", o.Container, "--ifname", o.IfName)
+	return t.command(
+		"this namespace has another attachment: ",
+		verb,
+		o.Network,
+		gone,
+		"--id",
+		o.Container,
+		"--ifname",
+		o.IfName,
+	)
 }

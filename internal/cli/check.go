@@ -13,8 +13,10 @@ func (a *app) check() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check NETWORK [NETNS]",
 		Short: "Check that an attachment is as ADD left it",
-		Long: `Runs CHECK for the plugins of a network with everything as recorded at ADD. Prints nothing if all is
-well, otherwise what differs. NETNS may be missing if --id names the container.`,
+		Long: `Runs CHECK of the plugins of a network, with the configuration, arguments and
+result from the attachment record. Prints nothing if everything is in order;
+otherwise reports the first difference. NETNS may be omitted if --id names the
+container.`,
 		Example: `  tenon check pods web
   tenon check pods --id web-1`,
 		Args: arguments(1, "NETWORK", "NETNS"),
@@ -31,8 +33,11 @@ well, otherwise what differs. NETNS may be missing if --id names the container.`
 				return err
 			}
 			key := t.key(n, args[0])
-			if r, err := client.Record(key); err == nil && t.netns != "" && !sameNetns(r.Netns, t.netns) {
-				return attachmentError{fmt.Errorf("%v: attached in namespace %s, not %s", key, r.Netns, t.netns)}
+			if r, err := client.Record(key); err == nil && t.netns != "" &&
+				!sameNetns(r.Netns, t.netns) {
+				return attachmentError{
+					fmt.Errorf("%v: attached in namespace %s, not %s", key, r.Netns, t.netns),
+				}
 			}
 			err = t.suggestOthers(client.Check(cmd.Context(), key, n), client, key, "check")
 			if cni.CodeOf(err) == cni.CodeUnknownContainer {
@@ -42,6 +47,6 @@ well, otherwise what differs. NETNS may be missing if --id names the container.`
 		},
 	}
 	t.flags(cmd)
-	t.jsonFlag(cmd, "print a failure as JSON")
+	t.jsonFlag(cmd)
 	return cmd
 }

@@ -1,5 +1,5 @@
-// Package cli is the command line of tenon: commands, flags, and what they print. What they do is in packages network and
-// internal/ops.
+// Package cli is the command line of tenon: its commands, flags and output. Packages network and
+// internal/ops do the work.
 package cli
 
 import (
@@ -21,15 +21,16 @@ import (
 // app is one run of the program.
 type app struct {
 	version  string
-	caller   invoke.Caller
-	args     []string // as given to [Run], for hints
+	caller   invoke.Caller // its plugin processes log through [pluginLog]
+	plain    invoke.Caller // as given to [Run]
+	args     []string      // as given to [Run], for hints
 	stdout   *output
 	stderr   *os.File
-	logLevel slog.LevelVar // the lowest level at which messages of the library and plugins are printed
+	logLevel slog.LevelVar // lowest level of the library's and the plugins' messages that are printed
 }
 
-// Run runs the command that args name and returns the exit status: 0 for success, 1 for failure, 2 for a command line
-// that makes no sense. caller calls plugins; version is that of the program.
+// Run runs the command that args name. It returns the exit status: 0 for success, 1 for failure, 2
+// for wrong usage. caller calls plugins; version is the version of the program.
 func Run(args []string, version string, caller invoke.Caller) int {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
@@ -37,8 +38,17 @@ func Run(args []string, version string, caller invoke.Caller) int {
 	if t, ok := invoke.TraceFromEnv(os.Getenv); ok {
 		ctx = invoke.WithTrace(ctx, t)
 	}
-	a := &app{version: version, caller: caller, args: args, stdout: &output{file: os.Stdout}, stderr: os.Stderr}
+	a := &app{
+		version: version,
+		plain:   caller,
+		args:    args,
+		stdout:  &output{file: os.Stdout},
+		stderr:  os.Stderr,
+	}
 	a.logLevel.Set(slog.LevelWarn)
+	plugins := &pluginLog{w: a.stderr, least: &a.logLevel}
+	defer plugins.Close()
+	a.caller = withStderr(caller, plugins)
 	slog.SetDefault(slog.New(logHandler{w: a.stderr, least: &a.logLevel}))
 	root := a.root()
 	root.SetArgs(args)
@@ -50,7 +60,7 @@ func Run(args []string, version string, caller invoke.Caller) int {
 
 const (
 	groupAttach = "attach"
-	groupLook   = "look"
+	groupLook   = "inspect"
 	groupSetUp  = "set up"
 )
 
@@ -58,9 +68,10 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "tenon",
 		Short: "Attach containers to networks through CNI plugins",
-		Long: `tenon attaches containers (network namespaces) to networks: it runs the CNI plugins that a network
-configuration names and keeps a record of what it attached. The executable holds standard plugins
-too; started under the name of one it is that plugin.
+		Long: `tenon attaches containers (network namespaces) to networks: it runs the CNI
+plugins that a network configuration names and records each attachment. The
+binary also contains the standard plugins; started under the name of a plugin,
+it acts as that plugin.
 
 Environment:
   NETCONFPATH   default of --net-dir
@@ -68,26 +79,28 @@ Environment:
   CNI_ARGS      arguments for all plugins, KEY=VALUE;KEY=VALUE
   CNI_IFNAME    default of --ifname
   CAP_ARGS      capability arguments, a JSON object
-  TENON_EXEC    "always" runs plugins as processes even if they are this executable
-  NO_COLOR      not empty: no colours
+  TENON_EXEC    "always" runs built-in plugins as separate processes
+  NO_COLOR      any value turns colours off
 
 Exit status: 0 success, 1 failure, 2 wrong usage.`,
-		Example: `  tenon demo                    see it work; touches nothing on this machine
-  tenon install /opt/cni/bin    put the plugins where runtimes look for them
-  ip netns add web              make a network namespace
-  tenon add pods web            attach it to the network "pods"
-  tenon ps                      list what is attached
-  tenon del pods web            detach it`,
+		Example: `  tenon demo                          watch it work; changes nothing here
+  tenon install /opt/cni/bin          install the plugins for all runtimes
+  tenon net new pods --type bridge    write a network configuration
+  ip netns add web                    create a network namespace
+  tenon add pods web                  attach it to the network "pods"
+  tenon ps                            list attachments
+  tenon del pods web                  detach it`,
 		Version:       a.version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.Flags().Bool("version", false, "print the version of tenon")
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(a.flagError)
+	a.setHelp(root)
 	root.AddGroup(
-		&cobra.Group{ID: groupAttach, Title: "Attach:"},
-		&cobra.Group{ID: groupLook, Title: "Look:"},
+		&cobra.Group{ID: groupAttach, Title: "Attachments:"},
+		&cobra.Group{ID: groupLook, Title: "Inspect and configure:"},
 		&cobra.Group{ID: groupSetUp, Title: "Set up:"},
 	)
 	add := func(group string, commands ...*cobra.Command) {
@@ -98,36 +111,41 @@ Exit status: 0 success, 1 failure, 2 wrong usage.`,
 	}
 	add(groupAttach, a.add(), a.del(), a.check(), a.gc(), a.prune(), a.recover(), a.repair())
 	add(groupLook, a.ps(), a.inspect(), a.net(), a.ipam(), a.dhcp(), a.status(), a.versions())
-	add(groupSetUp, a.install(), a.uninstall(), a.plugin(), a.dhcpDaemon(), a.demo())
+	add(
+		groupSetUp,
+		a.install(),
+		a.uninstall(),
+		a.plugin(),
+		a.dhcpDaemon(),
+		a.demo(),
+		a.flagsTopic(),
+	)
 	root.SetCompletionCommandGroupID(groupSetUp)
 	root.SetHelpCommandGroupID(groupSetUp)
 	return parent(root)
 }
 
-// parent makes a command that only has subcommands print its help, and suggest one where it is misspelt.
+// parent makes a command that only has subcommands print its help, and suggest one for an unknown
+// word.
 func parent(cmd *cobra.Command) *cobra.Command {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return nil
 		}
-		var names []string
-		for _, c := range cmd.Commands() {
-			names = append(names, c.Name())
-		}
-		return unknown("command", args[0], names)
+		return unknownCommand(cmd, args[0])
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	return cmd
 }
 
-// arguments demands at least so many arguments, and no more than there are names for.
+// arguments requires at least least arguments, and at most as many as there are names.
 func arguments(least int, names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < least {
 			return usagef("missing %s", strings.Join(names[len(args):least], " and "))
 		}
 		if len(args) > len(names) {
-			return usagef("argument %q is one too many", args[len(names)])
+			return usagef("unexpected argument %q", args[len(names)])
 		}
 		return nil
 	}
@@ -142,7 +160,7 @@ type keyEntry struct {
 
 func (e keyEntry) key() cni.Attachment { return cni.Attachment(e) }
 
-// print prints v as JSON if --json is set, and otherwise calls text, which prints the same for people.
+// print prints v as JSON if --json is set; otherwise it calls text, which prints v for people.
 func (r *settings) print(v any, text func() error) error {
 	if r.json {
 		return r.printJSON(v)

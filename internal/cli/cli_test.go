@@ -37,8 +37,8 @@ func TestNetnsPath(t *testing.T) {
 	}
 }
 
-// The name of a namespace is the container ID; where there is none, it is as TOOL-03 says, with another prefix (computed
-// with sha512sum(1)).
+// The container ID is the name of the namespace or, if that is not a valid ID, the hash of TOOL-03
+// with another prefix (computed with sha512sum(1)).
 func TestDefaultID(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{
@@ -70,12 +70,17 @@ func TestQuoted(t *testing.T) {
 
 func TestCapabilities(t *testing.T) {
 	t.Parallel()
-	got, err := capabilities(`{"mac": "a", "ips": []}`, []string{`mac="b"`, ` {"bandwidth": {"x": 1}, "aliases": ["y"]}`, `aliases=["z=1"]`})
+	got, err := capabilities(
+		`{"mac": "a", "ips": []}`,
+		[]string{`mac="b"`, ` {"bandwidth": {"x": 1}, "aliases": ["y"]}`, `aliases=["z=1"]`},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]json.RawMessage{
-		"mac": []byte(`"b"`), "ips": []byte(`[]`), "bandwidth": []byte(`{"x": 1}`), "aliases": []byte(`["z=1"]`),
+		"mac": []byte(
+			`"b"`,
+		), "ips": []byte(`[]`), "bandwidth": []byte(`{"x": 1}`), "aliases": []byte(`["z=1"]`),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -94,17 +99,17 @@ func TestKeep(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		keep keep
-		want []cni.ValidAttachment // nil: refused, or what is recorded
+		want []cni.ValidAttachment // nil: refused, or recorded attachments
 	}{
-		"nothing said":     {keep{}, nil},
-		"two things said":  {keep{none: true, recorded: true}, nil},
-		"none":             {keep{none: true}, []cni.ValidAttachment{}},
-		"recorded":         {keep{recorded: true, allRuntimes: true}, nil},
-		"named":            {keep{named: []string{"b/eth1", "c/eth0.5"}}, []cni.ValidAttachment{{ContainerID: "b", IfName: "eth1"}, {ContainerID: "c", IfName: "eth0.5"}}},
-		"no interface":     {keep{named: []string{"b/"}}, nil},
-		"no container":     {keep{named: []string{"/eth0"}}, nil},
-		"three parts":      {keep{named: []string{"n/b/eth0"}}, nil},
-		"named and others": {keep{named: []string{"b/eth1"}, none: true}, nil},
+		"no flag":        {keep{}, nil},
+		"two flags":      {keep{none: true, recorded: true}, nil},
+		"none":           {keep{none: true}, []cni.ValidAttachment{}},
+		"recorded":       {keep{recorded: true, allRuntimes: true}, nil},
+		"named":          {keep{named: []string{"b/eth1", "c/eth0.5"}}, []cni.ValidAttachment{{ContainerID: "b", IfName: "eth1"}, {ContainerID: "c", IfName: "eth0.5"}}},
+		"no interface":   {keep{named: []string{"b/"}}, nil},
+		"no container":   {keep{named: []string{"/eth0"}}, nil},
+		"three parts":    {keep{named: []string{"n/b/eth0"}}, nil},
+		"named and none": {keep{named: []string{"b/eth1"}, none: true}, nil},
 	} {
 		got, err := row.keep.inUse()
 		refused := row.want == nil && name != "recorded"
@@ -127,7 +132,8 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// An error is one line, further errors get one each, and hints follow: details, then those added, inner ones first.
+// An error is printed on one line, each further joined error on a line of its own, then the hints:
+// details, and the added hints, inner ones first.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	coded := cni.Errorf(cni.CodeTryAgainLater, "no address").WithDetails("all\nare taken")

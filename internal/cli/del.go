@@ -14,12 +14,13 @@ func (a *app) del() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "del NETWORK [NETNS|-]",
 		Short: "Detach a container from a network",
-		Long: `Runs DEL for the plugins of a network in reverse order, with the configuration and the arguments
-that are recorded for the attachment, whatever has become of them since. Goes past plugins that
-fail and keeps the record until all have succeeded. Prints nothing. Doing it again is no error.
+		Long: `Runs DEL of the plugins of a network in reverse order, with the configuration
+and arguments from the attachment record, even if the configuration has changed
+since. Continues past failing plugins and keeps the record until every plugin
+succeeds. Prints nothing. Running it twice is not an error.
 
-Where nothing is recorded, the configuration and arguments given now are used.
-NETNS may be "-" or missing if --id names the container; the namespace need not exist any more.`,
+Without a record, uses the current configuration and arguments. NETNS may be "-"
+or omitted if --id names the container; the namespace may no longer exist.`,
 		Example: `  tenon del pods web
   tenon del pods - --id web-1`,
 		Args: arguments(1, "NETWORK", "NETNS"),
@@ -41,11 +42,18 @@ NETNS may be "-" or missing if --id names the container; the namespace need not 
 			}
 			key := t.key(n, args[0])
 			_, recordErr := client.Record(key)
-			err = client.Del(cmd.Context(), key, network.Fallback{Network: n, Parameters: parameters})
+			err = client.Del(
+				cmd.Context(),
+				key,
+				network.Fallback{Network: n, Parameters: parameters},
+			)
 			if errors.Is(err, network.ErrNoRecord) {
-				err = hint(t.suggestOthers(err, client, key, "del"), fmt.Sprintf("the configuration cannot be used either: %v", loadErr))
+				err = hint(
+					t.suggestOthers(err, client, key, "del"),
+					fmt.Sprintf("the current configuration cannot be used either: %v", loadErr),
+				)
 			} else if err == nil && errors.Is(recordErr, network.ErrNoRecord) {
-				a.warn("%v is not recorded: ran DEL as configured now", key)
+				a.warn("%v has no attachment record: ran DEL with the current configuration", key)
 				for _, o := range t.inSameNetns(client, key) {
 					a.printHint(t.otherKey(o, "del"))
 				}
@@ -55,6 +63,6 @@ NETNS may be "-" or missing if --id names the container; the namespace need not 
 	}
 	t.flags(cmd)
 	t.parameterFlags(cmd)
-	t.jsonFlag(cmd, "print a failure as JSON")
+	t.jsonFlag(cmd)
 	return cmd
 }

@@ -18,22 +18,25 @@ import (
 	"github.com/tenon-cni/tenon/invoke"
 )
 
-// RunDHCPDaemon replaces the process by the daemon, as the plugin dhcp does if its first argument
-// is "daemon"; args are the arguments after it. Flags begin with one dash or two, as with the
-// upstream plugin.
+// RunDHCPDaemon replaces the process with the daemon, as the plugin dhcp does if its first argument
+// is "daemon". args are the arguments after that; flags may begin with one or two dashes, as for
+// the upstream plugin.
 func RunDHCPDaemon(args []string, version string, caller invoke.Caller) int {
 	return Run(append([]string{"dhcp-daemon"}, dhcp.LongFlags(args)...), version, caller)
 }
 
 func (a *app) dhcpDaemon() *cobra.Command {
-	cmd := dhcp.DaemonCommand("dhcp-daemon", func(_ context.Context, _ dhcp.DaemonOptions, args []string) error {
-		err := dhcp.ExecProgram(args)
-		var missing *dhcp.MissingProgramError
-		if errors.As(err, &missing) {
-			return hint(err, missing.Hint())
-		}
-		return err
-	})
+	cmd := dhcp.DaemonCommand(
+		"dhcp-daemon",
+		func(_ context.Context, _ dhcp.DaemonOptions, args []string) error {
+			err := dhcp.ExecProgram(args)
+			var missing *dhcp.MissingProgramError
+			if errors.As(err, &missing) {
+				return hint(err, missing.Hint())
+			}
+			return err
+		},
+	)
 	cmd.Args = arguments(0)
 	cmd.Example = `  tenon dhcp-daemon
   tenon dhcp-daemon --takeover
@@ -44,7 +47,7 @@ func (a *app) dhcpDaemon() *cobra.Command {
 func (a *app) dhcp() *cobra.Command {
 	cmd := parent(&cobra.Command{
 		Use:     "dhcp",
-		Short:   "Look at the leases of the DHCP daemon",
+		Short:   "Show the leases of the DHCP daemon",
 		Example: `  tenon dhcp list`,
 	})
 	cmd.AddCommand(a.dhcpList())
@@ -56,8 +59,8 @@ func (a *app) dhcpList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List leases",
-		Long: `Lists what the DHCP daemon of this node has, with the state of each client: for how long the address is good,
-and why it could not be prolonged, or was lost.`,
+		Long: `Lists the leases of this node's DHCP daemon with the state of each client: how long
+the address remains valid, and why it could not be renewed or was lost.`,
 		Example: `  tenon dhcp list
   tenon dhcp list --json`,
 		Args: arguments(0),
@@ -70,29 +73,41 @@ and why it could not be prolonged, or was lost.`,
 			}
 			r, err := dhcp.Call(ctx, path, dhcp.Request{Verb: dhcp.List})
 			if err != nil {
-				return explainList(fmt.Errorf("DHCP daemon: %w", err), path)
+				return explainList(fmt.Errorf("cannot query the DHCP daemon: %w", err), path)
 			}
-			return settings.print(append([]dhcp.Lease{}, r.Leases...), func() error { return a.printLeases(r.Leases) })
+			return settings.print(
+				append([]dhcp.Lease{}, r.Leases...),
+				func() error { return a.printLeases(r.Leases) },
+			)
 		},
 	}
-	cmd.Flags().StringVar(&socket, "socketpath", dhcp.DefaultSocket, "socket of the daemon")
-	settings.jsonFlag(cmd, "print the list as JSON")
+	cmd.Flags().
+		StringVar(&socket, "socketpath", dhcp.DefaultSocket, "use the daemon at socket `PATH`")
+	settings.jsonFlag(cmd)
 	return cmd
 }
 
-// explainList says what helps where the daemon does not answer.
+// explainList adds a hint to the error that the daemon does not answer.
 func explainList(err error, socket string) error {
 	switch {
 	case errors.Is(err, dhcp.ErrUnreachable):
-		return hint(err, "start one: "+commandLine("tenon", []string{"dhcp-daemon", "--socketpath", socket}))
+		return hint(
+			err,
+			"start the daemon: "+commandLine(
+				"tenon",
+				[]string{"dhcp-daemon", "--socketpath", socket},
+			),
+		)
 	case errors.Is(err, fs.ErrPermission):
-		return hint(err, "only root may ask the daemon")
+		return hint(err, "run it as root: only root may use the socket")
 	}
 	return err
 }
 
 func (a *app) printLeases(leases []dhcp.Lease) error {
-	rows := [][]string{{"ADDRESS", "NETWORK", "CONTAINER", "INTERFACE", "SERVER", "EXPIRES", "STATE"}}
+	rows := [][]string{
+		{"ADDRESS", "NETWORK", "CONTAINER", "INTERFACE", "SERVER", "EXPIRES", "STATE"},
+	}
 	for _, l := range leases {
 		var addresses []string
 		for _, p := range l.Addresses {
@@ -109,7 +124,18 @@ func (a *app) printLeases(leases []dhcp.Lease) error {
 		if l.Reason != "" {
 			state += ": " + l.Reason
 		}
-		rows = append(rows, []string{strings.Join(addresses, ","), l.Network, l.Container, l.IfName, cmp.Or(l.Server, "-"), expires, state})
+		rows = append(
+			rows,
+			[]string{
+				strings.Join(addresses, ","),
+				l.Network,
+				l.Container,
+				l.IfName,
+				cmp.Or(l.Server, "-"),
+				expires,
+				state,
+			},
+		)
 	}
 	return text.Table(a.stdout, rows)
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/ops/text"
 )
 
 const (
@@ -17,17 +16,17 @@ const (
 	statusUsage   = 2
 )
 
-// exitStatus ends the program without a further word.
+// exitStatus is an error that ends the program with this status and prints nothing.
 type exitStatus int
 
 func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
-// usageError is a command line that makes no sense.
+// usageError is an error in the command line.
 type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// hinted is an error with what may help.
+// hinted is an error with hints for the user.
 type hinted struct {
 	error
 	hints []string
@@ -35,7 +34,7 @@ type hinted struct {
 
 func (h hinted) Unwrap() error { return h.error }
 
-// hint adds hints to an error. Those of the innermost error come first.
+// hint adds hints to an error, after the hints of the errors that it wraps.
 func hint(err error, hints ...string) error {
 	if err == nil || len(hints) == 0 {
 		return err
@@ -46,17 +45,17 @@ func hint(err error, hints ...string) error {
 	return hinted{err, hints}
 }
 
-// attachmentError is an error whose text begins with an attachment.
+// attachmentError is an error with the key of an attachment at the start of its text.
 type attachmentError struct{ error }
 
 func (e attachmentError) Unwrap() error { return e.error }
 
-// splitErrors returns the joined errors that are target, and the others joined.
+// splitErrors divides joined errors into the errors that match target and the rest, joined again.
 func splitErrors(err, target error) (matching []error, rest error) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, err := range joined.Unwrap() {
-			some, others := splitErrors(err, target)
-			matching, rest = append(matching, some...), errors.Join(rest, others)
+			some, unmatched := splitErrors(err, target)
+			matching, rest = append(matching, some...), errors.Join(rest, unmatched)
 		}
 		return matching, rest
 	}
@@ -66,21 +65,9 @@ func splitErrors(err, target error) (matching []error, rest error) {
 	return nil, err
 }
 
-// didYouMean adds to an error about a name the nearest of those there are.
-func didYouMean(err error, name string, known []string) error {
-	if near := text.Nearest(name, known); near != "" {
-		return hint(err, fmt.Sprintf("did you mean %q?", near))
-	}
-	return err
-}
-
-// unknown says that there is nothing of a kind with this name, and suggests the nearest of those there are.
-func unknown(kind, name string, known []string) error {
-	return didYouMean(usagef("there is no %s %q", kind, name), name, known)
-}
-
-// flagError explains why flags could not be read. A subcommand that does not exist is the better explanation.
-func flagError(cmd *cobra.Command, err error) error {
+// flagError returns the error for flags that cannot be parsed. If a subcommand does not exist, it
+// reports that instead.
+func (a *app) flagError(cmd *cobra.Command, err error) error {
 	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
 		return cmd.ValidateArgs(args)
 	}
@@ -88,9 +75,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	if !errors.As(err, &missing) || missing.GetSpecifiedShortnames() != "" {
 		return usageError{err}
 	}
-	var names []string
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
-	return unknown("flag", "--"+missing.GetSpecifiedName(), names)
+	return a.unknownFlag(cmd, missing.GetSpecifiedName())
 }
 
 // report prints an error and returns the exit status.
@@ -119,7 +104,8 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 	return statusFailure
 }
 
-// unfinished ends a command that has printed what it could: what went wrong is told, and is no part of its output.
+// unfinished reports the error of a command that has printed its output as far as possible. It
+// keeps the error out of the output.
 func (a *app) unfinished(cmd *cobra.Command, err error) error {
 	if err == nil {
 		return nil
@@ -128,7 +114,7 @@ func (a *app) unfinished(cmd *cobra.Command, err error) error {
 	return exitStatus(statusFailure)
 }
 
-// complain prints an error as one line, further lines for each further error of several, and the hints.
+// complain prints an error on one line, a line for each further joined error, and the hints.
 func (a *app) complain(cmd *cobra.Command, err error) {
 	prefix := cmd.CommandPath()
 	if name, verb, ok := strings.Cut(prefix, " "); ok {
@@ -158,7 +144,7 @@ func (a *app) printHints(err error) {
 	}
 }
 
-// warn tells what is no error of the command.
+// warn prints a warning.
 func (a *app) warn(format string, args ...any) {
 	_ = writeLine(a.stderr, "warning", fmt.Sprintf(format, args...))
 }

@@ -18,18 +18,23 @@ func (a *app) gc() *cobra.Command {
 	k := keep{}
 	dryRun := false
 	cmd := &cobra.Command{
-		Use:   "gc NETWORK --keep ID/IFNAME ... | --keep-recorded | --keep-running | --keep-none",
-		Short: "Remove what belongs to no attachment in use",
-		Long: `Deletes the recorded attachments of a network that are not to be kept, then has the plugins remove
-whatever else they find of the network. Which attachments are in use has to be said, since all
-others lose their network. Prints nothing.
+		Use: "gc NETWORK --keep ID/IFNAME|--keep-recorded|--keep-running|--keep-none",
 
-What other runtimes have attached, by the records in --state-dir and --cache-dir, is kept in any case
-unless --all-runtimes is given. --keep-recorded keeps all attachments, and removes what is left of an ADD
-or a DEL that was cut short, and of those from before the machine was started. --keep-running keeps those
-of them whose namespace still exists; tenon prune does so for all networks.
+		DisableFlagsInUseLine: true,
 
-A network that has no configuration any more is taken as it was recorded.`,
+		Short: "Garbage-collect attachments that no longer exist",
+		Long: `Detaches the recorded attachments of a network that are not in use, then runs GC
+of the plugins, which removes leftovers without a record. Exactly one --keep flag
+must name the attachments in use: all other attachments lose their network. Prints
+nothing.
+
+Keeps attachments of other runtimes, which are recorded in --state-dir and
+--cache-dir, unless --all-runtimes is given. --keep-recorded keeps every recorded
+attachment, except those of interrupted ADDs and DELs and those from before the
+node was restarted. --keep-running keeps recorded attachments whose namespace still
+exists; "tenon prune" does this for all networks.
+
+If a network no longer has a configuration, uses the recorded one.`,
 		Example: `  tenon gc pods --keep-recorded
   tenon gc pods --keep web-1/eth0 --keep web-2/eth0 --dry-run
   tenon gc pods --keep-none`,
@@ -59,28 +64,31 @@ A network that has no configuration any more is taken as it was recorded.`,
 				}
 				err = a.wouldGo(client, run, inUse)
 			} else if err = client.GC(cmd.Context(), n, inUse); err == nil && !run.Version.Has(cni.GC) && !n.DisableGC {
-				a.warn("plugins were not asked for what is not recorded: CNI version %v of network %s has no GC", run.Version, n.Name)
-				a.printHint(`with "cniVersions": [..., "1.1.0"] beside cniVersion Tenon runs it in 1.1.0, and others as before`)
+				a.warn("removed recorded attachments only: CNI version %v of network %s has no GC", run.Version, n.Name)
+				a.printHint(`add "cniVersions": [..., "1.1.0"]: Tenon then uses CNI 1.1.0, and other runtimes keep using cniVersion`)
 			}
 			return r.explain(err, n)
 		},
 	}
 	r.clientFlags(cmd)
-	r.jsonFlag(cmd, "print a failure as JSON")
-	cmd.Flags().StringArrayVar(&k.named, "keep", nil, "keep the attachment `ID/IFNAME`; repeatable")
-	cmd.Flags().BoolVar(&k.recorded, "keep-recorded", false, "keep what is recorded")
-	cmd.Flags().BoolVar(&k.running, "keep-running", false, "keep recorded attachments that have a namespace")
-	cmd.Flags().BoolVar(&k.none, "keep-none", false, "keep nothing")
-	cmd.Flags().BoolVar(&k.allRuntimes, "all-runtimes", false, "remove also what other runtimes have attached and is not to be kept")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only tell which recorded attachments would go")
+	r.jsonFlag(cmd)
+	cmd.Flags().StringArrayVar(&k.named, "keep", nil, "keep attachment `ID/IFNAME`; repeatable")
+	cmd.Flags().BoolVar(&k.recorded, "keep-recorded", false, "keep recorded attachments")
+	cmd.Flags().
+		BoolVar(&k.running, "keep-running", false, "keep recorded attachments with a namespace")
+	cmd.Flags().BoolVar(&k.none, "keep-none", false, "keep no attachment")
+	cmd.Flags().
+		BoolVar(&k.allRuntimes, "all-runtimes", false, "also detach attachments of other runtimes")
+	cmd.Flags().
+		BoolVar(&dryRun, "dry-run", false, "print what would be detached, and change nothing")
 	cmd.ValidArgsFunction = r.completeNetwork
 	return cmd
 }
 
-// recordedNetwork returns a network as one of its attachments was run; where none is recorded the error is that of the
-// look-up before.
+// recordedNetwork returns a network with the configuration of one of its attachment records, or the
+// error notFound if there is no record.
 func recordedNetwork(c *network.Client, name string, notFound error) (*config.Network, error) {
-	records, _ := c.List() // what cannot be read GC tells
+	records, _ := c.List() // GC reports unreadable records
 	for _, n := range network.Recorded(records) {
 		if n.Name == name {
 			return n, nil
@@ -89,7 +97,7 @@ func recordedNetwork(c *network.Client, name string, notFound error) (*config.Ne
 	return nil, notFound
 }
 
-// keep says which attachments are in use.
+// keep holds the flags that name the attachments in use.
 type keep struct {
 	named       []string
 	recorded    bool
@@ -98,7 +106,8 @@ type keep struct {
 	allRuntimes bool
 }
 
-// inUse reads the flags. Exactly one way of saying it is demanded.
+// inUse returns the attachments that the flags name. It returns an error unless exactly one kind of
+// flag is given.
 func (k keep) inUse() (network.Keep, error) {
 	ways := 0
 	for _, used := range []bool{len(k.named) > 0, k.recorded, k.running, k.none} {
@@ -107,7 +116,9 @@ func (k keep) inUse() (network.Keep, error) {
 		}
 	}
 	if ways != 1 {
-		return network.Keep{}, usagef("exactly one of --keep, --keep-recorded, --keep-running and --keep-none has to say what is in use")
+		return network.Keep{}, usagef(
+			"give exactly one of --keep, --keep-recorded, --keep-running and --keep-none",
+		)
 	}
 	if k.recorded {
 		return network.Keep{Recorded: true, AllRuntimes: k.allRuntimes}, nil
@@ -119,7 +130,7 @@ func (k keep) inUse() (network.Keep, error) {
 	for _, text := range k.named {
 		id, ifName, ok := strings.Cut(text, "/")
 		if !ok || cni.ValidateContainerID(id) != nil || cni.ValidateIfName(ifName) != nil {
-			return network.Keep{}, usagef("--keep %q is not of the form ID/IFNAME", text)
+			return network.Keep{}, usagef("--keep %q must have the form ID/IFNAME", text)
 		}
 		valid = append(valid, cni.ValidAttachment{ContainerID: id, IfName: ifName})
 	}
@@ -129,19 +140,23 @@ func (k keep) inUse() (network.Keep, error) {
 // wouldGo prints what GC would do.
 func (a *app) wouldGo(c *network.Client, n *config.Network, k network.Keep) error {
 	if n.DisableGC {
-		fmt.Fprintf(a.stdout, "nothing: network %s has disableGC\n", n.Name)
+		fmt.Fprintf(a.stdout, "nothing to do: network %s has disableGC\n", n.Name)
 		return nil
 	}
 	stale, err := c.Stale(n, k)
 	for _, r := range stale {
-		fmt.Fprintf(a.stdout, "would delete %v\n", r.Attachment)
+		fmt.Fprintf(a.stdout, "would detach %v\n", r.Attachment)
 	}
 	if !n.Version.Has(cni.GC) {
-		fmt.Fprintf(a.stdout, "plugins would not be asked: CNI version %v has no GC\n", n.Version)
+		fmt.Fprintf(
+			a.stdout,
+			"would not run GC of the plugins: CNI version %v has no GC\n",
+			n.Version,
+		)
 		return err
 	}
 	for _, p := range n.Plugins {
-		fmt.Fprintf(a.stdout, "would ask %s to remove what it finds of other attachments\n", p.Type)
+		fmt.Fprintf(a.stdout, "would run GC of plugin %s\n", p.Type)
 	}
 	return err
 }

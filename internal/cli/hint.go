@@ -6,45 +6,55 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/tenon-cni/tenon/internal/ops/text"
 )
 
-// places are the flags for directories. A command in a hint gets the ones that the user has given.
+// places are the flags for directories. A command in a hint repeats the given ones.
 var places = []string{"net-dir", "plugin-dir", "state-dir", "cache-dir"}
 
-// command returns a hint that ends with a command of tenon, ready to be copied: with the flags for places that the user
-// has given and the command knows. what says what it does.
-func (r *settings) command(what string, args ...string) string {
+// command returns a hint that ends with a command of tenon, ready to be copied. It adds the flags
+// for directories that the user has given and that the command knows. label describes the command.
+func (r *settings) command(label string, args ...string) string {
 	target, _, err := r.cmd.Root().Find(args)
 	if err != nil {
-		return what + commandLine("tenon", args)
+		return label + commandLine("tenon", args)
 	}
 	var directories []string
 	for _, name := range places {
-		if f := r.cmd.Flags().Lookup(name); f != nil && f.Changed && target.Flags().Lookup(name) != nil {
+		if f := r.cmd.Flags().Lookup(name); f != nil && f.Changed && visible(target, name) {
 			directories = append(directories, "--"+name, f.Value.String())
 		}
 	}
-	return what + commandLine("tenon", args, directories)
+	return label + commandLine("tenon", args, directories)
+}
+
+// visible reports whether a command has a flag that is not hidden.
+func visible(cmd *cobra.Command, name string) bool {
+	f := cmd.Flags().Lookup(name)
+	return f != nil && !f.Hidden
 }
 
 // again returns a hint that ends with the command that the user has run, with more arguments.
-func (a *app) again(what string, more ...string) string {
-	return what + commandLine("tenon", a.args, more)
+func (a *app) again(label string, more ...string) string {
+	return label + commandLine("tenon", a.args, more)
 }
 
-// instead is again with another word in the place of one. Where the command has no such word, it is what alone.
-func (a *app) instead(what, wrong, right string) string {
+// instead returns a hint that ends with the command that the user has run, with one word replaced.
+// If the command does not contain the word, the hint is label alone.
+func (a *app) instead(label, wrong, right string) string {
 	args := slices.Clone(a.args)
 	i := slices.Index(args, wrong)
 	if i < 0 {
-		return what
+		return label
 	}
 	args[i] = right
-	return what + " " + commandLine("tenon", args)
+	return label + " " + commandLine("tenon", args)
 }
 
-// sudo returns the command that the user has run for another user, with the variables that sudo(8) does not pass on.
+// sudo returns the command that the user has run, to be run as root, with the variables that
+// sudo(8) does not pass on.
 func (a *app) sudo() string {
 	words := []string{"sudo"}
 	for _, name := range []string{"NETCONFPATH", "CNI_PATH", "CNI_ARGS", "CNI_IFNAME", "CAP_ARGS"} {
@@ -63,7 +73,8 @@ func commandLine(program string, args ...[]string) string {
 	return strings.Join(words, " ")
 }
 
-// didYouMean adds the nearest of the known names to an error about a name, and the command with it.
+// didYouMean adds a hint to an error about an unknown name: the nearest known name, and the command
+// with it.
 func (a *app) didYouMean(err error, name string, known []string) error {
 	if near := text.Nearest(name, known); near != "" {
 		return hint(err, a.instead(fmt.Sprintf("did you mean %q?", near), name, near))
@@ -71,10 +82,11 @@ func (a *app) didYouMean(err error, name string, known []string) error {
 	return err
 }
 
-// quoted returns a word as a shell needs it.
+// quoted quotes a word for a shell.
 func quoted(word string) string {
 	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@,+%", r)
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+			strings.ContainsRune("-_./:=@,+%", r)
 	}
 	if word != "" && strings.TrimFunc(word, plain) == "" {
 		return word

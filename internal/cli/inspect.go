@@ -17,14 +17,15 @@ func (a *app) inspect() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect [NETWORK] CONTAINER",
 		Short: "Show everything about the attachments of a container",
-		Long: `Shows what is recorded of the attachments of a container and what the kernel has: interfaces on both
-sides with MAC, MTU and bridge, addresses, routes, DNS, published ports, and the configuration that each
-plugin got. Says where the two differ: what is missing, what is not recorded, what has other values.
-Attachments of libcni are read from --cache-dir.
+		Long: `Shows the attachments of a container as recorded and as the kernel has them:
+interfaces on both sides with MAC address, MTU and bridge, addresses, routes, DNS,
+published ports, and the configuration of each plugin. Shows differences: objects
+that are missing, not recorded, or have other values. Includes attachments of
+libcni, from --cache-dir.
 
-CONTAINER is a container ID or what "tenon add" takes as NETNS: a name below /run/netns, a process ID, or a
-path. With NETWORK and --ifname only those attachments are shown. The exit status is 0 also where they
-differ; to have the plugins judge, use tenon check.`,
+CONTAINER is a container ID or a NETNS as for "tenon add": a name in /run/netns, a
+process ID, or a path. NETWORK and --ifname limit the output. The exit status is 0
+even if there are differences; "tenon check" lets the plugins judge.`,
 		Example: `  tenon inspect web
   tenon inspect pods web
   tenon inspect pods web --json | jq '.[0].addresses'`,
@@ -59,13 +60,14 @@ differ; to have the plugins judge, use tenon check.`,
 		},
 	}
 	r.recordFlags(cmd)
-	r.jsonFlag(cmd, "print a list of attachments as JSON")
-	cmd.Flags().StringVar(&ifName, "ifname", "", "only the attachment with the interface `NAME`")
+	r.ignoredNetDirFlag(cmd)
+	r.jsonFlag(cmd)
+	cmd.Flags().StringVar(&ifName, "ifname", "", "show only the attachment of interface `NAME`")
 	cmd.ValidArgsFunction = r.completeContainer
 	return cmd
 }
 
-// inNetns reports whether an attachment is in the namespace that an argument means.
+// inNetns reports whether an attachment is in the namespace that an argument names.
 func inNetns(r network.Record, arg string) bool {
 	path, err := netnsPath(arg)
 	return err == nil && sameNetns(r.Netns, path)
@@ -75,7 +77,13 @@ func (r *settings) notAttached(args, known []string, recordsErr error) error {
 	container := args[len(args)-1]
 	err := cni.Errorf(cni.CodeUnknownContainer, "container %s: %w", container, network.ErrNoRecord)
 	if len(args) > 1 {
-		err = cni.Errorf(cni.CodeUnknownContainer, "container %s in network %s: %w", container, args[0], network.ErrNoRecord)
+		err = cni.Errorf(
+			cni.CodeUnknownContainer,
+			"container %s in network %s: %w",
+			container,
+			args[0],
+			network.ErrNoRecord,
+		)
 	}
 	if recordsErr != nil {
 		return fmt.Errorf("%w; unreadable record: %w", err, recordsErr)
@@ -99,7 +107,11 @@ func (r *settings) printDetails(all []*inspect.Details) error {
 }
 
 // completeContainer completes the names of containers, or of a network and then a container.
-func (r *settings) completeContainer(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (r *settings) completeContainer(
+	_ *cobra.Command,
+	args []string,
+	_ string,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
 	records, _ := r.client().List()
 	var words []cobra.Completion
 	for _, rec := range records {

@@ -17,11 +17,12 @@ func (a *app) install() *cobra.Command {
 	var only []string
 	cmd := &cobra.Command{
 		Use:   "install DIR",
-		Short: "Install the built-in plugins into a plugin folder",
-		Long: `Makes a hard link to this executable for each plugin it holds, or one copy with links to it where
-DIR is on another file system. Each is asked for its VERSION before it appears, at once, in place of
-what had its name. With dhcp comes tenon-dhcp, the program of its daemon. Containers that are attached
-are not affected. Doing it again changes nothing.`,
+		Short: "Install the built-in plugins into a plugin directory",
+		Long: `Creates a hard link to the tenon binary for each built-in plugin or, if DIR is on
+another file system, one copy and links to it. Tests each link with VERSION before
+it atomically replaces a file of the same name. Installs tenon-dhcp, the DHCP
+daemon, with the plugin dhcp. Attached containers are not affected. Running it
+again changes nothing.`,
 		Example: `  tenon install /opt/cni/bin
   tenon install /opt/cni/bin --only bridge,host-local`,
 		Args: arguments(1, "DIR"),
@@ -29,14 +30,20 @@ are not affected. Doing it again changes nothing.`,
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			names, err := selected(only)
+			names, err := a.selected(only)
 			if err != nil {
 				return err
 			}
-			done, err := install.Run(cmd.Context(), install.Request{Dir: args[0], Names: names, Programs: a.programs(names)})
+			done, err := install.Run(
+				cmd.Context(),
+				install.Request{Dir: args[0], Names: names, Programs: a.programs(names)},
+			)
 			rows := [][]string{{"PLUGIN", "STATE", "CNI"}}
 			for _, p := range done {
-				rows = append(rows, []string{p.Name, string(p.Change), cmp.Or(strings.Join(p.Versions, ", "), "-")})
+				rows = append(
+					rows,
+					[]string{p.Name, string(p.Change), cmp.Or(strings.Join(p.Versions, ", "), "-")},
+				)
 			}
 			if len(done) > 0 {
 				if err := text.Table(a.stdout, rows); err != nil {
@@ -46,25 +53,29 @@ are not affected. Doing it again changes nothing.`,
 			return a.needsRoot(err)
 		},
 	}
-	cmd.Flags().StringSliceVar(&only, "only", nil, "install only `NAMES`, separated by commas; repeatable (default: all)")
-	_ = cmd.RegisterFlagCompletionFunc("only", cobra.FixedCompletions(builtInNames(), cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().
+		StringSliceVar(&only, "only", nil, "install only `NAMES`, separated by commas; repeatable (default: all)")
+	_ = cmd.RegisterFlagCompletionFunc(
+		"only",
+		cobra.FixedCompletions(builtInNames(), cobra.ShellCompDirectiveNoFileComp),
+	)
 	return cmd
 }
 
-// programs returns the programs that some plugins need in their directory.
+// programs returns the paths of other programs that the plugins need in their directory.
 func (a *app) programs(plugins []string) []string {
 	if !slices.Contains(plugins, "dhcp") {
 		return nil
 	}
 	path, err := dhcp.FindProgram()
 	if err != nil {
-		a.warn("\"dhcp daemon\" will not work: %v", err)
+		a.warn("the plugin dhcp will not work without its daemon: %v", err)
 		return nil
 	}
 	return []string{path}
 }
 
-// builtInNames are the names of the built-in plugins.
+// builtInNames returns the names of the built-in plugins.
 func builtInNames() []string {
 	names := make([]string, len(all.Plugins))
 	for i, d := range all.Plugins {
@@ -73,14 +84,14 @@ func builtInNames() []string {
 	return names
 }
 
-// selected returns the built-in plugins that are asked for, all if none is.
-func selected(only []string) ([]string, error) {
+// selected returns the plugins of --only, or all built-in plugins if it is empty.
+func (a *app) selected(only []string) ([]string, error) {
 	if len(only) == 0 {
 		return builtInNames(), nil
 	}
 	for _, name := range only {
 		if !slices.Contains(builtInNames(), name) {
-			return nil, unknown("plugin", name, builtInNames())
+			return nil, a.didYouMean(usagef("unknown plugin %q", name), name, builtInNames())
 		}
 	}
 	return only, nil

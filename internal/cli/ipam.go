@@ -24,9 +24,10 @@ import (
 func (a *app) ipam() *cobra.Command {
 	cmd := parent(&cobra.Command{
 		Use:   "ipam",
-		Short: "Look at address reservations, and release them",
-		Long: `Addresses are reserved by the IPAM plugin host-local, in files that outlive containers. These commands tell
-who holds which, whether the holder still exists, and free what nobody will.`,
+		Short: "Inspect and release address reservations",
+		Long: `The IPAM plugin host-local reserves addresses in files that outlive containers.
+These commands show who holds an address and whether the holder still exists, and
+release reservations whose holder is gone.`,
 		Example: `  tenon ipam list
   tenon ipam show 10.88.0.2
   tenon ipam release 10.88.0.2 --dry-run`,
@@ -40,17 +41,18 @@ func (a *app) ipamList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [NETWORK]",
 		Short: "List addresses that host-local has reserved",
-		Long: `Lists which addresses host-local has reserved, for whom, and how full the ranges are: for the networks
-in --net-dir, for recorded attachments, and for others that have a folder in
-` + hostlocal.DefaultDataDir + `.
+		Long: `Lists the addresses that host-local has reserved, their holders, and how full the
+ranges are: for the networks in --net-dir, for recorded attachments, and for all
+networks in ` + hostlocal.DefaultDataDir + `.
 
 States of a reservation:
-  current   made since the machine was started
-  earlier   made before: in use by nobody, freed when addresses are next needed
-  foreign   made by an implementation that does not say when; "foreign, earlier" if the file is older than
-            the running system: in use by nobody if the clock was right, freed by gc and release
+  current           reserved since the node was started
+  earlier           reserved before; unused, and freed when addresses run out
+  foreign           another implementation reserved it and does not record when
+  foreign, earlier  the same, and the file is older than the last boot: unused
+                    if the clock was right; gc and release free it
 
-ATTACHMENT is what "tenon ps" says of the holder, if tenon attached it.`,
+ATTACHMENT is the state of the holder as in "tenon ps", if it is recorded.`,
 		Example: `  tenon ipam list
   tenon ipam list pods --json`,
 		Args:              arguments(0, "NETWORK"),
@@ -63,10 +65,19 @@ ATTACHMENT is what "tenon ps" says of the holder, if tenon attached it.`,
 				for _, p := range pools {
 					names = append(names, p.Network)
 				}
-				pools = slices.DeleteFunc(pools, func(p hostlocal.Pool) bool { return p.Network != args[0] })
+				pools = slices.DeleteFunc(
+					pools,
+					func(p hostlocal.Pool) bool { return p.Network != args[0] },
+				)
 				if len(pools) == 0 {
-					err := fmt.Errorf("network %q has no reservations and no configuration with host-local", args[0])
-					return hint(r.didYouMean(errors.Join(err, readErr), args[0], names), r.elsewhere())
+					err := fmt.Errorf(
+						"network %q has no reservations and no configuration with host-local",
+						args[0],
+					)
+					return hint(
+						r.didYouMean(errors.Join(err, readErr), args[0], names),
+						r.elsewhere(),
+					)
 				}
 			}
 			all.pools = pools
@@ -76,15 +87,16 @@ ATTACHMENT is what "tenon ps" says of the holder, if tenon attached it.`,
 	}
 	r.netDirFlag(cmd)
 	r.recordFlags(cmd)
-	r.jsonFlag(cmd, "print the list as JSON")
+	r.jsonFlag(cmd)
 	return cmd
 }
 
-// reservations are what host-local has reserved, and the recorded attachments, among which its holders may be.
+// reservations holds the reservations of host-local, and the recorded attachments, which may hold
+// them.
 type reservations struct {
 	pools       []hostlocal.Pool
 	attachments []inspect.Attachment
-	recordsErr  error // not all that is recorded could be read
+	recordsErr  error // some records could not be read
 }
 
 // reservations reads the reservations of networks that are configured or recorded, or that have a
@@ -99,14 +111,23 @@ func (r *settings) reservations(ctx context.Context) (reservations, error) {
 	pools, poolsErr := hostlocal.Pools(ctx, lists, hostlocal.DefaultDataDir)
 	for _, p := range pools {
 		if p.Invalid != nil {
-			r.warn("ranges are not known: %v", p.Invalid)
+			r.warn("unknown address ranges: %v", p.Invalid)
 		}
 	}
 	attachments, err := inspect.Attachments(records)
-	return reservations{pools, attachments, recordsErr}, errors.Join(configErr, recordsErr, poolsErr, err)
+	return reservations{
+			pools,
+			attachments,
+			recordsErr,
+		}, errors.Join(
+			configErr,
+			recordsErr,
+			poolsErr,
+			err,
+		)
 }
 
-// lists are the configurations that can be loaded. Files that cannot are passed over.
+// lists returns the configurations that can be loaded. It warns of the others.
 func (r *settings) lists() ([]*cni.List, error) {
 	c, err := config.Discover(r.netDir)
 	if err != nil {
@@ -123,7 +144,7 @@ func (r *settings) lists() ([]*cni.List, error) {
 	return lists, nil
 }
 
-// attachment is what has become of the holder of a lease, "" if that is not recorded.
+// attachment returns the state of the holder of a lease, "" if the holder is not recorded.
 func (r *reservations) attachment(p *hostlocal.Pool, l ipam.Lease) inspect.State {
 	holder, _ := inspect.Holder(r.attachments, p.Network, l)
 	return holder.State
@@ -154,12 +175,12 @@ func (r *reservations) print(w io.Writer) error {
 	return nil
 }
 
-// usage is a range and how full it is.
+// usage describes how full a range is.
 func usage(r hostlocal.Range) string {
 	return fmt.Sprintf("%s: %d of %s addresses reserved", r.Range, r.Used, size(r.Size()))
 }
 
-// size is a number of addresses for people: large ones are powers of two and as good as without end.
+// size formats a number of addresses; large numbers are powers of two.
 func size(n uint64) string {
 	if n == math.MaxUint64 {
 		return "about 2^64 or more"
@@ -183,7 +204,7 @@ type rangeEntry struct {
 	Start   netip.Addr   `json:"rangeStart"`
 	End     netip.Addr   `json:"rangeEnd"`
 	Gateway netip.Addr   `json:"gateway"`
-	Size    uint64       `json:"size"` // 2^64-1 stands for that many and more
+	Size    uint64       `json:"size"` // 2^64-1 means that many or more
 	Used    uint64       `json:"used"`
 }
 
@@ -199,7 +220,12 @@ type leaseEntry struct {
 func (r *reservations) json() []poolEntry {
 	out := make([]poolEntry, len(r.pools))
 	for i, p := range r.pools {
-		out[i] = poolEntry{Network: p.Network, DataDir: p.Dir, Ranges: []rangeEntry{}, Leases: []leaseEntry{}}
+		out[i] = poolEntry{
+			Network: p.Network,
+			DataDir: p.Dir,
+			Ranges:  []rangeEntry{},
+			Leases:  []leaseEntry{},
+		}
 		for _, rng := range p.Ranges {
 			out[i].Ranges = append(out[i].Ranges, newRangeEntry(rng))
 		}
@@ -215,5 +241,12 @@ func newRangeEntry(r hostlocal.Range) rangeEntry {
 }
 
 func (r *reservations) leaseEntry(p *hostlocal.Pool, l ipam.Lease) leaseEntry {
-	return leaseEntry{l.Addr, l.Owner.Container, l.Owner.IfName, l.Since.UTC(), l.Boot.String(), r.attachment(p, l)}
+	return leaseEntry{
+		l.Addr,
+		l.Owner.Container,
+		l.Owner.IfName,
+		l.Since.UTC(),
+		l.Boot.String(),
+		r.attachment(p, l),
+	}
 }

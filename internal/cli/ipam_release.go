@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
 )
 
-// release are the flags of the command.
+// release holds the flags of the command.
 type release struct {
 	settings
 	network   string
@@ -31,11 +31,12 @@ func (a *app) ipamRelease() *cobra.Command {
 	r := &release{settings: settings{app: a}}
 	cmd := &cobra.Command{
 		Use:   "release ADDRESS | --id ID",
-		Short: "Release addresses whose holder is gone",
-		Long: `Releases the reservation of an address, or those of a container, also in the old format, which names no
-interface. This is for holders that nobody will run DEL for: "tenon del" and "tenon gc" do more. An address
-whose holder is recorded is not released without --force. Who else uses one cannot be told: look first with
---dry-run.`,
+		Short: "Release addresses of holders that no longer exist",
+		Long: `Releases the reservation of an address, or all reservations of a container, also
+those in the old format, which names no interface. Use it for holders that will
+never be detached; "tenon del" and "tenon gc" clean up more. Refuses to release
+addresses of recorded attachments unless --force is given. Cannot detect users
+without a record: use --dry-run first.`,
 		Example: `  tenon ipam release 10.88.0.2 --dry-run
   tenon ipam release 10.88.0.2 --network pods
   tenon ipam release --id web-1 --ifname eth0`,
@@ -53,22 +54,22 @@ whose holder is recorded is not released without --force. Who else uses one cann
 	}
 	r.netDirFlag(cmd)
 	r.recordFlags(cmd)
-	r.jsonFlag(cmd, "print what is released as JSON")
+	r.jsonFlag(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&r.network, "network", "", "only in the network `NAME`")
-	flags.StringVar(&r.container, "id", "", "all that the container `ID` holds")
-	flags.StringVar(&r.ifName, "ifname", "", "with --id: only what its interface `NAME` holds")
-	flags.BoolVar(&r.dryRun, "dry-run", false, "only tell what would be released")
-	flags.BoolVar(&r.force, "force", false, "also release what a recorded attachment holds")
+	flags.StringVar(&r.network, "network", "", "only in network `NAME`")
+	flags.StringVar(&r.container, "id", "", "release all addresses of container `ID`")
+	flags.StringVar(&r.ifName, "ifname", "", "with --id: only addresses of interface `NAME`")
+	flags.BoolVar(&r.dryRun, "dry-run", false, "print what would be released, and change nothing")
+	flags.BoolVar(&r.force, "force", false, "also release addresses of recorded attachments")
 	return cmd
 }
 
 func (r *release) parse(args []string) (err error) {
 	if (len(args) == 1) == (r.container != "") {
-		return usagef("either ADDRESS or --id has to say what to release")
+		return usagef("give either ADDRESS or --id")
 	}
 	if r.ifName != "" && r.container == "" {
-		return usagef("--ifname goes with --id")
+		return usagef("--ifname requires --id")
 	}
 	if len(args) == 1 {
 		r.addr, err = address(args[0])
@@ -76,7 +77,7 @@ func (r *release) parse(args []string) (err error) {
 	return err
 }
 
-// chosen is a lease to release, and the pool it is in.
+// chosen is a lease to release, and its pool.
 type chosen struct {
 	pool  *hostlocal.Pool
 	lease ipam.Lease
@@ -85,14 +86,24 @@ type chosen struct {
 func (r *release) run(cmd *cobra.Command, all *reservations) error {
 	leases := r.choose(all.pools)
 	if len(leases) == 0 {
-		return hint(fmt.Errorf("there is no such reservation"), r.command("see all reservations: ", "ipam", "list"))
+		return hint(
+			errors.New(r.notReserved()),
+			r.command("list reservations: ", "ipam", "list"),
+		)
 	}
 	if r.addr.IsValid() && len(leases) > 1 {
-		return hint(fmt.Errorf("%s is reserved in networks %s and %s", r.addr, leases[0].pool.Network, leases[1].pool.Network),
-			r.again("say which one is meant: ", "--network", leases[0].pool.Network))
+		return hint(
+			fmt.Errorf(
+				"%s is reserved in networks %s and %s",
+				r.addr,
+				leases[0].pool.Network,
+				leases[1].pool.Network,
+			),
+			r.again("choose a network: ", "--network", leases[0].pool.Network),
+		)
 	}
 	if err := r.refuse(leases, all); err != nil && !r.force {
-		err = hint(err, r.again("release it all the same: ", "--force"))
+		err = hint(err, r.again("release it anyway: ", "--force"))
 		if r.dryRun {
 			return r.wouldRefuse(err)
 		}
@@ -107,7 +118,10 @@ func (r *release) run(cmd *cobra.Command, all *reservations) error {
 				continue
 			}
 		}
-		released = append(released, releasedEntry{c.pool.Network, c.pool.Dir, all.leaseEntry(c.pool, c.lease)})
+		released = append(
+			released,
+			releasedEntry{c.pool.Network, c.pool.Dir, all.leaseEntry(c.pool, c.lease)},
+		)
 		if !r.json {
 			verb := map[bool]string{false: "released", true: "would release"}[r.dryRun]
 			fmt.Fprintf(r.stdout, "%s in network %s: %s\n", verb, c.pool.Network, c.lease)
@@ -121,7 +135,19 @@ func (r *release) run(cmd *cobra.Command, all *reservations) error {
 	return r.unfinished(cmd, r.explain(errors.Join(errs...), nil))
 }
 
-// wouldRefuse tells why nothing would be released.
+// notReserved is the error that the arguments match no reservation.
+func (r *release) notReserved() string {
+	text := fmt.Sprintf("%s is not reserved", r.addr)
+	if r.container != "" {
+		text = fmt.Sprintf("container %s has no reservations", r.container)
+	}
+	if r.network != "" {
+		text += " in network " + r.network
+	}
+	return text
+}
+
+// wouldRefuse prints why nothing would be released.
 func (r *release) wouldRefuse(err error) error {
 	w := io.Writer(r.stdout)
 	if r.json {
@@ -154,7 +180,8 @@ func (r *release) choose(pools []hostlocal.Pool) []chosen {
 		for _, l := range p.Leases {
 			named := l.Addr == r.addr
 			if r.container != "" {
-				named = l.Owner.Container == r.container && (r.ifName == "" || l.Owner.IfName == "" || l.Owner.IfName == r.ifName)
+				named = l.Owner.Container == r.container &&
+					(r.ifName == "" || l.Owner.IfName == "" || l.Owner.IfName == r.ifName)
 			}
 			if named {
 				list = append(list, chosen{p, l})
@@ -164,11 +191,11 @@ func (r *release) choose(pools []hostlocal.Pool) []chosen {
 	return list
 }
 
-// refuse says which addresses recorded attachments hold. What was reserved before the machine was started is in use by
-// nobody.
+// refuse returns an error that lists the addresses of recorded attachments. Addresses that were
+// reserved before the node was restarted are not in use.
 func (r *release) refuse(leases []chosen, all *reservations) error {
 	if all.recordsErr != nil {
-		return errors.New("whether the holder is recorded cannot be told")
+		return errors.New("cannot determine whether the holder is recorded")
 	}
 	var errs []error
 	var hints []string
@@ -178,7 +205,10 @@ func (r *release) refuse(leases []chosen, all *reservations) error {
 			continue
 		}
 		key := holder.Attachment
-		errs = append(errs, fmt.Errorf("%s is held by %v, which is recorded as: %s", c.lease.Addr, key, holder.State))
+		errs = append(
+			errs,
+			fmt.Errorf("%s is held by %v (state: %s)", c.lease.Addr, key, holder.State),
+		)
 		hints = append(hints, r.detaching(key))
 	}
 	return hint(errors.Join(errs...), slices.Compact(hints)...)

@@ -18,11 +18,12 @@ func (a *app) ipamShow() *cobra.Command {
 	r := &settings{app: a}
 	cmd := &cobra.Command{
 		Use:   "show ADDRESS",
-		Short: "Tell who holds an address",
-		Long: `Tells of each network that has an address in a range, or reserved, who holds it, since when, and what has
-become of the holder. States are those of "tenon ipam list", and:
-  free      nobody holds it
-  gateway   it is never handed out`,
+		Short: "Show the holder of an address",
+		Long: `Shows the holder of an address, since when it has held the address, and whether the
+holder still exists, for each network that contains the address in a range or as a
+reservation. States are those of "tenon ipam list" and:
+  free      not reserved
+  gateway   never allocated`,
 		Example: `  tenon ipam show 10.88.0.2
   tenon ipam show fd00:88::2 --json`,
 		Args: arguments(1, "ADDRESS"),
@@ -34,7 +35,10 @@ become of the holder. States are those of "tenon ipam list", and:
 			all, readErr := r.reservations(cmd.Context())
 			found := all.show(addr)
 			if len(found) == 0 {
-				err = hint(fmt.Errorf("no network has %s in a range or reserved", addr), r.elsewhere())
+				err = hint(
+					fmt.Errorf("%s is in no range of a network, and not reserved", addr),
+					r.elsewhere(),
+				)
 				return r.explain(errors.Join(err, readErr), nil)
 			}
 			err = r.print(found, func() error { return printShown(a.stdout, found) })
@@ -43,11 +47,11 @@ become of the holder. States are those of "tenon ipam list", and:
 	}
 	r.netDirFlag(cmd)
 	r.recordFlags(cmd)
-	r.jsonFlag(cmd, "print what is known as JSON")
+	r.jsonFlag(cmd)
 	return cmd
 }
 
-// address reads an argument.
+// address parses an argument.
 func address(arg string) (netip.Addr, error) {
 	addr, err := netip.ParseAddr(arg)
 	if err != nil || addr.Zone() != "" {
@@ -56,12 +60,13 @@ func address(arg string) (netip.Addr, error) {
 	return addr.Unmap(), nil
 }
 
-// shown is what one network knows of an address. Members of the lease are absent when nobody holds it.
+// shown is an address in one network. The members of the lease are absent if the address is not
+// reserved.
 type shown struct {
 	Network    string        `json:"network"`
 	DataDir    string        `json:"dataDir"`
 	Address    netip.Addr    `json:"address"`
-	Range      *rangeEntry   `json:"range,omitempty"` // absent: it lies in none
+	Range      *rangeEntry   `json:"range,omitempty"` // absent: the address is in no range
 	State      string        `json:"state"`
 	Container  string        `json:"containerID,omitempty"`
 	IfName     string        `json:"ifname,omitempty"`
@@ -109,7 +114,12 @@ func printShown(w io.Writer, all []shown) error {
 		fmt.Fprintf(t, "state\t%s\n", s.State)
 		if s.Container != "" {
 			fmt.Fprintf(t, "container\t%s\n", s.Container)
-			fmt.Fprintf(t, "since\t%s, %s ago\n", s.Since.Format(time.RFC3339), ipam.FormatAge(s.age))
+			fmt.Fprintf(
+				t,
+				"since\t%s, %s ago\n",
+				s.Since.Format(time.RFC3339),
+				ipam.FormatAge(s.age),
+			)
 		}
 		for _, optional := range [][2]string{{"interface", s.IfName}, {"attachment", string(s.Attachment)}} {
 			if optional[1] != "" {

@@ -7,10 +7,11 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 )
 
-// logHandler writes what the library and plugins in this process log as the command writes its own warnings: LEVEL: what,
-// and in parentheses the values that belong to it. It implements [slog.Handler].
+// logHandler writes the log records of the library and of plugins in this process in the style of
+// the command's own warnings: LEVEL: MESSAGE (KEY: VALUE, ...). It implements [slog.Handler].
 type logHandler struct {
 	w     io.Writer
 	least slog.Leveler
@@ -53,7 +54,19 @@ func (h logHandler) WithGroup(name string) slog.Handler {
 }
 
 func (h logHandler) text(a slog.Attr) string {
-	return fmt.Sprintf("%s%s: %v", h.group, a.Key, a.Value.Resolve())
+	value := a.Value.Resolve().Any()
+	if d, ok := value.(time.Duration); ok {
+		value = rounded(d)
+	}
+	return fmt.Sprintf("%s%s: %v", h.group, a.Key, value)
+}
+
+// rounded returns a duration with the precision that people need.
+func rounded(d time.Duration) time.Duration {
+	if d < time.Millisecond {
+		return d.Round(time.Microsecond)
+	}
+	return d.Round(10 * time.Microsecond)
 }
 
 func levelName(l slog.Level) string {
@@ -68,7 +81,7 @@ func levelName(l slog.Level) string {
 	return "debug"
 }
 
-// writeLine writes a message of a kind as one line.
+// writeLine writes a message on one line, after its kind.
 func writeLine(w io.Writer, kind, text string) error {
 	_, err := fmt.Fprintf(w, "%s: %s\n", kind, strings.ReplaceAll(text, "\n", "; "))
 	return err

@@ -5,11 +5,12 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-// What the library logs looks like what the command says itself.
+// Log records of the library look like the command's own messages.
 func TestLogHandler(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -23,12 +24,12 @@ func TestLogHandler(t *testing.T) {
 	log.Error("bad")
 	level.Set(slog.LevelDebug)
 	with.Debug("wanted")
-	log.Info("too", "n", 1)
+	log.Info("too", "n", 1, "duration", 12345678*time.Nanosecond)
 	const want = `warning: plain
 warning: several (network: red, plugin.type: x, plugin.error: one; two)
 error: bad
 debug: wanted (network: red, plugin.type: x)
-info: too (n: 1)
+info: too (n: 1, duration: 12.35ms)
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

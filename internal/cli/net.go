@@ -14,10 +14,11 @@ import (
 func (a *app) net() *cobra.Command {
 	cmd := parent(&cobra.Command{
 		Use:   "net",
-		Short: "Look at network configurations, and write them",
-		Long: `Networks are files in --net-dir. The first in alphabetical order counts: among those of one name for
-who asks for the name, among all for who does not. These commands tell which that is, and what comes
-of the others.`,
+		Short: "Inspect and write network configurations",
+		Long: `Networks are files in --net-dir. The first file in alphabetical order wins: among
+the files that define the same network, and as the default network of containers
+that name none. These commands show which file that is, and why others are not
+used.`,
 		Example: `  tenon net new pods --type bridge --subnet 10.88.0.0/16
   tenon net list
   tenon net explain pods`,
@@ -26,7 +27,7 @@ of the others.`,
 	return cmd
 }
 
-// catalog reads the directory of networks, which has to hold one.
+// catalog reads the directory of networks. It returns an error if there is none.
 func (r *settings) catalog() (*config.Catalog, error) {
 	c, err := config.Discover(r.netDir)
 	if err != nil {
@@ -42,7 +43,7 @@ func (r *settings) requireNetworks(c *config.Catalog) (*config.Catalog, error) {
 	return c, nil
 }
 
-// baseName is the path of a file in the directory of networks, without that.
+// baseName returns the path of a file relative to the directory of networks.
 func (r *settings) baseName(path string) string {
 	if rest, ok := strings.CutPrefix(path, filepath.Clean(r.netDir)+"/"); ok {
 		return rest

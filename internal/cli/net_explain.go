@@ -20,20 +20,21 @@ func (a *app) netExplain() *cobra.Command {
 	r := &settings{app: a}
 	cmd := &cobra.Command{
 		Use:   "explain [NETWORK]",
-		Short: "Tell which file is taken, and why others are not",
-		Long: `Lists every file in --net-dir and in the folders of drop-in plugins with what becomes of it, and tells
-how the networks are run: from which file each plugin is, in which version of those that are offered,
-and where the executables are. With NETWORK only what has to do with it; if there is none of that
-name, or its file is broken, the exit status is 1, as it is where there is no network at all.
+		Short: "Show which configuration files are used, and why",
+		Long: `Shows which files in --net-dir are used, which are ignored, and why, including
+drop-in files. For each network, shows the file of each plugin, the offered and
+the selected CNI version, and the paths of the binaries. NETWORK limits the
+output to one network. The exit status is 1 if that network is missing or broken,
+or if there is no network at all.
 
 Uses:
-  chosen      who asks for the network gets it
-  drop-in     its plugin is appended to the network
-  policy      ` + config.PolicyName + `: plugins that networks have to have, or nothing is attached to them
-  shadowed    a file that is looked at earlier has the name
-  suppressed  a drop-in of a network with loadOnlyInlinedPlugins
-  broken      it cannot be used, and neither can its network
-  ignored     nobody reads it`,
+  chosen      defines its network
+  drop-in     appends its plugin to a network
+  policy      ` + config.PolicyName + `: plugins that networks must have
+  shadowed    a file that sorts before it defines the same network
+  suppressed  drop-in of a network with loadOnlyInlinedPlugins
+  broken      cannot be used, and neither can its network
+  ignored     is not a network configuration`,
 		Example: `  tenon net explain
   tenon net explain pods --json`,
 		Args:              arguments(0, "NETWORK"),
@@ -60,7 +61,7 @@ Uses:
 	r.netDirFlag(cmd)
 	r.pluginFlags(cmd)
 	r.stateDirFlag(cmd)
-	r.jsonFlag(cmd, "print the explanation as JSON")
+	r.jsonFlag(cmd)
 	return cmd
 }
 
@@ -69,13 +70,16 @@ func (r *settings) printExplained(report netconf.Directory) error {
 	for _, f := range report.Files {
 		why := []string{errorText(f), f.Reason}
 		if f.ShadowedBy != "" {
-			why = append(why, r.baseName(f.ShadowedBy)+" is looked at earlier")
+			why = append(why, r.baseName(f.ShadowedBy)+" sorts before it")
 		}
 		if f.Default {
-			why = append(why, "default: taken where no network is named")
+			why = append(why, "default network")
 		}
 		why = slices.DeleteFunc(why, func(s string) bool { return s == "" })
-		rows = append(rows, []string{r.baseName(f.Path), string(f.Use), f.Network, strings.Join(why, "; ")})
+		rows = append(
+			rows,
+			[]string{r.baseName(f.Path), string(f.Use), f.Network, strings.Join(why, "; ")},
+		)
 	}
 	if err := text.Table(r.stdout, rows); err != nil {
 		return err
@@ -107,10 +111,15 @@ func (r *settings) printPolicy(p *netconf.Policy) {
 		if name == config.EveryNetwork {
 			who = "every network"
 		}
-		fmt.Fprintf(r.stdout, "policy: %s has to have %s\n", who, strings.Join(p.RequiredPlugins[name], ", "))
+		fmt.Fprintf(
+			r.stdout,
+			"policy: %s must have %s\n",
+			who,
+			strings.Join(p.RequiredPlugins[name], ", "),
+		)
 	}
 	if p.Executables != nil {
-		fmt.Fprintln(r.stdout, "policy: only executables with listed digests are run")
+		fmt.Fprintln(r.stdout, "policy: only binaries with listed digests may run")
 	}
 }
 
@@ -124,10 +133,10 @@ func (r *settings) printNetwork(w io.Writer, n netconf.Network) error {
 	}
 	for _, x := range n.Executables {
 		if x.Error != "" {
-			line("executable", "%s", x.Error)
+			line("binary", "%s", x.Error)
 			continue
 		}
-		line("executable", "%s", x.Path)
+		line("binary", "%s", x.Path)
 	}
 	line("version", "%s", versionText(n))
 	if n.Refused != "" {
@@ -143,7 +152,7 @@ func versionText(n netconf.Network) string {
 	if len(n.Offered) < 2 {
 		return n.Selected
 	}
-	s := n.Selected + ", offered are " + versionList(n.Offered)
+	s := n.Selected + ", offered: " + versionList(n.Offered)
 	if n.LimitedBy != nil {
 		s += "; limited by " + strings.Join(n.LimitedBy, ", ")
 	}

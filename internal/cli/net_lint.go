@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// lintSettings are the flags of net lint.
+// lintSettings holds the flags of net lint.
 type lintSettings struct {
 	*settings
 	strict, offline bool
@@ -25,64 +25,76 @@ func (a *app) netLint() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lint [NETWORK|FILE|DIR]",
 		Short: "Find mistakes in network configurations",
-		Long: `Looks through the configurations in --net-dir, in DIR or in FILE, or at one NETWORK, for what will
-not work or is probably not meant: keys that nobody reads, wrong types, options and address ranges that
-the plugins refuse, plugins that are missing or too old, files that no runtime looks at, networks that
-get into each other's way or lack what ` + config.PolicyName + ` requires. An argument with a slash is a path.
+		Long: `Finds mistakes in the configurations in --net-dir, in DIR or FILE, or in one
+NETWORK: unknown keys, wrong types, options and address ranges that the plugins
+refuse, missing or outdated plugins, files that runtimes ignore, networks that
+conflict with each other or violate ` + config.PolicyName + `. An argument with a
+slash is a path.
 
-Plugins of tenon are asked what they accept; of others only what holds for all plugins is checked. All
-are asked for their versions (VERSION), which --offline leaves out. Nothing is changed or attached.
+Checks all options of Tenon's plugins, and of other plugins the options that all
+plugins share. Asks plugins for their versions, unless --offline is given.
+Changes nothing.
 
-A finding is printed as FILE:LINE:COLUMN: SEVERITY: what [rule], and what helps on the next line. An
-error keeps a network from working, a warning is probably not meant, an info is good to know. The exit
-status is 1 if there are errors; with --strict also if there are warnings.`,
+Prints each finding as FILE:LINE:COLUMN: SEVERITY: MESSAGE [RULE], and a hint on
+the next line. An error keeps a network from working; a warning is probably a
+mistake; an info is good to know. The exit status is 1 if there are errors or,
+with --strict, warnings.`,
 		Example: `  tenon net lint
   tenon net lint pods
   tenon net lint --offline --strict ./my-network.conflist`,
 		Args:              arguments(0, "NETWORK, FILE or DIR"),
 		ValidArgsFunction: r.completeNetwork,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			found, err := r.lint(cmd.Context(), args)
+			found, networks, err := r.lint(cmd.Context(), args)
 			if err != nil {
 				return err
 			}
-			return r.printFindings(found)
+			return r.printFindings(found, networks)
 		},
 	}
 	r.netDirFlag(cmd)
 	r.pluginFlags(cmd)
-	r.jsonFlag(cmd, "print the findings as JSON")
-	cmd.Flags().BoolVar(&r.strict, "strict", false, "fail if there are warnings, too")
-	cmd.Flags().BoolVar(&r.offline, "offline", false, "do not look for the plugins, nor ask them for their versions")
+	r.jsonFlag(cmd)
+	cmd.Flags().BoolVar(&r.strict, "strict", false, "exit with status 1 on warnings, too")
+	cmd.Flags().
+		BoolVar(&r.offline, "offline", false, "do not look for plugins or ask them for their versions")
 	return cmd
 }
 
-// lint returns what is found in what args name.
-func (r *lintSettings) lint(ctx context.Context, args []string) ([]lint.Finding, error) {
+// lint returns the findings in the network, file or directory that args name, and the number of
+// networks that it has checked.
+func (r *lintSettings) lint(ctx context.Context, args []string) ([]lint.Finding, int, error) {
 	if len(args) > 0 && isPath(args[0]) {
 		c, err := r.readPath(args[0])
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
-		return lint.Check(c, r.asker(ctx)), nil
+		return lint.Check(c, r.asker(ctx)), len(names(c)), nil
 	}
 	c, err := lint.Read(r.netDir)
 	if err != nil {
-		return nil, r.needsRoot(err)
+		return nil, 0, r.needsRoot(err)
 	}
 	found := lint.Check(c, r.asker(ctx))
 	if len(args) > 0 {
 		name := args[0]
 		_, _, err := c.Lookup(name)
-		if err != nil && !slices.ContainsFunc(c.Candidates(), func(f config.File) bool { return f.Name == name }) {
-			return nil, r.notFound(err, c, name)
+		if err != nil &&
+			!slices.ContainsFunc(
+				c.Candidates(),
+				func(f config.File) bool { return f.Name == name },
+			) {
+			return nil, 0, r.notFound(err, c, name)
 		}
-		return slices.DeleteFunc(found, func(f lint.Finding) bool { return f.Network != name }), nil
+		return slices.DeleteFunc(
+			found,
+			func(f lint.Finding) bool { return f.Network != name },
+		), 1, nil
 	}
 	if len(found) == 0 {
 		_, err = r.requireNetworks(c)
 	}
-	return found, err
+	return found, len(names(c)), err
 }
 
 // readPath reads a directory or a file.
@@ -98,7 +110,7 @@ func (r *lintSettings) readPath(path string) (*config.Catalog, error) {
 	}
 }
 
-// asker asks the plugins for their versions, if that is wanted.
+// asker returns a function that asks plugins for their versions, or nil with --offline.
 func (r *lintSettings) asker(ctx context.Context) lint.Ask {
 	if r.offline {
 		return nil
@@ -110,7 +122,7 @@ func (r *lintSettings) asker(ctx context.Context) lint.Ask {
 	}
 }
 
-func (r *lintSettings) printFindings(found []lint.Finding) error {
+func (r *lintSettings) printFindings(found []lint.Finding, networks int) error {
 	if r.json {
 		if found == nil {
 			found = []lint.Finding{}
@@ -118,6 +130,10 @@ func (r *lintSettings) printFindings(found []lint.Finding) error {
 		if err := r.printJSON(found); err != nil {
 			return err
 		}
+	}
+	if len(found) == 0 && !r.json {
+		_, err := fmt.Fprintf(r.stdout, "%s, no findings\n", count(networks, "network"))
+		return err
 	}
 	worst := lint.Severity(0)
 	for _, f := range found {

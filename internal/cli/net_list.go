@@ -15,9 +15,10 @@ func (a *app) netList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List networks",
-		Long: `Lists the networks in --net-dir in the order in which a name is looked up, with the plugins that are
-run for them, drop-ins included. What is wrong with files that cannot be used is told on standard
-error. CNI is the newest version that a network offers; tenon net explain tells the one in use.`,
+		Long: `Lists the networks in --net-dir, in the order of their lookup, with the plugins
+that run for them, drop-ins included. Reports unusable files on standard error.
+CNI is the newest version that a network offers; "tenon net explain" shows the
+selected one.`,
 		Example: `  tenon net list
   tenon net list --json`,
 		Args: arguments(0),
@@ -41,7 +42,7 @@ error. CNI is the newest version that a network offers; tenon net explain tells 
 		},
 	}
 	r.netDirFlag(cmd)
-	r.jsonFlag(cmd, "print the list as JSON")
+	r.jsonFlag(cmd)
 	return cmd
 }
 
@@ -53,7 +54,7 @@ func (r *settings) netRow(f config.File) []string {
 	return append(row, r.notes(f))
 }
 
-// notes say what is remarkable about a file.
+// notes describes a file that is broken, hidden by another file, or the default.
 func (r *settings) notes(f config.File) string {
 	var notes []string
 	if f.Err != nil {

@@ -28,24 +28,27 @@ func (a *app) netNew() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new NAME --type PLUGIN [--subnet CIDR ...]",
 		Short: "Write the configuration of a network",
-		Long: `Writes a configuration that usually does: a bridge is the default gateway of its containers, bridge
-and ptp hide their network behind the host, and each container gets an address out of each subnet
-(host-local), or one of the DHCP server on its link (--dhcp), for which tenon dhcp-daemon has to run.
-Plugins behind it (--with) do what the runtime asks of them for each container, such as ports and
-limits of bandwidth. Everything else can be edited in the file, which is never overwritten.
+		Long: `Writes a network configuration with sensible defaults. A bridge is the default
+gateway of its containers; bridge and ptp masquerade traffic that leaves the node;
+each container gets an address from each subnet (host-local), or from the DHCP
+server on its link (--dhcp, which requires tenon dhcp-daemon). Chained plugins
+(--with) add what the runtime requests per container, such as host ports or
+bandwidth limits. Never overwrites a file; edit the file for other options.
 
-Without --subnet, bridge and ptp get the first free one of 10.88.0.0/16 to 10.127.0.0/16, but for those in
-10.96.0.0/12 (services of Kubernetes), with --ipv6 also one of fd00:88::/64 to fd00:127::/64: free means that
-neither a network in --net-dir nor an address or a route of this host uses it. It is printed on standard error. A subnet that overlaps with one in use is
-refused; for a network with --master the host's own do not count. --subnet none is a network without
-addresses.
+Without --subnet, bridge and ptp use the first free subnet of 10.88.0.0/16 to
+10.127.0.0/16, without 10.96.0.0/12 (Kubernetes services), and with --ipv6 also one
+of fd00:88::/64 to fd00:127::/64. A subnet is free if no network in --net-dir and no
+address or route of this host uses it. The choice is printed on standard error. An
+overlapping --subnet is refused; with --master, addresses and routes of the host do
+not count. "--subnet none" creates a network without addresses.
 
-What "tenon net lint" calls an error is refused, and nothing is written; its warnings are printed.`,
+Refuses a configuration in which "tenon net lint" finds errors, and prints its
+warnings.`,
 		Example: `  tenon net new pods --type bridge
   tenon net new pods --type bridge --subnet 10.88.0.0/16 --subnet fd00:88::/64
-  tenon net new pods --type bridge --subnet 10.88.0.0/16 --with portmap,firewall,bandwidth,tuning
+  tenon net new web --type bridge --with portmap,firewall,bandwidth
   tenon net new lan --type macvlan --master eth0 --dhcp
-  tenon net new edge --type ptp --subnet 10.9.0.0/24 --gateway 10.9.0.254 --stdout`,
+  tenon net new edge --type ptp --subnet 10.9.0.0/24 --stdout`,
 		Args: arguments(1, "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := r.compose(args[0], o)
@@ -72,15 +75,25 @@ What "tenon net lint" calls an error is refused, and nothing is written; its war
 			}
 			if o.stdout {
 				_, err := a.stdout.Write(content)
+				r.printChosen(chosen, n)
 				return err
 			}
-			path, err := netconf.Write(r.netDir, cmp.Or(o.file, "10-"+n.Name+".conflist"), n.Name, content)
+			path, err := netconf.Write(
+				r.netDir,
+				cmp.Or(o.file, "10-"+n.Name+".conflist"),
+				n.Name,
+				content,
+			)
 			if errors.Is(err, fs.ErrExist) {
-				return hint(cni.Errorf(cni.CodeInvalidConfig, "%w", err), r.command("see what is there: ", "net", "explain", n.Name))
+				return hint(
+					cni.Errorf(cni.CodeInvalidConfig, "%w", err),
+					r.command("show the existing files: ", "net", "explain", n.Name),
+				)
 			}
 			if err != nil {
 				return r.needsRoot(err)
 			}
+			r.printChosen(chosen, n)
 			if r.json {
 				return a.printJSON(newReport{path, append([]netip.Prefix{}, n.Subnets...), chosen})
 			}
@@ -90,12 +103,12 @@ What "tenon net lint" calls an error is refused, and nothing is written; its war
 	}
 	r.netDirFlag(cmd)
 	r.pluginDirFlag(cmd)
-	r.jsonFlag(cmd, "print the path and the subnets as JSON")
+	r.jsonFlag(cmd)
 	o.flags(cmd)
 	return cmd
 }
 
-// newOptions are the flags of net new.
+// newOptions holds the flags of net new.
 type newOptions struct {
 	typ      string
 	subnets  []string
@@ -111,37 +124,70 @@ type newOptions struct {
 
 func (o *newOptions) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&o.typ, "type", "", "`PLUGIN` that makes the interfaces; needed")
-	flags.StringArrayVar(&o.subnets, "subnet", nil, "give each container an address of `CIDR`, or none; repeatable (default: a free one, for bridge and ptp)")
-	flags.BoolVar(&o.ipv6, "ipv6", false, "choose a free IPv6 subnet, too, if no --subnet is given")
-	flags.BoolVar(&o.overlap, "allow-overlap", false, "accept a --subnet that is in use elsewhere")
-	flags.StringArrayVar(&o.gateways, "gateway", nil, "use `IP` as gateway of its subnet (default: its first address); repeatable")
-	flags.BoolVar(&o.dhcp, "dhcp", false, "addresses are those of the DHCP server on the link")
-	flags.StringVar(&o.master, "master", "", "interface of the host, for plugins that have a `LINK` above theirs")
-	flags.StringSliceVar(&o.with, "with", nil, "put `PLUGINS`, separated by commas, behind it; repeatable")
-	flags.StringVar(&o.file, "file", "", "`NAME` of the file (default: 10-NAME.conflist)")
+	flags.StringVar(&o.typ, "type", "", "`PLUGIN` that creates the interfaces; required")
+	flags.StringArrayVar(
+		&o.subnets,
+		"subnet",
+		nil,
+		"allocate addresses from `CIDR`, or none; repeatable (default for bridge and ptp: a free subnet)",
+	)
+	flags.BoolVar(&o.ipv6, "ipv6", false, "also choose a free IPv6 subnet if --subnet is not given")
+	flags.BoolVar(&o.overlap, "allow-overlap", false, "accept a --subnet that is already in use")
+	flags.StringArrayVar(
+		&o.gateways,
+		"gateway",
+		nil,
+		"use `IP` as the gateway of its subnet (default: the first address); repeatable",
+	)
+	flags.BoolVar(&o.dhcp, "dhcp", false, "get addresses from the DHCP server on the link")
+	flags.StringVar(
+		&o.master,
+		"master",
+		"",
+		"parent interface `LINK` on the host, for macvlan, ipvlan and vlan",
+	)
+	flags.StringSliceVar(
+		&o.with,
+		"with",
+		nil,
+		"append the chained `PLUGINS`, separated by commas; repeatable",
+	)
+	flags.StringVar(&o.file, "file", "", "file `NAME` (default: 10-NAME.conflist)")
 	flags.BoolVar(&o.stdout, "stdout", false, "print the configuration instead of writing it")
-	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(builtInNames(), cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("with", cobra.FixedCompletions(chainedNames(), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc(
+		"type",
+		cobra.FixedCompletions(builtInNames(), cobra.ShellCompDirectiveNoFileComp),
+	)
+	_ = cmd.RegisterFlagCompletionFunc(
+		"with",
+		cobra.FixedCompletions(chainedNames(), cobra.ShellCompDirectiveNoFileComp),
+	)
 }
 
-// noSubnet stands for no addresses.
+// noSubnet is the value of --subnet for a network without addresses.
 const noSubnet = "none"
 
-// newReport is what net new has written as JSON.
+// newReport is the output of net new as JSON.
 type newReport struct {
 	Path    string         `json:"path"`
 	Subnets []netip.Prefix `json:"subnets"`
 	Chosen  bool           `json:"chosen"` // the subnets were not given
 }
 
-// number gives a network the first free subnets where it needs some and none is given, and otherwise refuses subnets that
-// are in use.
-func (r *settings) number(ctx context.Context, n *netconf.Draft, o newOptions, c *config.Catalog) (chosen bool, err error) {
+// number gives a network the first free subnets if it needs some and none is given. Otherwise it
+// refuses subnets that are in use.
+func (r *settings) number(
+	ctx context.Context,
+	n *netconf.Draft,
+	o newOptions,
+	c *config.Catalog,
+) (chosen bool, err error) {
 	choose := n.Numbered() && len(o.subnets) == 0
 	if !choose && (o.overlap || len(n.Subnets) == 0) {
 		if o.ipv6 {
-			return false, usagef("--ipv6 chooses a subnet for bridge and ptp, without --dhcp, --master and --gateway")
+			return false, usagef(
+				"--ipv6 requires --type bridge or ptp, without --dhcp, --master and --gateway",
+			)
 		}
 		return false, nil
 	}
@@ -162,29 +208,41 @@ func (r *settings) number(ctx context.Context, n *netconf.Draft, o newOptions, c
 	for _, ipv6 := range families {
 		s, err := netconf.Free(uses, ipv6)
 		if err != nil {
-			return false, hint(err, r.again("name one: ", "--subnet", "CIDR"))
+			return false, hint(err, r.again("name a subnet: ", "--subnet", "CIDR"))
 		}
 		n.Subnets = append(n.Subnets, s)
-		fmt.Fprintf(r.stderr, "chosen: free subnet %s\n", s)
 	}
 	return true, nil
 }
 
-// overlapping adds to the error about a subnet that is in use the command with a free one.
+// printChosen prints the subnets on standard error if tenon has chosen them.
+func (r *settings) printChosen(chosen bool, n netconf.Draft) {
+	for _, s := range n.Subnets {
+		if chosen {
+			fmt.Fprintf(r.stderr, "chosen: free subnet %s\n", s)
+		}
+	}
+}
+
+// overlapping adds a hint to the error about a subnet that is in use: the command with a free one.
 func (r *settings) overlapping(err error, n netconf.Draft, o newOptions, uses []netconf.Use) error {
 	for i, s := range n.Subnets {
 		one := n
 		one.Subnets = []netip.Prefix{s}
 		free, freeErr := netconf.Free(uses, !s.Addr().Is4())
 		if one.Overlap(uses) != nil && freeErr == nil {
-			err = hint(err, r.instead("take a free one:", o.subnets[i], free.String()))
+			err = hint(err, r.instead("use a free one:", o.subnets[i], free.String()))
 			break
 		}
 	}
-	return hint(err, "use --allow-overlap to accept it; containers then cannot reach hosts with the same addresses elsewhere")
+	return hint(
+		err,
+		"use --allow-overlap to accept it; containers then cannot reach hosts with the same addresses elsewhere",
+	)
 }
 
-// refuseErrors lints a configuration. It returns an error for what lint calls an error, and prints warnings.
+// refuseErrors lints a configuration. It returns the findings with severity error as an error, and
+// prints warnings.
 func (r *settings) refuseErrors(content []byte, policy *config.Policy) error {
 	found, err := lint.Content(content, policy)
 	if err != nil {
@@ -206,11 +264,11 @@ func (r *settings) refuseErrors(content []byte, policy *config.Policy) error {
 	if wrong == nil {
 		return nil
 	}
-	err = cni.Errorf(cni.CodeInvalidConfig, "nothing is written: %s", strings.Join(wrong, "\n"))
+	err = cni.Errorf(cni.CodeInvalidConfig, "nothing written: %s", strings.Join(wrong, "\n"))
 	return hint(err, hints...)
 }
 
-// compose reads the options.
+// compose turns the options into a draft.
 func (r *settings) compose(name string, o newOptions) (netconf.Draft, error) {
 	n := netconf.Draft{Name: name, Type: o.typ, DHCP: o.dhcp, Master: o.master}
 	if n.Type == "" {
@@ -220,7 +278,10 @@ func (r *settings) compose(name string, o newOptions) (netconf.Draft, error) {
 		return n, err
 	}
 	if i := slices.Index(builtInNames(), n.Type); i >= 0 && all.Plugins[i].Role == plugin.RoleIPAM {
-		return n, hint(usagef("%s manages addresses for plugins that make interfaces", n.Type), "for example --type bridge")
+		return n, hint(
+			usagef("%s is an IPAM plugin and creates no interface", n.Type),
+			"for example --type bridge",
+		)
 	}
 	for _, typ := range o.with {
 		c, err := r.chained(typ)
@@ -230,10 +291,10 @@ func (r *settings) compose(name string, o newOptions) (netconf.Draft, error) {
 		n.Chained = append(n.Chained, c)
 	}
 	if o.file != "" && (isPath(o.file) || filepath.Ext(o.file) != ".conflist") {
-		return n, usagef("--file %q is not the name of a file that ends in .conflist", o.file)
+		return n, usagef("--file %q must be a file name that ends in .conflist", o.file)
 	}
 	if len(o.subnets) > 0 && o.ipv6 {
-		return n, usagef("--ipv6 chooses a subnet where --subnet gives none")
+		return n, usagef("--ipv6 and --subnet exclude each other")
 	}
 	for _, text := range o.subnets {
 		if text == noSubnet && len(o.subnets) == 1 {
@@ -241,7 +302,7 @@ func (r *settings) compose(name string, o newOptions) (netconf.Draft, error) {
 		}
 		s, err := netip.ParsePrefix(text)
 		if err != nil {
-			return n, usagef("--subnet %q is not of the form ADDRESS/LENGTH", text)
+			return n, usagef("--subnet %q must have the form ADDRESS/LENGTH", text)
 		}
 		n.Subnets = append(n.Subnets, s)
 	}
@@ -255,15 +316,19 @@ func (r *settings) compose(name string, o newOptions) (netconf.Draft, error) {
 	return n, nil
 }
 
-// isPlugin fails if there is no such plugin.
+// isPlugin returns an error if a plugin is neither built in nor installed.
 func (r *settings) isPlugin(typ string) error {
 	if _, err := invoke.Lookup(r.caller, r.pluginDirs.list, typ); err != nil && !builtIn(typ) {
-		return hint(r.didYouMean(usagef("there is no plugin %q", typ), typ, builtInNames()), fmt.Sprintf("it is neither built in nor in %v", &r.pluginDirs))
+		return hint(
+			r.didYouMean(usagef("unknown plugin %q", typ), typ, builtInNames()),
+			fmt.Sprintf("it is neither built in nor in %v", &r.pluginDirs),
+		)
 	}
 	return nil
 }
 
-// chained reads a plugin that is to stand behind another. It gets all that it can get from the runtime, as far as known.
+// chained returns a chained plugin with all capabilities that it supports, as far as they are
+// known.
 func (r *settings) chained(typ string) (netconf.Chained, error) {
 	if err := r.isPlugin(typ); err != nil {
 		return netconf.Chained{}, err
@@ -271,14 +336,17 @@ func (r *settings) chained(typ string) (netconf.Chained, error) {
 	c := netconf.Chained{Type: typ}
 	if i := slices.Index(builtInNames(), typ); i >= 0 {
 		if all.Plugins[i].Role != plugin.RoleChained {
-			return c, hint(usagef("%s does not work on what another plugin has made", typ), fmt.Sprintf("these do: %s", strings.Join(chainedNames(), ", ")))
+			return c, hint(
+				usagef("%s is not a chained plugin", typ),
+				fmt.Sprintf("chained plugins: %s", strings.Join(chainedNames(), ", ")),
+			)
 		}
 		c.Capabilities = all.Plugins[i].Capabilities
 	}
 	return c, nil
 }
 
-// chainedNames are the built-in plugins that stand behind another.
+// chainedNames returns the names of the built-in chained plugins.
 func chainedNames() (names []string) {
 	for _, d := range all.Plugins {
 		if d.Role == plugin.RoleChained {

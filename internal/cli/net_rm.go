@@ -17,11 +17,12 @@ func (a *app) netRm() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm NETWORK",
 		Short: "Remove a network",
-		Long: `Removes the configuration file of a network, and what the network owns and nothing else uses: its bridge
-if it has no ports and no addresses of others, the directory of host-local's reservations if none is left,
-and the directory of drop-in files if it is empty. Prints what it removes and what stays, with the reason.
+		Long: `Removes the configuration file of a network and the objects that only this
+network uses: its bridge if it has no ports and no foreign addresses, the
+directory of host-local's reservations if none is left, and the directory of
+drop-in files if it is empty. Prints what it removes, what it keeps, and why.
 
-Refuses while containers are attached. --detach runs DEL for them first.`,
+Refuses while containers are attached; --detach detaches them first.`,
 		Example: `  tenon net rm pods --dry-run
   tenon net rm pods
   tenon net rm pods --detach --drop-ins`,
@@ -55,10 +56,12 @@ Refuses while containers are attached. --detach runs DEL for them first.`,
 		},
 	}
 	r.clientFlags(cmd)
-	r.jsonFlag(cmd, "print the steps, or a failure, as JSON")
+	r.jsonFlag(cmd)
 	cmd.Flags().BoolVar(&q.Detach, "detach", false, "detach containers first")
-	cmd.Flags().BoolVar(&q.DropIns, "drop-ins", false, "remove the drop-in files of the network, too")
-	cmd.Flags().BoolVar(&q.DryRun, "dry-run", false, "only print what would be removed")
+	cmd.Flags().
+		BoolVar(&q.DropIns, "drop-ins", false, "also remove the drop-in files of the network")
+	cmd.Flags().
+		BoolVar(&q.DryRun, "dry-run", false, "print what would be removed, and change nothing")
 	return cmd
 }
 
@@ -84,15 +87,22 @@ func (a *app) warnShadowed(removed *config.Network, dir string) {
 	}
 }
 
-// notRemoved adds to an error of a network of which nothing was removed what may help.
+// notRemoved adds hints to the error of a removal that has changed nothing.
 func (r *settings) notRemoved(err error, q netconf.Removal) error {
 	attached := (*netconf.AttachedError)(nil)
 	switch {
 	case errors.As(err, &attached):
 		err = cni.Errorf(cni.CodeTryAgainLater, "network %s: %w", q.Name, err)
-		return hint(err, r.again("detach them first: ", "--detach"), r.command("see what is attached: ", "ps"))
+		return hint(
+			err,
+			r.again("detach them first: ", "--detach"),
+			r.command("list attachments: ", "ps"),
+		)
 	case errors.Is(err, config.ErrNotFound):
-		return hint(r.didYouMean(cni.Errorf(cni.CodeInvalidConfig, "%w", err), q.Name, names(q.Catalog)), r.elsewhere())
+		return hint(
+			r.didYouMean(cni.Errorf(cni.CodeInvalidConfig, "%w", err), q.Name, names(q.Catalog)),
+			r.elsewhere(),
+		)
 	}
 	return r.explain(err, nil)
 }

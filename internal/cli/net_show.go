@@ -14,12 +14,14 @@ func (a *app) netShow() *cobra.Command {
 	r := &settings{app: a}
 	cmd := &cobra.Command{
 		Use:   "show NETWORK",
-		Short: "Print the configuration that is run",
-		Long: `Prints the configuration of a network as it is run: with the plugins of drop-in files, and in the
-version that the plugins support, if they can be asked. It can be used in place of the original. On
-standard error it says where each plugin is from.
+		Short: "Print the effective configuration of a network",
+		Long: `Prints the configuration of a network as it runs: with the plugins of drop-in
+files, and in the CNI version that the plugins support, if they can be asked. The
+output can replace the original file. Prints the source of each plugin on standard
+error.
 
-NETWORK is the name of a configuration in --net-dir, or the path of a file (with a slash).`,
+NETWORK is the name of a network in --net-dir, or the path of a file (with a
+slash).`,
 		Example: `  tenon net show pods
   tenon net show pods 2>/dev/null | jq .plugins`,
 		Args:              arguments(1, "NETWORK"),
@@ -30,7 +32,7 @@ NETWORK is the name of a configuration in --net-dir, or the path of a file (with
 				return err
 			}
 			if n, err = asRun(cmd.Context(), r.client(), n); err != nil {
-				a.warn("shown in the newest version: %v", err)
+				a.warn("showing the newest offered version: %v", err)
 			}
 			b, err := n.MarshalJSON()
 			if err != nil {

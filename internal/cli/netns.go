@@ -16,9 +16,9 @@ import (
 // namedDir is where ip-netns(8) keeps namespaces by name.
 const namedDir = "/run/netns"
 
-// netnsPath returns the path of the namespace that an argument means: a path if it has a slash, a process if it is a
-// number, else a name below /run/netns. /var/run is the same as /run (Filesystem Hierarchy Standard 3.0, 5.13), so
-// that both give the same container ID.
+// netnsPath returns the path of the namespace that an argument names: a path if it contains a
+// slash, a process if it is a number, otherwise a name in /run/netns. It treats /var/run as /run
+// (Filesystem Hierarchy Standard 3.0, 5.13), so that both give the same container ID.
 func netnsPath(arg string) (string, error) {
 	switch {
 	case isPath(arg):
@@ -36,7 +36,7 @@ func netnsPath(arg string) (string, error) {
 
 func isPID(arg string) bool { return arg != "" && strings.Trim(arg, "0123456789") == "" }
 
-// requireNetns explains that there is nothing at the path of the namespace.
+// requireNetns returns an error if the path of the namespace does not exist.
 func (t *attachment) requireNetns() error {
 	_, err := os.Stat(t.netns)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -46,14 +46,17 @@ func (t *attachment) requireNetns() error {
 	name := filepath.Base(t.netns)
 	switch {
 	case isPID(t.netnsArg):
-		return hint(err, fmt.Sprintf("there is no process %s", t.netnsArg))
+		return hint(err, fmt.Sprintf("process %s does not exist", t.netnsArg))
 	case filepath.Dir(t.netns) != namedDir:
-		return hint(err, "see which namespaces have a name: ip netns list")
+		return hint(err, "list named namespaces: ip netns list")
 	}
-	return hint(t.didYouMean(err, t.netnsArg, namespaces()), "make it: "+commandLine("ip", []string{"netns", "add", name}))
+	return hint(
+		t.didYouMean(err, t.netnsArg, namespaces()),
+		"create it: "+commandLine("ip", []string{"netns", "add", name}),
+	)
 }
 
-// namespaces are those that have names.
+// namespaces returns the names of namespaces in /run/netns.
 func namespaces() []string {
 	entries, _ := os.ReadDir(namedDir)
 	names := make([]string, len(entries))
@@ -63,8 +66,8 @@ func namespaces() []string {
 	return names
 }
 
-// defaultID returns the container ID for the path of a namespace: the name of the namespace if it has one that can be an
-// ID. Namespaces of processes are all called alike; theirs is made from the path.
+// defaultID returns the container ID for the path of a namespace: the last element of the path or,
+// if that is not a valid ID or the namespace belongs to a process, a hash of the path.
 func defaultID(path string) string {
 	name := filepath.Base(path)
 	if strings.HasPrefix(path, "/proc/") || cni.ValidateContainerID(name) != nil {
@@ -73,13 +76,14 @@ func defaultID(path string) string {
 	return name
 }
 
-// hashedID returns an ID made from the path of a namespace, as cnitool does. Before release 1.1 it was the default for all.
+// hashedID returns an ID that is a hash of the path of a namespace, as cnitool does. Before release
+// 1.1 it was the default for every namespace.
 func hashedID(path string) string {
 	sum := sha512.Sum512([]byte(path))
 	return "tenon-" + hex.EncodeToString(sum[:10])
 }
 
-// sameNetns reports whether two paths lead to one namespace, also where that does not exist any more.
+// sameNetns reports whether two paths name the same namespace, which may no longer exist.
 func sameNetns(a, b string) bool {
 	if a == "" || b == "" {
 		return false
@@ -89,7 +93,7 @@ func sameNetns(a, b string) bool {
 	if errA == nil && errB == nil && x == y {
 		return true
 	}
-	one, errA := os.Stat(a)
-	other, errB := os.Stat(b)
-	return errA == nil && errB == nil && os.SameFile(one, other)
+	infoA, errA := os.Stat(a)
+	infoB, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
 }

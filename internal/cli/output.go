@@ -1,8 +1,13 @@
 package cli
 
-import "os"
+import (
+	"os"
 
-// output is standard output. It remembers the first error, so that a command fails if its output was lost.
+	"golang.org/x/sys/unix"
+)
+
+// output is standard output. It remembers the first error, so that a command fails if its output
+// was lost.
 type output struct {
 	file *os.File
 	err  error
@@ -15,4 +20,14 @@ func (o *output) Write(b []byte) (int, error) {
 		o.err = err
 	}
 	return n, err
+}
+
+// Width returns the number of columns of the terminal, or 0 if the output is not a terminal.
+// Package text adapts tables to it.
+func (o *output) Width() int {
+	size, err := unix.IoctlGetWinsize(int(o.file.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return int(size.Col)
 }

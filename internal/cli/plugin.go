@@ -14,8 +14,9 @@ func (a *app) plugin() *cobra.Command {
 	return &cobra.Command{
 		Use:   "plugin [NAME]",
 		Short: "Run a built-in plugin, or list them",
-		Long: `Runs a built-in plugin as a runtime does: CNI_ variables from the environment, request on standard
-input, result or error object on standard output. Without NAME lists the built-in plugins.`,
+		Long: `Runs a built-in plugin as a runtime does: reads CNI_ variables from the
+environment and the request from standard input, and prints the result or error
+on standard output. Without NAME, lists the built-in plugins.`,
 		Example: `  tenon plugin
   echo '{"cniVersion": "1.1.0"}' | CNI_COMMAND=VERSION tenon plugin bridge`,
 		Args: arguments(0, "NAME"),
@@ -33,21 +34,29 @@ input, result or error object on standard output. Without NAME lists the built-i
 				if d.Name != args[0] {
 					continue
 				}
-				if status := plugin.Main(d, a.caller, a.version); status != 0 {
+				if status := plugin.Main(d, a.plain, a.version); status != 0 {
 					return exitStatus(status)
 				}
 				return nil
 			}
-			return a.didYouMean(usagef("there is no plugin %q", args[0]), args[0], builtInNames())
+			return a.didYouMean(usagef("unknown plugin %q", args[0]), args[0], builtInNames())
 		},
 	}
 }
 
 func (a *app) listPlugins() error {
-	rows := [][]string{{"PLUGIN", "CNI", "CAPABILITIES", "WHAT IT DOES"}}
+	rows := [][]string{{"PLUGIN", "CNI", "CAPABILITIES", "PURPOSE"}}
 	for _, d := range all.Plugins {
 		first, last := d.Versions[0], d.Versions[len(d.Versions)-1]
-		rows = append(rows, []string{d.Name, first.String() + " to " + last.String(), strings.Join(d.Capabilities, ", "), d.About})
+		rows = append(
+			rows,
+			[]string{
+				d.Name,
+				first.String() + " to " + last.String(),
+				strings.Join(d.Capabilities, ", "),
+				d.About,
+			},
+		)
 	}
 	return text.Table(a.stdout, rows)
 }

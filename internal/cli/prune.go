@@ -21,14 +21,16 @@ func (a *app) prune() *cobra.Command {
 	p := &pruning{settings: settings{app: a}, entries: []recoverEntry{}}
 	cmd := &cobra.Command{
 		Use:   "prune",
-		Short: "Detach what no longer has a network namespace",
-		Long: `Cleans up after containers that ended without DEL: deletes each recorded attachment whose namespace no
-longer exists, with the configuration and the arguments that are recorded, in all networks. Then has the
-plugins of these networks remove whatever else belongs to no attachment (GC, from CNI 1.1.0 on, unless the
-network has disableGC). Deletes also what is left of an ADD or a DEL that was interrupted.
+		Short: "Detach containers without a network namespace",
+		Long: `Cleans up after containers that ended without DEL: in all networks, detaches each
+recorded attachment whose namespace no longer exists, with the configuration and
+arguments from its record. Then runs GC of the plugins of these networks (CNI 1.1.0
+or newer, unless the network has disableGC), which removes leftovers without a
+record. Also cleans up after interrupted ADDs and DELs.
 
-Attachments of other runtimes, by the records in --state-dir and --cache-dir, are kept unless
---all-runtimes is given: a runtime detaches its containers itself once it runs again.`,
+Keeps attachments of other runtimes, which are recorded in --state-dir and
+--cache-dir, unless --all-runtimes is given: a runtime detaches its containers
+itself when it runs again.`,
 		Example: `  tenon prune --dry-run
   tenon prune
   tenon prune --json`,
@@ -42,9 +44,11 @@ Attachments of other runtimes, by the records in --state-dir and --cache-dir, ar
 		},
 	}
 	p.clientFlags(cmd)
-	p.jsonFlag(cmd, "print the list as JSON")
-	cmd.Flags().BoolVar(&p.allRuntimes, "all-runtimes", false, "detach also what other runtimes have attached")
-	cmd.Flags().BoolVar(&p.dryRun, "dry-run", false, "only print what would be detached")
+	p.jsonFlag(cmd)
+	cmd.Flags().
+		BoolVar(&p.allRuntimes, "all-runtimes", false, "also detach attachments of other runtimes")
+	cmd.Flags().
+		BoolVar(&p.dryRun, "dry-run", false, "print what would be detached, and change nothing")
 	return cmd
 }
 
@@ -60,7 +64,7 @@ type pruning struct {
 	outcomes map[cni.Attachment]error // of DEL
 }
 
-// run prunes all networks of which something is recorded.
+// run prunes all networks that have attachment records.
 func (p *pruning) run(ctx context.Context) error {
 	client, since := p.client(), time.Now()
 	client.Observer = p
@@ -81,7 +85,11 @@ func (p *pruning) run(ctx context.Context) error {
 	var errs []error
 	for _, n := range networks {
 		n = p.configured(n)
-		k := network.Keep{Attachments: running(list, n.Name), Since: since, AllRuntimes: p.allRuntimes}
+		k := network.Keep{
+			Attachments: running(list, n.Name),
+			Since:       since,
+			AllRuntimes: p.allRuntimes,
+		}
 		if n.DisableGC {
 			errs = append(errs, p.detach(ctx, client, n, list))
 		} else {
@@ -91,7 +99,8 @@ func (p *pruning) run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// configured returns a recorded network as it is configured now, if it is.
+// configured returns the current configuration of a recorded network, or the recorded one if there
+// is none.
 func (p *pruning) configured(n *config.Network) *config.Network {
 	c, err := config.Discover(p.netDir)
 	if err != nil {
@@ -103,7 +112,12 @@ func (p *pruning) configured(n *config.Network) *config.Network {
 	return n
 }
 
-func (p *pruning) pruneNetwork(ctx context.Context, client *network.Client, n *config.Network, k network.Keep) error {
+func (p *pruning) pruneNetwork(
+	ctx context.Context,
+	client *network.Client,
+	n *config.Network,
+	k network.Keep,
+) error {
 	if p.dryRun {
 		stale, err := client.Stale(n, k)
 		for _, r := range stale {
@@ -112,7 +126,7 @@ func (p *pruning) pruneNetwork(ctx context.Context, client *network.Client, n *c
 		return err
 	}
 	p.outcomes = map[cni.Attachment]error{}
-	stale, _ := client.Stale(n, k) // GC reports what cannot be looked at
+	stale, _ := client.Stale(n, k) // GC reports the error
 	err := client.GC(ctx, n, k)
 	for _, r := range stale {
 		if err, deleted := p.outcomes[r.Attachment]; deleted {
@@ -123,10 +137,16 @@ func (p *pruning) pruneNetwork(ctx context.Context, client *network.Client, n *c
 }
 
 // detach runs DEL for attachments without a namespace in a network with disableGC.
-func (p *pruning) detach(ctx context.Context, client *network.Client, n *config.Network, list []inspect.Attachment) error {
+func (p *pruning) detach(
+	ctx context.Context,
+	client *network.Client,
+	n *config.Network,
+	list []inspect.Attachment,
+) error {
 	var errs []error
 	for _, x := range list {
-		if x.Attachment.Network != n.Name || !x.State.Due() || x.Runtime != runtimeName && !p.allRuntimes {
+		if x.Attachment.Network != n.Name || !x.State.Due() ||
+			x.Runtime != runtimeName && !p.allRuntimes {
 			continue
 		}
 		var err error
@@ -148,7 +168,10 @@ func (p *pruning) entry(r network.Record, err error) recoverEntry {
 }
 
 // Begin implements [network.Observer]: it collects the outcomes of DEL.
-func (p *pruning) Begin(ctx context.Context, e network.Event) (context.Context, func(network.Outcome)) {
+func (p *pruning) Begin(
+	ctx context.Context,
+	e network.Event,
+) (context.Context, func(network.Outcome)) {
 	if e.Kind != network.Cleanup {
 		return ctx, nil
 	}
@@ -167,7 +190,7 @@ func (p *pruning) print() error {
 	for _, e := range p.entries {
 		line := e.String()
 		if p.dryRun {
-			line = fmt.Sprintf("would delete %v: %s", e.key(), e.Reason)
+			line = fmt.Sprintf("would detach %v: %s", e.key(), e.Reason)
 		}
 		if e.Deleted {
 			deleted++
@@ -185,7 +208,7 @@ func (p *pruning) print() error {
 	return nil
 }
 
-// count returns a number with what it counts.
+// count returns a number and a noun in singular or plural.
 func count(n int, what string) string {
 	if n != 1 {
 		what += "s"
@@ -193,15 +216,18 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// running returns the attachments of a network that have a namespace, or may have one. It leaves out an attachment while its
-// ADD or DEL is in progress; GC judges it afterwards.
+// running returns the attachments of a network that have a namespace, or may have one. It leaves
+// out an attachment while its ADD or DEL is in progress; GC judges it afterwards.
 func running(list []inspect.Attachment, name string) []cni.ValidAttachment {
 	valid := []cni.ValidAttachment{}
 	for _, x := range list {
 		switch x.State {
 		case inspect.OK, inspect.InterfaceGone, inspect.Unknown:
 			if key := x.Attachment; key.Network == name {
-				valid = append(valid, cni.ValidAttachment{ContainerID: key.Container, IfName: key.IfName})
+				valid = append(
+					valid,
+					cni.ValidAttachment{ContainerID: key.Container, IfName: key.IfName},
+				)
 			}
 		}
 	}

@@ -16,19 +16,20 @@ func (a *app) ps() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ps",
 		Short: "List attachments",
-		Long: `Lists what "tenon add" and programs with Tenon's library have attached, by the records in --state-dir, and
-what was attached with the reference library (runtime libcni), by its files in --cache-dir.
+		Long: `Lists attachments: those of "tenon add" and of programs that use Tenon's library,
+from the records in --state-dir, and those of libcni, from its files in
+--cache-dir.
 
 States:
-  ok                        attached, and the namespace and its interfaces exist
-  adding                    ADD is under way, or was cut short
-  deleting                  DEL is under way, or was cut short, or failed
-  interface gone            the namespace exists, but an interface is missing in it
+  ok                        attached; the namespace and interfaces exist
+  adding                    ADD is in progress, or was interrupted
+  deleting                  DEL is in progress, was interrupted, or failed
+  interface gone            the namespace exists, but lacks an interface
   namespace gone            the container ended without DEL
-  namespace not accessible  the namespace cannot be looked at, for want of privileges or of its path
-  earlier boot              the machine was started since
+  namespace not accessible  missing privileges, or the path is not recorded
+  earlier boot              the node has restarted since
 
-Warns of damaged records, which are not in the list.`,
+Warns of damaged records, which the list omits.`,
 		Example: `  tenon ps
   tenon ps --json`,
 		Args: arguments(0),
@@ -46,11 +47,13 @@ Warns of damaged records, which are not in the list.`,
 		},
 	}
 	r.recordFlags(cmd)
-	r.jsonFlag(cmd, "print the list as JSON")
+	r.ignoredNetDirFlag(cmd)
+	r.jsonFlag(cmd)
 	return cmd
 }
 
-// warnDamaged warns of the damaged records among the errors of [network.Client.List], and returns the other errors.
+// warnDamaged warns of the damaged records among the errors of [network.Client.List], and returns
+// the other errors.
 func (r *settings) warnDamaged(err error) error {
 	damaged, rest := splitErrors(err, network.ErrUnreadable)
 	for _, err := range damaged {
@@ -58,7 +61,7 @@ func (r *settings) warnDamaged(err error) error {
 	}
 	if len(damaged) > 0 {
 		r.printHint("run tenon recover to remove records from before the boot; " +
-			"run tenon del to detach the container of an unreadable record if the network is configured")
+			"run tenon del to detach the container of an unreadable record, if its network is still configured")
 	}
 	return rest
 }
@@ -76,10 +79,20 @@ func (r *settings) suggestPrune(list []inspect.Attachment) {
 		}
 	}
 	if own > 0 {
-		r.printHint(fmt.Sprintf("run tenon prune to detach containers without a namespace: %s", count(own, "attachment")))
+		r.printHint(
+			fmt.Sprintf(
+				"run tenon prune to detach containers without a namespace: %s",
+				count(own, "attachment"),
+			),
+		)
 	}
 	if others > 0 {
-		r.printHint(fmt.Sprintf("run tenon prune --all-runtimes to detach those of other runtimes, too: %s", count(others, "attachment")))
+		r.printHint(
+			fmt.Sprintf(
+				"run tenon prune --all-runtimes to also detach containers of other runtimes: %s",
+				count(others, "attachment"),
+			),
+		)
 	}
 }
 
@@ -91,14 +104,16 @@ type psEntry struct {
 	Created   time.Time     `json:"created"`
 	State     inspect.State `json:"state"`
 	Runtime   string        `json:"runtime"`
-	Source    string        `json:"source,omitempty"` // file of the reference library
+	Source    string        `json:"source,omitempty"` // file of libcni
 }
 
 func psJSON(list []inspect.Attachment) []psEntry {
 	out := make([]psEntry, len(list))
 	for i, a := range list {
 		out[i] = psEntry{
-			keyEntry: keyEntry(a.Attachment), Netns: a.Netns, Addresses: []string{}, Created: a.Created,
+			keyEntry: keyEntry(
+				a.Attachment,
+			), Netns: a.Netns, Addresses: []string{}, Created: a.Created,
 			State: a.State, Runtime: a.Runtime, Source: a.Source,
 		}
 		if a.Result != nil {

@@ -14,10 +14,11 @@ func (a *app) recover() *cobra.Command {
 	r := &settings{app: a}
 	cmd := &cobra.Command{
 		Use:   "recover",
-		Short: "Finish what was cut short",
-		Long: `Deletes what is left of an ADD or a DEL that was cut short or failed, and what was attached before the
-machine was started, with the configuration and the arguments that are recorded. Waits for what is under
-way. Prints each attachment that was deleted; attachments in use are left alone.`,
+		Short: "Clean up after interrupted operations",
+		Long: `Detaches what interrupted or failed ADDs and DELs have left behind, and
+attachments from before the node was restarted, with the configuration and
+arguments from the attachment records. Waits for operations in progress. Prints
+each attachment; leaves attachments in use alone.`,
 		Example: `  tenon recover
   tenon recover --json`,
 		Args: arguments(0),
@@ -42,7 +43,8 @@ way. Prints each attachment that was deleted; attachments in use are left alone.
 	}
 	r.pluginFlags(cmd)
 	r.recordFlags(cmd)
-	r.jsonFlag(cmd, "print the list as JSON")
+	r.ignoredNetDirFlag(cmd)
+	r.jsonFlag(cmd)
 	return cmd
 }
 
@@ -58,11 +60,11 @@ func newRecoverEntry(r network.Recovered) recoverEntry {
 	e := recoverEntry{keyEntry: keyEntry(r.Record.Attachment), Deleted: r.Err == nil}
 	switch r.Record.State {
 	case network.Adding:
-		e.Reason = "ADD was not completed"
+		e.Reason = "ADD incomplete"
 	case network.Deleting:
-		e.Reason = "DEL was not completed"
+		e.Reason = "DEL incomplete"
 	default:
-		e.Reason = "attached before the machine was started"
+		e.Reason = "attached before the node was restarted"
 	}
 	if r.Err != nil {
 		e.Error = cni.AsError(r.Err).Encode(cni.Newest)
@@ -71,9 +73,9 @@ func newRecoverEntry(r network.Recovered) recoverEntry {
 }
 
 func (e recoverEntry) String() string {
-	done := "deleted"
+	done := "detached"
 	if !e.Deleted {
-		done = "not deleted"
+		done = "not detached"
 	}
 	return fmt.Sprintf("%s %v: %s", done, e.key(), e.Reason)
 }

@@ -17,21 +17,24 @@ func (a *app) repair() *cobra.Command {
 	dryRun := false
 	cmd := &cobra.Command{
 		Use:   "repair [NETWORK ...]",
-		Short: "Put back rules that a firewall has flushed",
-		Long: `Puts back what plugins had in the ruleset of the host (nftables, iptables) and somebody has taken away: for
-all recorded attachments, or those of some networks. Do it after "nft flush ruleset" and after a firewall
-was started again. What refuses packets is back before, or together with, what lets them through; what is
-there stays; doing it again changes nothing. Links, addresses and routes are not touched. Where a rule
-in the nat table of iptables now decides about the traffic of an attachment, and the configuration
-leaves the backend open, moves its host ports and masquerading from nftables to iptables.
+		Short: "Restore rules that a firewall has flushed",
+		Long: `Restores missing rules of plugins in the host's ruleset (nftables, iptables), for
+all recorded attachments or those of some networks. Run it after "nft flush
+ruleset" and after a firewall has been restarted. Rules that deny traffic are
+restored before, or together with, rules that allow it. Existing rules stay;
+running it again changes nothing. Links, addresses and routes are not touched. If a
+rule in the nat table of iptables now decides about the traffic of an attachment,
+and the configuration leaves the backend open, moves host ports and masquerading
+from nftables to iptables.
 
-Prints what was missing and moved, for each attachment and plugin. Attachments of all runtimes are repaired, by the
-records in --state-dir and --cache-dir. What other plugins than Tenon's have lost cannot be put back: of
-their attachments it is told what CHECK says. Waits for what is under way on the networks, but no longer
-than --timeout.
+Prints what was missing and what was moved, for each attachment and plugin.
+Repairs the attachments of all runtimes that are recorded in --state-dir and
+--cache-dir. Cannot repair rules of other plugins than Tenon's: reports what CHECK
+finds for their attachments. Waits for operations in progress on the networks, but
+no longer than --timeout.
 
-To have it done whenever nftables or firewalld is reloaded or restarted, install the unit
-contrib/systemd/tenon-repair.service of Tenon's source:
+To repair whenever nftables or firewalld is reloaded or restarted, install the unit
+contrib/systemd/tenon-repair.service from Tenon's source:
   cp tenon-repair.service /etc/systemd/system/
   systemctl daemon-reload
   systemctl enable --now tenon-repair.service`,
@@ -46,14 +49,18 @@ contrib/systemd/tenon-repair.service of Tenon's source:
 			}
 			p := repairs{settings: r, client: client, dryRun: dryRun, entries: []repairEntry{}}
 			waiting := time.AfterFunc(time.Second, func() {
-				fmt.Fprintln(a.stderr, "waiting for what is under way on the networks")
+				fmt.Fprintln(a.stderr, "waiting for operations in progress on the networks")
 			})
-			passed, err := client.Repair(cmd.Context(), networks, func(ctx context.Context, calls []invoke.Call) error {
-				waiting.Stop()
-				return p.run(ctx, calls)
-			})
+			skipped, err := client.Repair(
+				cmd.Context(),
+				networks,
+				func(ctx context.Context, calls []invoke.Call) error {
+					waiting.Stop()
+					return p.run(ctx, calls)
+				},
+			)
 			waiting.Stop()
-			for _, u := range passed {
+			for _, u := range skipped {
 				p.skip(u.Attachment, u.Err)
 			}
 			p.checkForeign(cmd.Context())
@@ -64,13 +71,14 @@ contrib/systemd/tenon-repair.service of Tenon's source:
 		},
 	}
 	r.clientFlags(cmd)
-	r.jsonFlag(cmd, "print the list as JSON")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only print what would be done")
+	r.jsonFlag(cmd)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be done, and change nothing")
 	cmd.ValidArgsFunction = r.completeRecorded
 	return cmd
 }
 
-// recorded returns the names of networks given as arguments, of which something has to be recorded; nil if none is given.
+// recorded returns the names of the networks given as arguments, nil if there are none. It returns
+// an error if a network has no attachment records.
 func (r *settings) recorded(c *network.Client, args []string) (names []string, err error) {
 	known := recordedNetworks(c)
 	for _, arg := range args {
@@ -83,17 +91,21 @@ func (r *settings) recorded(c *network.Client, args []string) (names []string, e
 			name = n.Name
 		}
 		if !slices.Contains(known, name) {
-			err := r.didYouMean(fmt.Errorf("nothing is recorded of a network %q", name), name, known)
-			return nil, hint(err, r.command("see what is attached: ", "ps"))
+			err := r.didYouMean(
+				fmt.Errorf("network %q has no attachment records", name),
+				name,
+				known,
+			)
+			return nil, hint(err, r.command("list attachments: ", "ps"))
 		}
 		names = append(names, name)
 	}
 	return names, nil
 }
 
-// recordedNetworks are the networks of all records that can be read.
+// recordedNetworks returns the names of the networks of all readable records.
 func recordedNetworks(c *network.Client) (names []string) {
-	records, _ := c.List() // Repair tells what cannot be read
+	records, _ := c.List() // Repair reports unreadable records
 	for _, x := range records {
 		names = append(names, x.Attachment.Network)
 	}
@@ -101,8 +113,15 @@ func recordedNetworks(c *network.Client) (names []string) {
 	return slices.Compact(names)
 }
 
-// completeRecorded completes the names of networks of which something is recorded.
-func (r *settings) completeRecorded(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	left := slices.DeleteFunc(recordedNetworks(r.client()), func(n string) bool { return slices.Contains(args, n) })
+// completeRecorded completes the names of networks that have attachment records.
+func (r *settings) completeRecorded(
+	_ *cobra.Command,
+	args []string,
+	_ string,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
+	left := slices.DeleteFunc(
+		recordedNetworks(r.client()),
+		func(n string) bool { return slices.Contains(args, n) },
+	)
 	return left, cobra.ShellCompDirectiveNoFileComp
 }

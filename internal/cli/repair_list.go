@@ -18,7 +18,7 @@ import (
 	"github.com/tenon-cni/tenon/plugins/all"
 )
 
-// repairs are what a repair has to tell.
+// repairs collects the results of a repair.
 type repairs struct {
 	*settings
 	client  *network.Client
@@ -26,13 +26,14 @@ type repairs struct {
 	entries []repairEntry // not nil
 }
 
-// repairEntry is a plugin of an attachment from which something was missing, or an attachment that was passed over.
+// repairEntry is a plugin of an attachment whose rules were incomplete, or an attachment that was
+// skipped.
 type repairEntry struct {
 	keyEntry
 	Plugin   string          `json:"plugin,omitempty"`
 	Missing  []string        `json:"missing"`
 	Repaired bool            `json:"repaired"`
-	Moved    []session.Move  `json:"moved,omitempty"` // to another backend, or with --dry-run would be
+	Moved    []session.Move  `json:"moved,omitempty"` // to another backend; with --dry-run, would be moved
 	Note     string          `json:"note,omitempty"`  // why repair skipped it
 	Error    json.RawMessage `json:"error,omitempty"`
 
@@ -43,17 +44,20 @@ func newRepairEntry(key cni.Attachment) repairEntry {
 	return repairEntry{keyEntry: keyEntry(key), Missing: []string{}}
 }
 
-// skip lists an attachment that repair leaves out, with the reason, once.
+// skip lists an attachment that repair skips, with the reason, once.
 func (p *repairs) skip(key cni.Attachment, why error) {
-	if slices.ContainsFunc(p.entries, func(e repairEntry) bool { return e.key() == key && e.Note != "" && !e.foreign }) {
-		return // another plugin has said so
+	if slices.ContainsFunc(
+		p.entries,
+		func(e repairEntry) bool { return e.key() == key && e.Note != "" && !e.foreign },
+	) {
+		return // already listed for another plugin
 	}
 	e := newRepairEntry(key)
 	e.Note = cni.AsError(why).Msg
 	p.entries = append(p.entries, e)
 }
 
-// run is what [network.Client.Repair] does.
+// run repairs the plugin calls that [network.Client.Repair] passes.
 func (p *repairs) run(ctx context.Context, calls []invoke.Call) error {
 	do := repair.Run
 	if p.dryRun {
@@ -87,24 +91,24 @@ func (p *repairs) run(ctx context.Context, calls []invoke.Call) error {
 	return errors.Join(errs...)
 }
 
-// checkForeign adds what CHECK says to attachments with plugins that are not Tenon's.
+// checkForeign adds the result of CHECK to attachments with plugins that are not Tenon's.
 func (p *repairs) checkForeign(ctx context.Context) {
-	says := map[cni.Attachment]string{}
+	results := map[cni.Attachment]string{}
 	for i, e := range p.entries {
 		if !e.foreign {
 			continue
 		}
-		if says[e.key()] == "" {
-			says[e.key()] = "CHECK finds nothing wrong"
+		if results[e.key()] == "" {
+			results[e.key()] = "CHECK succeeds"
 			if err := p.client.Check(ctx, e.key(), nil); err != nil {
-				says[e.key()] = "CHECK says: " + cni.AsError(err).Msg
+				results[e.key()] = "CHECK fails: " + cni.AsError(err).Msg
 			}
 		}
-		p.entries[i].Note += "; " + says[e.key()]
+		p.entries[i].Note += "; " + results[e.key()]
 	}
 }
 
-// print prints the entries. complete says that nothing has failed.
+// print prints the entries. complete reports whether every repair succeeded.
 func (p *repairs) print(complete bool) error {
 	if p.json {
 		return p.printJSON(p.entries)
@@ -119,9 +123,9 @@ func (p *repairs) print(complete bool) error {
 		verb, text := "repaired", strings.Join(e.Missing, ", ")
 		switch {
 		case e.Error != nil:
-			continue // it is told as an error
+			continue // printed as an error
 		case e.Note != "":
-			verb, text = "passed over", e.Note
+			verb, text = "skipped", e.Note
 		case len(e.Missing) == 0:
 			continue
 		case p.dryRun:
@@ -147,7 +151,15 @@ func (p *repairs) printMoves(e repairEntry) (int, error) {
 		verb = "would move"
 	}
 	for i, m := range e.Moved {
-		_, err := fmt.Fprintf(p.stdout, "%s %s of %s to %s: %s\n", verb, m.What, e.key(), m.Backend, m.Reason)
+		_, err := fmt.Fprintf(
+			p.stdout,
+			"%s %s of %s to %s: %s\n",
+			verb,
+			m.What,
+			e.key(),
+			m.Backend,
+			m.Reason,
+		)
 		if err != nil {
 			return i, err
 		}

@@ -22,7 +22,7 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// settings are the flags of commands that load networks or run plugins.
+// settings holds the flags of commands that load networks or run plugins.
 type settings struct {
 	*app
 	cmd        *cobra.Command // for hints
@@ -35,7 +35,7 @@ type settings struct {
 	verbose    bool
 }
 
-// directories is a list of directories as in PATH; the flag may be repeated.
+// directories is a flag with a list of directories, as in PATH. It may be repeated.
 type directories struct {
 	list []string
 	set  bool
@@ -53,7 +53,7 @@ func (f *directories) Set(text string) error {
 		f.list, f.set = nil, true
 	}
 	if text == "" {
-		return errors.New("no folder")
+		return errors.New("the directory is empty")
 	}
 	for _, dir := range filepath.SplitList(text) {
 		dir, err := filepath.Abs(dir)
@@ -68,37 +68,63 @@ func (f *directories) Set(text string) error {
 func (r *settings) netDirFlag(cmd *cobra.Command) {
 	r.cmd = cmd
 	cmd.Flags().StringVar(&r.netDir, "net-dir", cmp.Or(os.Getenv("NETCONFPATH"), config.DefaultDir),
-		"look networks up in `DIR` [NETCONFPATH]")
+		"read network configurations from `DIR` [NETCONFPATH]")
+	common(cmd, "net-dir")
+}
+
+// ignoredNetDirFlag adds --net-dir to a command that does not need it, so that users can give the
+// same flags to all commands.
+func (r *settings) ignoredNetDirFlag(cmd *cobra.Command) {
+	cmd.Flags().String("net-dir", "", "has no effect")
+	_ = cmd.Flags().MarkHidden("net-dir") // fails only if the flag does not exist
 }
 
 func (r *settings) stateDirFlag(cmd *cobra.Command) {
 	r.cmd = cmd
-	cmd.Flags().StringVar(&r.stateDir, "state-dir", network.DefaultStateDir, "keep records, locks, and which versions plugins support in `DIR`")
+	cmd.Flags().
+		StringVar(&r.stateDir, "state-dir", network.DefaultStateDir, "keep attachment records and locks in `DIR`")
+	common(cmd, "state-dir")
 }
 
-// recordFlags are those of commands that look at what is attached.
+// recordFlags adds the flags of commands that read attachment records.
 func (r *settings) recordFlags(cmd *cobra.Command) {
 	r.stateDirFlag(cmd)
 	cmd.Flags().StringVar(&r.cacheDir, "cache-dir", network.DefaultCacheDir,
-		"look in `DIR` for what the reference library attached (cnitool, CRI-O, Podman); empty: nowhere")
+		"read attachments of libcni (cnitool, CRI-O, Podman) from `DIR`; \"\": ignore them")
+	common(cmd, "cache-dir")
 }
 
-func (r *settings) jsonFlag(cmd *cobra.Command, usage string) {
-	cmd.Flags().BoolVar(&r.json, "json", false, usage)
+func (r *settings) jsonFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&r.json, "json", false, "print the output, or the error, as JSON")
+	common(cmd, "json")
 }
 
 func (r *settings) pluginDirFlag(cmd *cobra.Command) {
 	r.cmd = cmd
 	r.pluginDirs.list = filepath.SplitList(cmp.Or(os.Getenv("CNI_PATH"), network.DefaultPluginDir))
-	cmd.Flags().Var(&r.pluginDirs, "plugin-dir", "look for plugins in DIRS, separated by colons; repeatable [CNI_PATH]")
+	cmd.Flags().
+		Var(&r.pluginDirs, "plugin-dir", "look for plugins in DIRS, separated by colons; repeatable [CNI_PATH]")
+	common(cmd, "plugin-dir")
 }
 
-// pluginFlags are those of commands that run plugins.
+// pluginFlags adds the flags of commands that run plugins.
 func (r *settings) pluginFlags(cmd *cobra.Command) {
 	r.pluginDirFlag(cmd)
 	flags := cmd.Flags()
-	flags.DurationVar(&r.timeout, "timeout", network.DefaultTimeout, "stop a plugin that takes longer than `TIME`; 0 is no limit")
-	flags.BoolVarP(&r.verbose, "verbose", "v", false, "tell on standard error what is done, with the time of each call of a plugin")
+	flags.DurationVar(
+		&r.timeout,
+		"timeout",
+		network.DefaultTimeout,
+		"stop plugins that run longer than `TIME`; 0: no limit",
+	)
+	flags.BoolVarP(
+		&r.verbose,
+		"verbose",
+		"v",
+		false,
+		"log each plugin call and its duration to standard error",
+	)
+	common(cmd, "timeout", "verbose")
 }
 
 // clientFlags adds the flags of commands that use networks, plugins and records.
@@ -108,17 +134,17 @@ func (r *settings) clientFlags(cmd *cobra.Command) {
 	r.recordFlags(cmd)
 }
 
-// runtimeName is the runtime in the records of "tenon add".
+// runtimeName is the runtime in the records that "tenon add" writes.
 const runtimeName = "tenon"
 
-// client returns a client that does as the flags say.
+// client returns a client that is configured by the flags.
 func (r *settings) client() *network.Client {
 	c := &network.Client{
 		Caller: r.caller, PluginDirs: r.pluginDirs.list, StateDir: r.stateDir, CacheDir: cmp.Or(r.cacheDir, network.NoCacheDir), Runtime: runtimeName,
 		Timeout: cmp.Or(r.timeout, -1), Log: slog.Default(),
 	}
 	if r.netDir != "" {
-		// A broken policy refuses all networks it could forbid, with the reason.
+		// The error is in the policy itself: it refuses every network that it may forbid.
 		c.Policy, _ = config.LoadPolicy(r.netDir)
 	}
 	if r.verbose {
@@ -127,7 +153,8 @@ func (r *settings) client() *network.Client {
 	return c
 }
 
-// asRun returns a network in the version in which a client runs it, and unchanged where that cannot be told.
+// asRun returns a network in the version in which the client runs it. If the plugins cannot be
+// asked, it returns the network unchanged and an error.
 func asRun(ctx context.Context, c *network.Client, n *config.Network) (*config.Network, error) {
 	g, err := c.Negotiate(ctx, n)
 	if err != nil {
@@ -136,45 +163,64 @@ func asRun(ctx context.Context, c *network.Client, n *config.Network) (*config.N
 	return n.WithVersion(g.Version), nil
 }
 
-// explain adds hints to an error of running a network's plugins; n may be nil.
+// explain adds hints to an error of a network's plugins; n may be nil.
 func (r *settings) explain(err error, n *config.Network) error {
 	if err == nil {
 		return nil
 	}
 	var hints []string
 	if n != nil {
-		if cni.CodeOf(err) == cni.CodeInvalidConfig { // what a look-up has, also that of a plugin for its delegate
+		if cni.CodeOf(err) == cni.CodeInvalidConfig { // also if a plugin does not find its delegate
 			hints = r.missingPlugins(n.List)
 		}
 		if cni.CodeOf(err) == cni.CodeTryAgainLater && usesHostLocal(n.List) {
-			hints = append(hints, r.command("see who holds the addresses: ", "ipam", "list", n.Name),
-				r.command("release addresses of containers that no longer exist: ", "prune"))
+			hints = append(
+				hints,
+				r.command("list the holders of the addresses: ", "ipam", "list", n.Name),
+				r.command("clean up after containers that no longer exist: ", "prune"),
+			)
 		}
 	}
 	if errors.Is(err, network.ErrNoRecord) {
-		hints = append(hints, r.command("see what is attached: ", "ps"))
+		hints = append(hints, r.command("list attachments: ", "ps"))
 	}
 	if errors.Is(err, network.ErrUnreadable) {
-		hints = append(hints, "tenon del detaches what an unreadable record stands for if the network is configured")
+		hints = append(
+			hints,
+			"run tenon del to detach the container of an unreadable record, if its network is still configured",
+		)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		hints = append(hints, fmt.Sprintf("--timeout is %v; %s", r.timeout, r.again("allow more time: ", "--timeout", (2*r.timeout).String())))
+		if r.timeout > 0 {
+			hints = append(
+				hints,
+				fmt.Sprintf(
+					"--timeout is %v; %s",
+					r.timeout,
+					r.again("allow more time: ", "--timeout", (2*r.timeout).String()),
+				),
+			)
+		}
 	}
 	return r.needsRoot(hint(err, hints...))
 }
 
-// needsRoot adds a hint to an error that may come from a want of privileges.
+// needsRoot adds a hint to an error that missing privileges may have caused.
 func (a *app) needsRoot(err error) error {
-	// Causes do not come through the protocol.
+	// A plugin reports a code only, not the system error behind it.
 	code := cni.CodeOf(err)
-	denied := errors.Is(err, fs.ErrPermission) || code == cni.CodeInternal || code == cni.CodeIOFailure
+	denied := errors.Is(err, fs.ErrPermission) || code == cni.CodeInternal ||
+		code == cni.CodeIOFailure
 	if err == nil || os.Geteuid() == 0 || !denied {
 		return err
 	}
-	return hint(err, "you are not root, and this needs CAP_NET_ADMIN, CAP_SYS_ADMIN and access to directories of root: "+a.sudo())
+	return hint(
+		err,
+		"this needs CAP_NET_ADMIN, CAP_SYS_ADMIN and access to root's directories; run it as root: "+a.sudo(),
+	)
 }
 
-// missingPlugins tells how to get the plugins of a list that are not installed.
+// missingPlugins returns hints on how to install the plugins of a list that are missing.
 func (r *settings) missingPlugins(l *cni.List) []string {
 	var hints []string
 	for _, typ := range l.Executables() {
@@ -182,9 +228,16 @@ func (r *settings) missingPlugins(l *cni.List) []string {
 		switch near := text.Nearest(typ, builtInNames()); {
 		case !errors.Is(err, invoke.ErrNotFound):
 		case builtIn(typ) && len(r.pluginDirs.list) > 0:
-			hints = append(hints, fmt.Sprintf("tenon has the plugin %s built in: %s", typ, commandLine("tenon", []string{"install", r.pluginDirs.list[0]})))
+			hints = append(
+				hints,
+				fmt.Sprintf(
+					"install %s, which is built into tenon: %s",
+					typ,
+					commandLine("tenon", []string{"install", r.pluginDirs.list[0]}),
+				),
+			)
 		case near != "":
-			hints = append(hints, fmt.Sprintf("instead of %q, did you mean %q?", typ, near))
+			hints = append(hints, fmt.Sprintf("plugin type %q: did you mean %q?", typ, near))
 		}
 	}
 	return hints
@@ -201,8 +254,12 @@ func usesHostLocal(l *cni.List) bool {
 	return false
 }
 
-// completeNetwork completes the name of a network as the only argument.
-func (r *settings) completeNetwork(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+// completeNetwork completes the name of a network, the only argument.
+func (r *settings) completeNetwork(
+	_ *cobra.Command,
+	args []string,
+	_ string,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -213,7 +270,7 @@ func (r *settings) completeNetwork(_ *cobra.Command, args []string, _ string) ([
 	return names(c), cobra.ShellCompDirectiveDefault
 }
 
-// completeAttachment completes the name of a network, then that of a namespace.
+// completeAttachment completes the name of a network, then the name of a namespace.
 func (r *settings) completeAttachment(
 	cmd *cobra.Command, args []string, word string,
 ) ([]cobra.Completion, cobra.ShellCompDirective) {

@@ -18,11 +18,12 @@ func (a *app) status() *cobra.Command {
 	r := &settings{app: a}
 	cmd := &cobra.Command{
 		Use:   "status [NETWORK]",
-		Short: "Ask whether containers could be attached now",
-		Long: `Asks the plugins of a network, or of each network in --net-dir, whether ADD would work (STATUS). Says
-which file a network comes from, and which one runtimes use where none is named; warns if there is more
-than one that could be. Below CNI 1.1.0 there is no STATUS: of such networks only the plugins are looked
-for. The exit status is 1 if one is not ready.`,
+		Short: "Check whether containers can be attached now",
+		Long: `Asks the plugins of one network, or of every network in --net-dir, whether ADD
+would succeed (STATUS). Shows which file each network comes from and which
+network runtimes use by default; warns if several files could be the default.
+CNI versions before 1.1.0 lack STATUS: for such networks, checks only that the
+plugins exist. The exit status is 1 if a network is not ready.`,
 		Example: `  tenon status
   tenon status pods`,
 		Args:              arguments(0, "NETWORK"),
@@ -47,12 +48,12 @@ for. The exit status is 1 if one is not ready.`,
 	r.netDirFlag(cmd)
 	r.pluginFlags(cmd)
 	r.stateDirFlag(cmd)
-	r.jsonFlag(cmd, "print the list as JSON")
+	r.jsonFlag(cmd)
 	return cmd
 }
 
-// warnOfDefaults tells where the name of a file decides which network containers get: a file that some package brings
-// takes the place of the one that is meant.
+// warnOfDefaults warns if file names decide which network is the default: a package may install a
+// file that sorts before the intended one.
 func (r *settings) warnOfDefaults(c *config.Catalog) {
 	var chosen string
 	var rest []string
@@ -64,17 +65,21 @@ func (r *settings) warnOfDefaults(c *config.Catalog) {
 		}
 	}
 	if rest != nil {
-		r.warn("several files could be the default: who names no network gets that of %s, the first, and not of %s", chosen, strings.Join(rest, ", "))
+		r.warn(
+			"several files could be the default network: runtimes use %s, which sorts first, and not %s",
+			chosen,
+			strings.Join(rest, ", "),
+		)
 	}
 }
 
-// statusEntry is what is known of one network.
+// statusEntry is the status of one network.
 type statusEntry struct {
 	Network    string          `json:"network"`
 	CNIVersion cni.Version     `json:"cniVersion"`
 	Source     string          `json:"source"`
-	Default    bool            `json:"default"`              // runtimes take it where none is asked for
-	ShadowedBy string          `json:"shadowedBy,omitempty"` // file of a network of the same name that is found first
+	Default    bool            `json:"default"`              // runtimes use it unless a container names a network
+	ShadowedBy string          `json:"shadowedBy,omitempty"` // file of a network of the same name that sorts before
 	Ready      bool            `json:"ready"`
 	Error      json.RawMessage `json:"error,omitempty"`
 
@@ -82,7 +87,11 @@ type statusEntry struct {
 	err  error
 }
 
-func (r *settings) printStatus(cmd *cobra.Command, networks []*config.Network, loadErr error) error {
+func (r *settings) printStatus(
+	cmd *cobra.Command,
+	networks []*config.Network,
+	loadErr error,
+) error {
 	entries := r.ask(cmd, networks)
 	var err error
 	if r.json {
@@ -132,16 +141,16 @@ func (r *settings) ask(cmd *cobra.Command, networks []*config.Network) []statusE
 	return entries
 }
 
-// startsWithInterface returns an error for a network that starts with a plugin that must be chained,
-// because ADD always fails there.
-// The plugin itself does not learn from a STATUS request whether other plugins come before it.
+// startsWithInterface returns an error for a network that starts with a plugin that must be
+// chained, because ADD always fails there. The plugin itself does not learn from a STATUS request
+// whether other plugins come before it.
 func startsWithInterface(n *config.Network) error {
 	types := n.Types()
 	if len(types) == 0 || !slices.Contains(chainedNames(), types[0]) {
 		return nil
 	}
-	return cni.Errorf(cni.CodeNotAvailable, "network %s: %s is the first plugin, but must be called as chained plugin", n.Name, types[0]).
-		WithDetails("put a plugin that makes an interface, such as bridge, before it")
+	return cni.Errorf(cni.CodeNotAvailable, "network %s: %s is the first plugin, but only works after another plugin", n.Name, types[0]).
+		WithDetails("add a plugin that creates an interface, such as bridge, before it")
 }
 
 func (r *settings) statusRows(entries []statusEntry) [][]string {
@@ -151,7 +160,16 @@ func (r *settings) statusRows(entries []statusEntry) [][]string {
 		if !e.Ready {
 			state = fmt.Sprintf("not ready (%d)", cni.CodeOf(e.err))
 		}
-		rows = append(rows, []string{e.Network, e.CNIVersion.String(), state, r.baseName(e.Source), r.notes(e.file)})
+		rows = append(
+			rows,
+			[]string{
+				e.Network,
+				e.CNIVersion.String(),
+				state,
+				r.baseName(e.Source),
+				r.notes(e.file),
+			},
+		)
 	}
 	return rows
 }

@@ -16,19 +16,24 @@ func (a *app) uninstall() *cobra.Command {
 	dryRun := false
 	cmd := &cobra.Command{
 		Use:   "uninstall",
-		Short: "Remove the plugins and everything they keep on this host",
-		Long: `Removes the plugins that are this program from --plugin-dir, the nftables tables of Tenon, and the files that
-only Tenon's plugins and "tenon add" use. Network configurations and address reservations stay: the upstream
-plugins use them too. Other files in --plugin-dir are not touched.
+		Short: "Remove the plugins and all their state from this host",
+		Long: `Removes Tenon's plugins from --plugin-dir, Tenon's nftables tables, and the files
+that only Tenon's plugins and "tenon add" use. Keeps network configurations and
+address reservations, because the upstream plugins use them too. Does not touch
+other files in --plugin-dir.
 
-Refuses while containers are attached, unless told what becomes of them:
-  --keep-attachments  hand them over to the upstream plugins: masquerading, host ports and firewall rules are
-                      made again in iptables, as the upstream plugins make them, before the nftables tables
-                      are removed. Traffic goes on, and upstream's CHECK and DEL find what they expect.
-                      Attachments of "tenon add" are written to --cache-dir, where libcni keeps its own.
-  --detach            run DEL for the attachments of "tenon add" first; those of other runtimes stay in the way
+Refuses while containers are attached, unless one of these flags is given:
+  --keep-attachments  hand attachments over to the upstream plugins: recreate
+                      masquerading, host ports and firewall rules in iptables,
+                      as the upstream plugins create them, before the nftables
+                      tables are removed. Traffic continues, and upstream CHECK
+                      and DEL find what they expect. Writes the attachments of
+                      "tenon add" to --cache-dir, as libcni does.
+  --detach            run DEL for the attachments of "tenon add" first;
+                      attachments of other runtimes still block
 
-Prints what it removes. Install the upstream plugins before or right after: until then a runtime finds none.`,
+Prints what it removes. Install the upstream plugins before or directly afterwards:
+until then, runtimes find no plugins.`,
 		Example: `  tenon uninstall --dry-run
   tenon uninstall --keep-attachments
   tenon uninstall --detach`,
@@ -53,7 +58,7 @@ Prints what it removes. Install the upstream plugins before or right after: unti
 					return r.explain(err, nil)
 				}
 				if !done {
-					a.warn("%s stays: it has records of other runtimes", r.stateDir)
+					a.warn("kept %s: it contains records of other runtimes", r.stateDir)
 				}
 			}
 			if blocked == nil || dryRun {
@@ -65,18 +70,21 @@ Prints what it removes. Install the upstream plugins before or right after: unti
 		},
 	}
 	r.clientFlags(cmd)
-	r.jsonFlag(cmd, "print what is removed, or a failure, as JSON")
-	cmd.Flags().BoolVar(&request.Keep, "keep-attachments", false, "hand attachments over to the upstream plugins")
-	cmd.Flags().BoolVar(&request.Detach, "detach", false, `detach what "tenon add" has attached`)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only print what would be removed")
+	r.jsonFlag(cmd)
+	cmd.Flags().
+		BoolVar(&request.Keep, "keep-attachments", false, "hand attachments over to the upstream plugins")
+	cmd.Flags().
+		BoolVar(&request.Detach, "detach", false, `detach the attachments of "tenon add" first`)
+	cmd.Flags().
+		BoolVar(&dryRun, "dry-run", false, "print what would be removed, and change nothing")
 	return cmd
 }
 
-// blocked returns an error if something is in the way of uninstalling.
+// blocked returns an error if the plan cannot be carried out.
 func (r *settings) blocked(p *install.Plan) error {
 	if len(p.Blockers) > 0 {
 		return hint(cni.Errorf(cni.CodeInvalidConfig, "%s", strings.Join(p.Blockers, "\n")),
-			r.command("detach what tenon add has attached instead: ", "uninstall", "--detach"))
+			r.command("detach the attachments of tenon add instead: ", "uninstall", "--detach"))
 	}
 	attached := p.Blocked()
 	if len(attached) == 0 {
@@ -86,13 +94,17 @@ func (r *settings) blocked(p *install.Plan) error {
 	for _, a := range attached {
 		keys = append(keys, a.Record.Attachment.String())
 	}
-	err := cni.Errorf(cni.CodeTryAgainLater, "containers are attached: %s", strings.Join(keys, ", "))
+	err := cni.Errorf(
+		cni.CodeTryAgainLater,
+		"containers are attached: %s",
+		strings.Join(keys, ", "),
+	)
 	return hint(err,
 		r.command("hand them over to the upstream plugins: ", "uninstall", "--keep-attachments"),
-		r.command("detach what tenon add has attached: ", "uninstall", "--detach"))
+		r.command("detach the attachments of tenon add: ", "uninstall", "--detach"))
 }
 
-// uninstallEntry is what becomes of an attachment.
+// uninstallEntry is an attachment and its outcome as JSON.
 type uninstallEntry struct {
 	keyEntry
 	Outcome install.Outcome `json:"fate"`
@@ -112,10 +124,15 @@ func (r *settings) printUninstall(p *install.Plan, dryRun bool) error {
 	if r.json {
 		report := uninstallReport{
 			Attachments: []uninstallEntry{}, Plugins: append([]string{}, p.Plugins...), Tables: append([]string{}, p.Tables...),
-			Paths: append([]string{}, p.Paths...), Ends: append([]string{}, p.Ends...), DryRun: dryRun,
+			Paths: append(
+				[]string{},
+				p.Paths...), Ends: append([]string{}, p.Ends...), DryRun: dryRun,
 		}
 		for _, a := range p.Attachments {
-			report.Attachments = append(report.Attachments, uninstallEntry{keyEntry(a.Record.Attachment), a.Outcome})
+			report.Attachments = append(
+				report.Attachments,
+				uninstallEntry{keyEntry(a.Record.Attachment), a.Outcome},
+			)
 		}
 		return r.printJSON(report)
 	}
@@ -126,8 +143,13 @@ func (r *settings) printUninstall(p *install.Plan, dryRun bool) error {
 	for _, a := range p.Attachments {
 		fmt.Fprintf(r.stdout, "%s%s %v\n", would, a.Outcome, a.Record.Attachment)
 	}
-	for _, what := range p.Ends {
-		fmt.Fprintf(r.stdout, "%send %s: the upstream plugins have no counterpart\n", would, what)
+	for _, protection := range p.Ends {
+		fmt.Fprintf(
+			r.stdout,
+			"%send %s: the upstream plugins have no counterpart\n",
+			would,
+			protection,
+		)
 	}
 	for _, removed := range []struct {
 		kind  string

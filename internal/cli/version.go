@@ -21,9 +21,10 @@ func (a *app) versions() *cobra.Command {
 	plugins := false
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Print versions of tenon, CNI, and installed plugins",
-		Long: `Prints the version of tenon and the versions of the CNI specification that it implements. With
---plugins it asks every executable in the plugin folders for the versions that it supports (VERSION).`,
+		Short: "Print the versions of tenon, CNI and installed plugins",
+		Long: `Prints the version of tenon and the CNI versions that it implements. With
+--plugins, also asks each executable file in the plugin directories for the
+versions that it supports (VERSION).`,
 		Example: `  tenon version
   tenon version --plugins --plugin-dir /opt/cni/bin`,
 		Args: arguments(0),
@@ -33,12 +34,15 @@ func (a *app) versions() *cobra.Command {
 			if plugins {
 				v.Plugins, err = r.installed(cmd.Context())
 			}
-			return a.unfinished(cmd, errors.Join(r.print(v, func() error { return a.printVersion(v) }), err))
+			return a.unfinished(
+				cmd,
+				errors.Join(r.print(v, func() error { return a.printVersion(v) }), err),
+			)
 		},
 	}
 	r.pluginFlags(cmd)
-	r.jsonFlag(cmd, "print versions as JSON")
-	cmd.Flags().BoolVar(&plugins, "plugins", false, "ask the plugins in the plugin folders too")
+	r.jsonFlag(cmd)
+	cmd.Flags().BoolVar(&plugins, "plugins", false, "also ask the plugins in --plugin-dir")
 	return cmd
 }
 
@@ -55,8 +59,8 @@ type pluginVersion struct {
 	Error    string   `json:"error,omitempty"`
 }
 
-// installed asks the executables in the plugin directories for their versions. If several have one
-// name, the first counts, as in a look-up.
+// installed asks the executable files in the plugin directories for their versions. If several files
+// have the same name, it asks the first, as runtimes do.
 func (r *settings) installed(ctx context.Context) ([]pluginVersion, error) {
 	client := r.client()
 	var list []pluginVersion
@@ -70,7 +74,9 @@ func (r *settings) installed(ctx context.Context) ([]pluginVersion, error) {
 		for _, e := range entries {
 			path := filepath.Join(dir, e.Name())
 			info, err := os.Stat(path)
-			if err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0 || seen[e.Name()] || e.Name() == dhcp.Program {
+			if err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0 ||
+				seen[e.Name()] ||
+				e.Name() == dhcp.Program {
 				continue
 			}
 			seen[e.Name()] = true

@@ -36,35 +36,37 @@ func DaemonCommand(
 	o := DaemonOptions{}
 	cmd := &cobra.Command{
 		Use:   use,
-		Short: "Hold the leases of the IPAM plugin dhcp",
-		Long: `Gets leases from DHCP servers for the IPAM plugin dhcp, and renews them, until SIGTERM or SIGINT.
-"tenon-dhcp" is the program; "tenon dhcp-daemon" and the plugin, as "dhcp daemon", start it.
+		Short: "Run the daemon of the IPAM plugin dhcp",
+		Long: `Obtains and renews leases from DHCP servers for the IPAM plugin dhcp, until
+SIGTERM or SIGINT. "tenon-dhcp" is the program; "tenon dhcp-daemon" and the
+plugin, as "dhcp daemon", start it.
 
-Leases are in files in the directory PATH.d of the socket. The daemon does not release them when it
-ends: the next one continues with the leases of containers that still exist. With --takeover it
-replaces a running daemon, without a gap. A socket that systemd has opened (LISTEN_FDS) is used
-instead of --socketpath, which still names the directory of the files.
+Keeps leases in files in the directory PATH.d next to the socket. Does not
+release them when it ends: the next daemon continues with the leases of
+containers that still exist. With --takeover, replaces a running daemon
+without interruption. Uses a socket from systemd (LISTEN_FDS) instead of
+--socketpath, which still names the directory of the files.
 
-Only root may use the socket. What happens is logged to standard error, as key=value.`,
+Only root may use the socket. Logs to standard error, as key=value.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return run(cmd.Context(), o, setFlags(cmd.Flags()))
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Socket, "socketpath", DefaultSocket, "listen on this `PATH`")
+	f.StringVar(&o.Socket, "socketpath", DefaultSocket, "listen on socket `PATH`")
 	f.StringVar(&o.HostPrefix, "hostprefix", "",
-		"put this before the paths of the socket and of namespaces")
+		"prefix for the paths of the socket and of namespaces")
 	f.StringVar(&o.PIDFile, "pidfile", "",
-		"write the process ID to this `PATH`, which must be absolute")
-	f.BoolVar(&o.TakeOver, "takeover", false, "replace a daemon that runs")
-	f.BoolVar(&o.Broadcast, "broadcast", false, "have servers answer by broadcast")
+		"write the process ID to the absolute path `PATH`")
+	f.BoolVar(&o.TakeOver, "takeover", false, "replace a running daemon")
+	f.BoolVar(&o.Broadcast, "broadcast", false, "ask servers to answer by broadcast")
 	f.DurationVar(&o.Timeout, "timeout", 10*time.Second,
-		"wait so long for an answer, then twice and four times as long")
+		"wait for an answer; retries wait two and four times as long")
 	f.DurationVar(&o.ResendMax, "resendmax", 62*time.Second,
-		"wait at most so long between attempts to get a lease")
+		"longest wait between attempts to get a lease")
 	f.DurationVar(&o.ResendTimeout, "resendtimeout", 208*time.Second,
-		"fail when there is no lease after this time")
-	f.BoolVar(&o.Debug, "debug", false, "log each message too")
+		"give up on a lease after this time")
+	f.BoolVar(&o.Debug, "debug", false, "log each message")
 	return cmd
 }
 

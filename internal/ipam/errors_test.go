@@ -53,6 +53,12 @@ func TestErrors(t *testing.T) {
 			"10.0.0.3 held by container web-1 interface eth0 for 90s, since " +
 				"2026-03-01T12:00:00Z; run DEL for container web-1 interface eth0 before " +
 				"another ADD"},
+		{"a repeated ADD within a second",
+			&DuplicateError{web, lease("10.0.0.3", web, time.Second-1, BootCurrent)},
+			"10.0.0.3 has been allocated to web-1, duplicate allocation is not allowed",
+			"10.0.0.3 held by container web-1 interface eth0 since " +
+				"2026-03-01T12:00:00Z; run DEL for container web-1 interface eth0 before " +
+				"another ADD"},
 		{"exhaustion has totals and the oldest leases",
 			&ExhaustedError{pool, 11, []Lease{lease("10.0.0.2", web, 72*time.Hour, BootCurrent),
 				lease("10.1.0.6", old, 3*time.Hour, BootForeign)}},

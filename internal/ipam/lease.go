@@ -53,6 +53,9 @@ func (l Lease) String() string {
 	if l.Boot == BootEarlier {
 		earlier = " (reserved before the last boot)"
 	}
-	return fmt.Sprintf("%s held by %s for %s%s, since %s",
-		l.Addr, l.Owner, FormatAge(l.Age), earlier, l.Since.UTC().Format(time.RFC3339))
+	age := ""
+	if l.Age >= time.Second {
+		age = fmt.Sprintf(" for %s%s,", FormatAge(l.Age), earlier)
+	}
+	return fmt.Sprintf("%s held by %s%s since %s", l.Addr, l.Owner, age, l.Since.UTC().Format(time.RFC3339))
 }

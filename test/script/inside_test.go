@@ -15,8 +15,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// inside runs one script in the namespaces of this process. Folders that everybody uses are empty
-// here: names of namespaces, plugins, records and reservations stay within the script.
+// inside runs one script in the namespaces of this process. Shared directories are empty there, so
+// that names of namespaces, plugins, records and reservations stay within the script.
 func inside(script string) int {
 	if err := prepare(); err != nil {
 		fmt.Fprintln(os.Stderr, "namespaces of the script:", err)
@@ -62,11 +62,12 @@ func prepare() error {
 	return exec.Command("ip", "link", "set", "lo", "up").Run()
 }
 
-// environment of a script: PATH begins with the executable under test; networks are configured in
-// $WORK/net.d, plugins are in /opt/cni/bin; the documents are in $DOCS.
+// environment sets the environment of a script: PATH begins with the directory of the binary under
+// test, networks are configured in $WORK/net.d, plugins are in /opt/cni/bin, and documents in
+// $DOCS.
 func environment(e *testscript.Env) error {
 	for _, dir := range []string{e.WorkDir, filepath.Dir(e.WorkDir)} {
-		if err := os.Chmod(dir, 0o755); err != nil { // some scripts become another user
+		if err := os.Chmod(dir, 0o755); err != nil { // some scripts run commands as another user
 			return err
 		}
 	}
@@ -103,7 +104,7 @@ func await(ts *testscript.TestScript, neg bool, patterns []string) {
 	}
 }
 
-// console is a [testscript.T] that prints; the exit status of the process tells the outcome.
+// console is a [testscript.T] that prints. The exit status of the process reports the outcome.
 type console struct{ failed bool }
 
 func (c *console) Skip(args ...any)  { c.Fatal(append([]any{"scripts do not skip:"}, args...)...) }

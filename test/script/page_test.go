@@ -13,14 +13,20 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// pages are the documents whose examples are typed as a reader would type them.
-var pages = []string{"README.md", "docs/getting-started.md", "docs/operating.md", "docs/migration.md", "docs/troubleshooting.md"}
+// pages lists the documents with examples that run as a reader would type them.
+var pages = []string{
+	"README.md",
+	"docs/getting-started.md",
+	"docs/operating.md",
+	"docs/migration.md",
+	"docs/troubleshooting.md",
+}
 
-// TestPages runs the examples of each page in order, on a host of its own.
+// TestPages runs the examples of each page in order, each page on a host of its own.
 //
-// A fenced block "console" holds commands, which begin with "$ ", and the output that follows each
-// of them; "…" in it stands for any text within a line, and a line "…" for any lines. A command
-// whose output is not shown may print anything, but must succeed. A block with title="PATH" is the
+// A fenced block "console" contains commands, which begin with "$ ", each followed by its output.
+// In the output, "…" stands for any text within a line, and a line "…" for any lines. A command
+// without output on the page may print anything, but must succeed. A block with title="PATH" is the
 // content of that file.
 func TestPages(t *testing.T) {
 	t.Parallel()
@@ -41,7 +47,7 @@ type block struct {
 	lines []string
 }
 
-// spaces are as wide as a value that the page leaves out makes them.
+// spaces matches spaces; their number depends on values that the page omits.
 var spaces = regexp.MustCompile(" +")
 
 var fileTitle = regexp.MustCompile(`title="([^"]+)"`)
@@ -81,7 +87,13 @@ func (b block) examples() (all []example) {
 		case isCommand:
 			all = append(all, example{line: b.line + i, command: command})
 		case last >= 0 && strings.HasSuffix(all[last].command, "\\"):
-			all[last].command = strings.TrimSuffix(all[last].command, "\\") + strings.TrimLeft(line, " >")
+			all[last].command = strings.TrimSuffix(
+				all[last].command,
+				"\\",
+			) + strings.TrimLeft(
+				line,
+				" >",
+			)
 		case last >= 0:
 			all[last].output = append(all[last].output, line)
 		}
@@ -103,7 +115,7 @@ func (e example) pattern() string {
 	return `^` + b.String() + `$`
 }
 
-// runPage runs the examples of a page on the host that this process is in.
+// runPage runs the examples of a page in the namespaces of this process.
 func runPage(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -132,7 +144,7 @@ func runPage(path string) error {
 }
 
 // run runs the command and compares its output. A command that fails prints its exit status last,
-// as "exit status N", which the page has to show.
+// as "exit status N", which the page must show.
 func (e example) run() error {
 	cmd := exec.Command("bash", "-c", e.command)
 	cmd.Dir = pageDir
@@ -157,9 +169,8 @@ func (e example) run() error {
 // pageDir is the working directory of a reader: a clone of the repository after "make build".
 const pageDir = "/opt/tenon"
 
-// makeHost makes the files that a reader has: the clone with its binaries, Debian's upstream
-// plugins, an /etc of the reader's own, and commands in PATH that this host lacks or that must not
-// act on it.
+// makeHost creates a reader's files: the clone with its binaries, Debian's upstream plugins, a copy
+// of /etc, and replacements for commands that this host lacks or that must not affect it.
 func makeHost() error {
 	repository, err := filepath.Abs("../..")
 	if err != nil {

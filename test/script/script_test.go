@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "rewrite the golden files in the scripts
 // insideEnv names the script to run in the process that was started in namespaces for it.
 const insideEnv = "TENON_SCRIPT"
 
-// binEnv names the folder with the executable under test.
+// binEnv names the directory of the binary under test.
 const binEnv = "TENON_SCRIPT_BIN"
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,8 @@ func TestMain(m *testing.M) {
 	os.Exit(outside(m))
 }
 
-// outside builds the executable once, with permissions that let every user run it.
+// outside builds the binaries once, with permissions that let every user run them, and runs the
+// tests.
 func outside(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "tenon-script-")
 	if err == nil {
@@ -40,7 +41,15 @@ func outside(m *testing.M) int {
 		err = os.Chmod(dir, 0o755)
 	}
 	if err == nil {
-		build := exec.Command("go", "build", "-ldflags=-s -w -X main.version=test", "-o", dir, "../../cmd/tenon", "../../cmd/tenon-dhcp")
+		build := exec.Command(
+			"go",
+			"build",
+			"-ldflags=-s -w -X main.version=test",
+			"-o",
+			dir,
+			"../../cmd/tenon",
+			"../../cmd/tenon-dhcp",
+		)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		build.Stderr = os.Stderr
 		err = build.Run()
@@ -70,14 +79,14 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// require says what scripts need.
+// require declares the requirements of scripts.
 func require(t *testing.T) {
 	t.Helper()
 	testnet.Require(t, testnet.Root, testnet.Namespaces,
 		testnet.Tool("ip"), testnet.Tool("nft"), testnet.Tool("setpriv"), testnet.Tool("unshare"))
 }
 
-// run runs a script in namespaces of its own, with further variables of the environment.
+// run runs a script in its own namespaces, with additional environment variables.
 func run(t *testing.T, script string, env ...string) {
 	t.Helper()
 	tmp := t.TempDir()
@@ -86,8 +95,11 @@ func run(t *testing.T, script string, env ...string) {
 	}
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", fmt.Sprintf("-update=%t", *update))
 	cmd.Env = append(append(os.Environ(), insideEnv+"="+script, "TMPDIR="+tmp), env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
-	cmd.WaitDelay = time.Minute // more than a script may leave running
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS,
+		Pdeathsig:  unix.SIGKILL,
+	}
+	cmd.WaitDelay = time.Minute // longer than the background processes of any script run
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)

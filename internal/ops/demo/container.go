@@ -10,12 +10,12 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// container is what a container runtime would have made before it calls CNI: an empty network namespace.
+// container is an empty network namespace, which a runtime would create before it calls CNI.
 type container struct {
 	name         string
 	ns           *kernel.Namespace
 	path         string
-	capabilities map[string]json.RawMessage // what the runtime asks for it
+	capabilities map[string]json.RawMessage // that the runtime passes
 	result       *cni.Result
 	servers      []net.Listener
 }
@@ -28,7 +28,7 @@ func newContainer(name string, capabilities map[string]json.RawMessage) (*contai
 	return &container{name: name, ns: ns, path: ns.Path(), capabilities: capabilities}, nil
 }
 
-// close ends what is there of a container.
+// close stops the servers of a container and closes its namespace.
 func (c *container) close() {
 	if c == nil {
 		return
@@ -42,10 +42,11 @@ func (c *container) close() {
 	c.servers, c.ns = nil, nil
 }
 
-// serve tells each client, until the container is closed, whom it has reached, and from where it seems to come.
+// serve answers each client with the container's name and the client's address, until the container
+// is closed.
 func (c *container) serve(ctx context.Context) error {
-	// One listener for both families would be for IPv4 only: package net looks once, perhaps where nobody has set up lo yet,
-	// whether there is IPv6.
+	// One listener for both families may lack IPv6: package net checks for IPv6 once, perhaps in a
+	// namespace where lo is down.
 	for _, network := range []string{"tcp4", "tcp6"} {
 		err := c.ns.Run(func() error {
 			l, err := new(net.ListenConfig).Listen(ctx, network, fmt.Sprintf(":%d", containerPort))
@@ -72,12 +73,17 @@ func (c *container) answer(l net.Listener) {
 			return
 		}
 		from, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
-		fmt.Fprintf(conn, "%s answers, it sees %s", c.name, from) // the client tells if that does not arrive
+		fmt.Fprintf(
+			conn,
+			"%s answers, it sees %s",
+			c.name,
+			from,
+		) // the client reports a missing answer
 		conn.Close()
 	}
 }
 
-// inside lists the addresses and routes that it has.
+// inside lists the addresses and routes in the container.
 func (c *container) inside(ctx context.Context) ([]string, error) {
 	var left []string
 	err := change(ctx, c.ns, func(s *kernel.Space) error {

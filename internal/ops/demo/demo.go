@@ -1,5 +1,6 @@
-// Package demo shows Tenon at work: it attaches two containers to a network, uses, checks and repairs them, deletes them, and
-// proves that nothing is left. All of it happens in namespaces of its own, so nothing on the machine changes.
+// Package demo demonstrates Tenon: it attaches two containers to a network, uses, checks and
+// repairs the network, detaches the containers, and proves that nothing is left. It runs in its own
+// namespaces, so nothing on the host changes.
 package demo
 
 import (
@@ -17,30 +18,31 @@ import (
 	"github.com/tenon-cni/tenon/invoke"
 )
 
-// Demo says how the demonstration is run.
+// Demo holds the settings of the demonstration.
 type Demo struct {
-	Out    *os.File // where the story goes
-	Err    *os.File // where plugins log to
-	Colour bool     // Out shows colours
+	Out    *os.File // output
+	Err    *os.File // log of plugins
+	Colour bool     // use colours in Out
 
-	// Inner are the arguments with which the executable, followed by a folder, calls [Demo.Play].
+	// Inner lists the arguments that, followed by a directory, make this program call [Demo.Play].
 	Inner []string
-	// Plugins are the names of the plugins that the executable holds.
+	// Plugins lists the names of the built-in plugins.
 	Plugins []string
-	// Repair is what [network.Client.Repair] needs for these plugins.
+	// Repair repairs the calls that [network.Client.Repair] passes.
 	Repair func(context.Context, []invoke.Call) error
 }
 
-// stopFor is how long the demonstration may take to end after the context has.
+// stopFor limits how long the demonstration may run after the context has ended.
 const stopFor = 5 * time.Second
 
-// Run starts the executable again in network and mount namespaces of its own, without root in a user namespace too,
-// where it plays the demonstration. The folder that the play needs is empty again at its end, whatever ends it, and
-// is removed. An [*exec.ExitError] says that the play failed and has told why.
+// Run starts this program again in new network and mount namespaces, and without root in a new user
+// namespace, where it plays the demonstration. Run creates a temporary directory and removes it
+// however the play ends. If the play fails, it prints the reason, and Run returns an
+// [*exec.ExitError].
 func (d Demo) Run(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "tenon-demo-")
 	if err != nil {
-		return fmt.Errorf("temporary folder: %w", err)
+		return fmt.Errorf("temporary directory: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", append(d.Inner, dir)...)
 	cmd.Stdout, cmd.Stderr = d.Out, d.Err
@@ -53,22 +55,27 @@ func (d Demo) Run(ctx context.Context) error {
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
 	cmd.WaitDelay = stopFor
 	if err := cmd.Start(); err != nil {
+		if ctx.Err() != nil {
+			return errors.Join(context.Cause(ctx), os.Remove(dir))
+		}
 		return errors.Join(noNamespaces(err), os.Remove(dir))
 	}
 	err = cmd.Wait()
-	if ctx.Err() != nil && !cmd.ProcessState.Exited() { // killed before it could tell why
+	if ctx.Err() != nil && !cmd.ProcessState.Exited() { // killed before it could print the reason
 		err = context.Cause(ctx)
 	}
 	return errors.Join(err, os.Remove(dir))
 }
 
-// noNamespaces explains why namespaces cannot be had.
+// noNamespaces adds the likely reason to an error of creating namespaces.
 func noNamespaces(err error) error {
-	e := cni.Errorf(cni.CodeNotAvailable, "namespaces for the demonstration: %w", err)
+	e := cni.Errorf(cni.CodeNotAvailable, "create namespaces for the demonstration: %w", err)
 	if os.Geteuid() == 0 {
-		return e.WithDetails("inside a container this takes the privileges CAP_SYS_ADMIN and CAP_NET_ADMIN")
+		return e.WithDetails("inside a container, this requires CAP_SYS_ADMIN and CAP_NET_ADMIN")
 	}
-	return e.WithDetails("without root this takes user namespaces, which are switched off here " +
-		"(see the settings user.max_user_namespaces, kernel.unprivileged_userns_clone and " +
-		"kernel.apparmor_restrict_unprivileged_userns); run it as root")
+	return e.WithDetails(
+		"run it as root: without root it requires user namespaces, which are disabled here " +
+			"(sysctls user.max_user_namespaces, kernel.unprivileged_userns_clone and " +
+			"kernel.apparmor_restrict_unprivileged_userns)",
+	)
 }

@@ -19,7 +19,7 @@ func containerRules() []*kernel.RuleSet {
 	return []*kernel.RuleSet{kernel.Masquerading, kernel.Publishing}
 }
 
-// rules lists the elements of rule sets on the host, in the order of the alphabet.
+// rules lists the elements of rule sets on the host, sorted.
 func (p *play) rules(ctx context.Context, ruleSets ...*kernel.RuleSet) (rules []string, err error) {
 	err = change(ctx, p.host, func(s *kernel.Space) error {
 		for _, ruleSet := range ruleSets {
@@ -37,7 +37,8 @@ func (p *play) rules(ctx context.Context, ruleSets ...*kernel.RuleSet) (rules []
 	return rules, err
 }
 
-// flush removes the rules of all containers, as a firewall does that restarts, and shows that they are missing.
+// flush removes the rules of all containers, as the restart of a firewall does, and shows that they
+// are missing.
 func (p *play) flush(ctx context.Context) error {
 	var err error
 	if p.lost, err = p.rules(ctx, containerRules()...); err != nil {
@@ -54,7 +55,7 @@ func (p *play) flush(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.say("%d entries for masquerading and ports are gone", len(p.lost))
+	p.say("deleted %d elements for masquerading and ports", len(p.lost))
 	_, err = p.askFromDB(ctx)
 	if err == nil {
 		return errors.New("the port leads to web without its rules")
@@ -68,9 +69,9 @@ func (p *play) flush(ctx context.Context) error {
 
 // restore repairs the rules with do, and shows that they work.
 func (p *play) restore(ctx context.Context, do func(context.Context, []invoke.Call) error) error {
-	passed, err := p.client.Repair(ctx, nil, do)
-	for _, u := range passed {
-		err = errors.Join(err, fmt.Errorf("%s was passed over: %w", u.Attachment, u.Err))
+	skipped, err := p.client.Repair(ctx, nil, do)
+	for _, u := range skipped {
+		err = errors.Join(err, fmt.Errorf("skipped %s: %w", u.Attachment, u.Err))
 	}
 	if err != nil {
 		return err
@@ -80,9 +81,13 @@ func (p *play) restore(ctx context.Context, do func(context.Context, []invoke.Ca
 		return err
 	}
 	if !slices.Equal(rules, p.lost) {
-		return fmt.Errorf("rules: expected %s, found %s", strings.Join(p.lost, ", "), strings.Join(rules, ", "))
+		return fmt.Errorf(
+			"rules: expected %s, found %s",
+			strings.Join(p.lost, ", "),
+			strings.Join(rules, ", "),
+		)
 	}
-	p.say("all %d entries are back", len(rules))
+	p.say("restored all %d elements", len(rules))
 	if err := p.check(ctx); err != nil {
 		return err
 	}

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	pingFor   = 20 * time.Second       // all tries together
-	pingEvery = 100 * time.Millisecond // how long each waits for its reply
+	pingFor   = 20 * time.Second       // all attempts together
+	pingEvery = 100 * time.Millisecond // wait of each attempt for its reply
 )
 
-// family is what differs between ICMP (RFC 792) and ICMPv6 (RFC 4443).
+// family holds the differences between ICMP (RFC 792) and ICMPv6 (RFC 4443).
 type family struct {
-	network        string // with the number of the protocol
+	network        string // for package net, with the protocol number
 	request, reply byte   // types of messages
 }
 
@@ -32,7 +32,8 @@ func familyOf(a netip.Addr) family {
 	return family{"ip6:58", 128, 129}
 }
 
-// ping sends echo requests from a namespace until one is answered, and returns how long that answer took.
+// ping sends echo requests from a namespace until it receives a reply, and returns the round-trip
+// time of that request.
 func ping(ctx context.Context, from *kernel.Namespace, to netip.Addr) (time.Duration, error) {
 	f := familyOf(to)
 	var conn *net.IPConn
@@ -82,8 +83,8 @@ func (f family) echo(conn *net.IPConn, to netip.Addr, seq int) error {
 	}
 }
 
-// message is an echo request: type, code, checksum, identifier, sequence number, data. The kernel puts its own checksum into
-// those of ICMPv6.
+// message returns an echo request: type, code, checksum, identifier, sequence number, data. For
+// ICMPv6, the kernel replaces the checksum.
 func (f family) message(id, seq int) []byte {
 	m := []byte{f.request, 0, 0, 0}
 	m = binary.BigEndian.AppendUint16(m, uint16(id))
@@ -93,7 +94,7 @@ func (f family) message(id, seq int) []byte {
 	return m
 }
 
-// checksum is that of the Internet (RFC 1071).
+// checksum returns the Internet checksum (RFC 1071).
 func checksum(b []byte) uint16 {
 	var sum uint32
 	for i := 0; i < len(b); i += 2 {

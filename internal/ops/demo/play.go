@@ -29,7 +29,7 @@ const (
 	ifName = "eth0"
 )
 
-// list is the configuration of the network; the data directory goes in.
+// list is the configuration of the network, a format for the data directory.
 const list = `{
   "cniVersion": "1.1.0",
   "name": "demo",
@@ -62,35 +62,40 @@ type play struct {
 	client  network.Client
 	network *config.Network
 	web, db *container
-	lost    []string // rules that somebody has taken away
+	lost    []string // rules that flush has deleted
 }
 
-// Play runs the demonstration. The process has to be in network and mount namespaces of its own and to be root in
-// their user namespace; dir is an empty folder.
+// Play runs the demonstration. The process must be in its own network and mount namespaces, as root
+// of their user namespace; dir is an empty directory.
 func (d Demo) Play(ctx context.Context, dir string) error {
 	p := &play{story: story{out: d.Out, colour: d.Colour}, dir: dir}
 	defer p.close()
-	fmt.Fprintln(d.Out, p.bold("Tenon attaches two containers to a network, looks after them, and leaves nothing behind."))
-	fmt.Fprintln(d.Out, "All of it happens in namespaces of its own: nothing on this machine changes.")
+	fmt.Fprintln(
+		d.Out,
+		p.bold(
+			"Tenon attaches two containers to a network, maintains them, and leaves nothing behind.",
+		),
+	)
+	fmt.Fprintln(d.Out, "The demo runs in its own namespaces: nothing on this host changes.")
 	start := time.Now()
 	for _, s := range []struct {
 		title string
 		run   func(context.Context) error
 	}{
-		{"A host: an empty network namespace, and a folder that vanishes with it", p.makeHost},
-		{"Install the plugins: one executable under several names", func(ctx context.Context) error { return p.install(ctx, d.Plugins) }},
-		{"A network: a bridge that is the gateway of an IPv4 and an IPv6 network, and ports of the host", p.configure},
+		{"A host: an empty network namespace, and a temporary directory", p.makeHost},
+		{"Install the plugins: one binary under several names", func(ctx context.Context) error { return p.install(ctx, d.Plugins) }},
+		{"A network: a bridge as gateway for IPv4 and IPv6, and host ports", p.configure},
 		{"ADD: attach the containers web and db", p.add},
 		{"Ping, from inside web", p.ping},
-		{fmt.Sprintf("Port %d of the host is port %d of web, for everybody", hostPort, containerPort), p.ports},
-		{"Another container wants the same port: ADD names who has it", p.portConflict},
-		{"What is attached: tenon ps", p.ps},
+		{fmt.Sprintf("Host port %d leads to port %d of web, from everywhere", hostPort, containerPort), p.ports},
+		{"Another container requests the same port: ADD names the holder", p.portConflict},
+		{"List attachments: tenon ps", p.ps},
 		{"CHECK: is everything as ADD left it?", p.check},
-		{"Somebody takes an address away from web: CHECK names it", p.drift},
+		{"An address of web is deleted: CHECK names it", p.drift},
 		{"DEL and ADD repair web", p.repair},
-		{"Somebody flushes the rules of all containers: CHECK names what is missing", p.flush},
-		{"The rules come back: tenon repair", func(ctx context.Context) error { return p.restore(ctx, d.Repair) }},
-		{"db dies, and its namespace with it: DEL works all the same", p.kill},
+		{"The rules of all containers are flushed: CHECK names a missing one", p.flush},
+		{"Restore the rules: tenon repair", func(ctx context.Context) error { return p.restore(ctx, d.Repair) }},
+		{"db dies with its namespace: DEL still works", p.kill},
 		{"DEL web", func(ctx context.Context) error { return p.del(ctx, p.web) }},
 		{"Proof: nothing is left", p.prove},
 	} {
@@ -98,7 +103,7 @@ func (d Demo) Play(ctx context.Context, dir string) error {
 			return fmt.Errorf("step %d: %w", p.chapter, err)
 		}
 	}
-	fmt.Fprintf(d.Out, "\n%s %s\n", p.bold("That was all."), p.faint(took(start)))
+	fmt.Fprintf(d.Out, "\n%s %s\n", p.bold("Done."), p.faint(took(start)))
 	return nil
 }
 
@@ -110,7 +115,8 @@ func (p *play) close() {
 	p.db.close()
 }
 
-// makeHost prepares the namespaces the process is in. What is mounted on the folder goes away with them.
+// makeHost prepares the namespaces of the process. The kernel removes what it mounts together with
+// the namespaces.
 func (p *play) makeHost(ctx context.Context) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return noNamespaces(fmt.Errorf("mount: %w", err))
@@ -139,7 +145,7 @@ func (p *play) makeHost(ctx context.Context) error {
 	})
 }
 
-// change changes something in a namespace for good.
+// change runs fn in a namespace and commits its changes.
 func change(ctx context.Context, ns *kernel.Namespace, fn func(*kernel.Space) error) error {
 	tx := kernel.Begin(ctx)
 	s, err := tx.Open(ns)
@@ -208,7 +214,7 @@ func (p *play) attach(ctx context.Context, c *container) error {
 	return nil
 }
 
-// show says what fn writes, a little further in.
+// show prints the output of fn, indented.
 func (p *play) show(fn func(*bytes.Buffer) error) error {
 	var b bytes.Buffer
 	if err := fn(&b); err != nil {
@@ -241,7 +247,12 @@ func (p *play) ping(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		p.say("%s, %s: answer after %.2f ms", t.name, t.addr, float64(rtt)/float64(time.Millisecond))
+		p.say(
+			"%s, %s: answer after %.2f ms",
+			t.name,
+			t.addr,
+			float64(rtt)/float64(time.Millisecond),
+		)
 	}
 	return nil
 }
@@ -263,7 +274,7 @@ func (p *play) check(ctx context.Context) error {
 		if err := p.client.Check(ctx, p.attachment(c), p.network); err != nil {
 			return err
 		}
-		p.say("%s is as it should be", c.name)
+		p.say("%s: no differences", c.name)
 	}
 	return nil
 }
@@ -284,7 +295,7 @@ func (p *play) drift(ctx context.Context) error {
 	return p.checkFails(ctx, "an address is missing")
 }
 
-// checkFails shows what CHECK says about web.
+// checkFails prints the error of CHECK for web.
 func (p *play) checkFails(ctx context.Context, why string) error {
 	err := p.client.Check(ctx, p.attachment(p.web), p.network)
 	if err == nil {

@@ -20,14 +20,22 @@ const (
 	askFor        = 5 * time.Second
 )
 
-// published is what the runtime passes on about ports.
+// published returns the capability argument for the port of web.
 func published() map[string]json.RawMessage {
-	ports := fmt.Sprintf(`[{"hostPort": %d, "containerPort": %d, "protocol": "tcp"}]`, hostPort, containerPort)
+	ports := fmt.Sprintf(
+		`[{"hostPort": %d, "containerPort": %d, "protocol": "tcp"}]`,
+		hostPort,
+		containerPort,
+	)
 	return map[string]json.RawMessage{"portMappings": json.RawMessage(ports)}
 }
 
-// ask returns what a server says to a client in a namespace.
-func ask(ctx context.Context, from *kernel.Namespace, server netip.AddrPort) (answer string, err error) {
+// ask returns the answer of a server to a client in a namespace.
+func ask(
+	ctx context.Context,
+	from *kernel.Namespace,
+	server netip.AddrPort,
+) (answer string, err error) {
 	end := time.Now().Add(askFor)
 	err = from.Run(func() error {
 		conn, err := (&net.Dialer{Deadline: end}).DialContext(ctx, "tcp", server.String())
@@ -51,7 +59,8 @@ func ask(ctx context.Context, from *kernel.Namespace, server netip.AddrPort) (an
 	return answer, err
 }
 
-// ports reaches the published port: from the host, a sibling, and the container itself.
+// ports connects to the published port from the host, the other container, and the container
+// itself.
 func (p *play) ports(ctx context.Context) error {
 	if err := p.web.serve(ctx); err != nil {
 		return err
@@ -80,7 +89,8 @@ func (p *play) ports(ctx context.Context) error {
 	return nil
 }
 
-// portConflict lets a container ask for the port of web, and checks that ADD leaves nothing behind.
+// portConflict requests the port of web for another container, and checks that ADD leaves nothing
+// behind.
 func (p *play) portConflict(ctx context.Context) error {
 	other, err := newContainer("other", published())
 	if err != nil {
@@ -89,7 +99,7 @@ func (p *play) portConflict(ctx context.Context) error {
 	defer other.close()
 	err = p.attach(ctx, other)
 	if err == nil {
-		return fmt.Errorf("port %d of the host has two containers", hostPort)
+		return fmt.Errorf("ADD has given host port %d to two containers", hostPort)
 	}
 	if cni.CodeOf(err) != session.CodeInUse {
 		return err

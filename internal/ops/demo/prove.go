@@ -11,16 +11,16 @@ import (
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
 )
 
-// prove lists everything that could be left and fails if something is.
+// prove lists everything that could be left, and returns an error if something is.
 func (p *play) prove(ctx context.Context) error {
 	var errs []error
 	for _, kind := range []struct {
 		name string
 		list func(context.Context) ([]string, error)
 	}{
-		{"links in the host, without lo and the bridge, which is shared and stays", p.links},
-		{"masqueraded addresses in the host", func(ctx context.Context) ([]string, error) { return p.rules(ctx, kernel.Masquerading) }},
-		{"ports of the host, and who reaches them by a detour", func(ctx context.Context) ([]string, error) { return p.rules(ctx, kernel.Publishing) }},
+		{"links on the host, except lo and the shared bridge", p.links},
+		{"masqueraded addresses on the host", func(ctx context.Context) ([]string, error) { return p.rules(ctx, kernel.Masquerading) }},
+		{"host ports and their hairpin rules", func(ctx context.Context) ([]string, error) { return p.rules(ctx, kernel.Publishing) }},
 		{"reserved addresses", p.reserved},
 		{"recorded attachments", p.recorded},
 		{"addresses and routes in web", p.web.inside},

@@ -21,13 +21,13 @@ import (
 
 func TestMain(m *testing.M) { testnet.Main(m) }
 
-// What the demonstration calls a proof has to be one: each thing that could be left fails it.
-func TestProveFindsWhatIsLeft(t *testing.T) {
+// The proof of the demonstration finds each kind of object that could be left.
+func TestProveFindsLeftovers(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(*testing.T, *testnet.Net, *play) string{
 		"link": func(t *testing.T, n *testnet.Net, p *play) string {
 			n.Host.Command("ip", "link", "add", "veth0", "type", "veth", "peer", "veth1")
-			return "links in the host, without lo and the bridge, which is shared and stays: veth1, veth0"
+			return "links on the host, except lo and the shared bridge: veth1, veth0"
 		},
 		"masquerading": func(t *testing.T, n *testnet.Net, p *play) string {
 			err := change(t.Context(), testnet.NS(t, n.Host), func(s *kernel.Space) error {
@@ -36,7 +36,7 @@ func TestProveFindsWhatIsLeft(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return "masqueraded addresses in the host: 10.88.0.2"
+			return "masqueraded addresses on the host: 10.88.0.2"
 		},
 		"port": func(t *testing.T, n *testnet.Net, p *play) string {
 			port := kernel.PortMapping{Protocol: unix.IPPROTO_TCP, First: 8080, Last: 8080, To: netip.MustParseAddrPort("10.88.0.2:80")}
@@ -48,7 +48,7 @@ func TestProveFindsWhatIsLeft(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return "ports of the host, and who reaches them by a detour: owner "
+			return "host ports and their hairpin rules: owner "
 		},
 		"reservation": func(t *testing.T, n *testnet.Net, p *play) string {
 			dir := filepath.Join(p.dir, "networks", "demo")
@@ -87,12 +87,16 @@ func TestProveFindsWhatIsLeft(t *testing.T) {
 			web := n.Container("web")
 			p := &play{
 				story: story{out: io.Discard}, dir: dir, host: testnet.NS(t, n.Host), network: l,
-				client: network.Client{StateDir: filepath.Join(dir, "state"), CacheDir: network.NoCacheDir},
-				web:    &container{name: "web", ns: testnet.NS(t, web), path: web.Path()},
+				client: network.Client{
+					StateDir: filepath.Join(dir, "state"),
+					CacheDir: network.NoCacheDir,
+				},
+				web: &container{name: "web", ns: testnet.NS(t, web), path: web.Path()},
 			}
 			want := leave(t, n, p)
 			err = p.prove(t.Context())
-			if got := cni.AsError(err); want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(got.Msg, want)) {
+			if got := cni.AsError(err); want == "" && err != nil ||
+				want != "" && (err == nil || !strings.HasPrefix(got.Msg, want)) {
 				t.Errorf("got %v, want %q", err, want)
 			}
 		})

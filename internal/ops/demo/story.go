@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// story writes what happens, for people.
+// story prints the steps of the demonstration.
 type story struct {
 	out     io.Writer
 	colour  bool
@@ -25,7 +25,7 @@ func (s *story) bold(text string) string  { return s.style("1", text) }
 func (s *story) faint(text string) string { return s.style("2", text) }
 func (s *story) green(text string) string { return s.style("32", text) }
 
-// step runs fn under a title and tells how long it took.
+// step runs fn under a title and prints its duration.
 func (s *story) step(title string, fn func() error) error {
 	s.chapter++
 	fmt.Fprintf(s.out, "\n%s\n", s.bold(fmt.Sprintf("%d. %s", s.chapter, title)))
@@ -37,7 +37,7 @@ func (s *story) step(title string, fn func() error) error {
 	return nil
 }
 
-// say writes indented lines.
+// say prints indented lines.
 func (s *story) say(format string, args ...any) {
 	for line := range strings.Lines(fmt.Sprintf(format, args...)) {
 		fmt.Fprintln(s.out, "   "+strings.TrimRight(line, "\n"))

@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// Details are the record of one attachment and the state of the kernel.
+// Details describes one attachment as it is recorded and as the kernel has it.
 type Details struct {
 	Network   string    `json:"network"`
 	Container string    `json:"containerID"`
@@ -30,17 +30,17 @@ type Details struct {
 	DNS        cni.DNS     `json:"dns"`
 	Ports      []Port      `json:"ports"`
 
-	CNIVersion   string                     `json:"cniVersion"` // in which the network is run
+	CNIVersion   string                     `json:"cniVersion"` // with which the network runs
 	Args         string                     `json:"args,omitempty"`
 	Capabilities map[string]json.RawMessage `json:"capabilityArgs"`
 	Plugins      []Plugin                   `json:"plugins"`
 	Config       json.RawMessage            `json:"config"` // the list, drop-ins included
 
-	// Differences say where the kernel has something else than the record.
+	// Differences lists the differences between the record and the kernel.
 	Differences []string `json:"differences"`
 }
 
-// Interface is one that belongs to the attachment.
+// Interface is an interface of the attachment.
 type Interface struct {
 	Name     string `json:"name"`
 	Place    Place  `json:"place"`
@@ -48,12 +48,12 @@ type Interface struct {
 	MAC      string `json:"mac,omitempty"`
 	MTU      int    `json:"mtu,omitempty"`
 	Up       bool   `json:"up"`
-	Master   string `json:"master,omitempty"` // the bridge, bond or VRF it is a port of
+	Master   string `json:"master,omitempty"` // bridge, bond or VRF
 	Recorded bool   `json:"recorded"`         // the result names it
 	Live     bool   `json:"live"`             // the kernel has it
 }
 
-// Place says where an interface is.
+// Place is the location of an interface.
 type Place string
 
 // The places of interfaces.
@@ -62,7 +62,7 @@ const (
 	OnHost      Place = "host"
 )
 
-// Address is one of the container's interface.
+// Address is an address of the container's interface.
 type Address struct {
 	Address   netip.Prefix `json:"address"`
 	Gateway   netip.Addr   `json:"gateway,omitzero"`
@@ -71,7 +71,7 @@ type Address struct {
 	Live      bool         `json:"live"`
 }
 
-// Route is one of the container's interface. Those that the kernel makes by itself are left out.
+// Route is a route of the container's interface, except routes that the kernel adds by itself.
 type Route struct {
 	Dst      netip.Prefix `json:"dst"`
 	Gateway  netip.Addr   `json:"gw,omitzero"`
@@ -81,7 +81,7 @@ type Route struct {
 	Live     bool         `json:"live"`
 }
 
-// Port is one that the runtime has asked to publish, or that is published.
+// Port is a host port that the runtime has requested, or that is published.
 type Port struct {
 	Mapping  string `json:"mapping"` // for people: tcp *:8080 to 10.1.2.3:80
 	Backend  string `json:"backend,omitempty"`
@@ -91,14 +91,14 @@ type Port struct {
 	published kernel.PortMapping // in nftables
 }
 
-// Plugin is one of the chain.
+// Plugin is a plugin of the network.
 type Plugin struct {
 	Type  string          `json:"type"`
-	Stdin json.RawMessage `json:"stdin"` // what it got on ADD, but for prevResult
+	Stdin json.RawMessage `json:"stdin"` // its configuration at ADD, without prevResult
 }
 
-// Describe collects the record of an attachment and the state of the kernel. If it cannot read a part of the latter, it
-// lists that as a difference.
+// Describe compares the record of an attachment with the kernel. If it cannot read a part of the
+// kernel's state, it lists that as a difference.
 func Describe(ctx context.Context, a Attachment) (*Details, error) {
 	d := &Details{
 		Network: a.Attachment.Network, Container: a.Attachment.Container, IfName: a.Attachment.IfName,
@@ -144,7 +144,10 @@ func (d *Details) recorded(r *cni.Result) {
 		if i.Sandbox != "" {
 			place = InContainer
 		}
-		d.Interfaces = append(d.Interfaces, Interface{Name: i.Name, Place: place, MAC: i.MAC, MTU: i.MTU, Recorded: true})
+		d.Interfaces = append(
+			d.Interfaces,
+			Interface{Name: i.Name, Place: place, MAC: i.MAC, MTU: i.MTU, Recorded: true},
+		)
 	}
 	for _, ip := range r.IPs {
 		a := Address{Address: ip.Address, Gateway: ip.Gateway, Recorded: true, Interface: d.IfName}
@@ -155,7 +158,16 @@ func (d *Details) recorded(r *cni.Result) {
 	}
 	for _, rt := range r.Routes {
 		table, _ := rt.Table.Get()
-		d.Routes = append(d.Routes, Route{Dst: rt.Dst.Masked(), Gateway: rt.GW, Table: table, Metric: rt.Priority, Recorded: true})
+		d.Routes = append(
+			d.Routes,
+			Route{
+				Dst:      rt.Dst.Masked(),
+				Gateway:  rt.GW,
+				Table:    table,
+				Metric:   rt.Priority,
+				Recorded: true,
+			},
+		)
 	}
 	d.DNS = r.DNS
 }

@@ -1,4 +1,5 @@
-// Package inspect compares the recorded attachments of this host with the kernel. It changes nothing.
+// Package inspect compares the recorded attachments of this host with the kernel. It changes
+// nothing.
 package inspect
 
 import (
@@ -17,19 +18,19 @@ type State string
 // The states of an attachment.
 const (
 	OK            State = "ok"                       // attached, and its namespace and interfaces exist
-	InterfaceGone State = "interface gone"           // the namespace exists, but an interface is missing in it
-	Adding        State = "adding"                   // ADD is under way, or was cut short
-	Deleting      State = "deleting"                 // DEL is under way, or was cut short, or failed
-	EarlierBoot   State = "earlier boot"             // the machine was started since; DEL is due
-	NamespaceGone State = "namespace gone"           // there is no network namespace at the path; DEL is due
-	Unknown       State = "namespace not accessible" // the namespace cannot be looked at, or is not recorded
+	InterfaceGone State = "interface gone"           // the namespace exists, but lacks an interface
+	Adding        State = "adding"                   // ADD is in progress, or was interrupted
+	Deleting      State = "deleting"                 // DEL is in progress, was interrupted, or failed
+	EarlierBoot   State = "earlier boot"             // the node has restarted since; DEL is due
+	NamespaceGone State = "namespace gone"           // the path is no longer a network namespace; DEL is due
+	Unknown       State = "namespace not accessible" // the namespace cannot be opened, or is not recorded
 )
 
 // Attachment is a recorded attachment.
 type Attachment struct {
 	network.Record
 	State State
-	Age   time.Duration // since the begin of the ADD
+	Age   time.Duration // since the start of ADD
 }
 
 // Attachments returns the states of records, in their order.
@@ -46,12 +47,13 @@ func Attachments(records []network.Record) ([]Attachment, error) {
 	return list, nil
 }
 
-// Holder is the recorded attachment that a lease of a network is for. A lease that names no interface is for any of its
-// container, one that still exists first.
+// Holder returns the recorded attachment that holds a lease in a network. If the lease names no
+// interface, it returns any attachment of the container, preferably one that still exists.
 func Holder(list []Attachment, network string, l ipam.Lease) (holder Attachment, ok bool) {
 	for _, a := range list {
 		key := a.Attachment
-		if key.Network != network || key.Container != l.Owner.Container || l.Owner.IfName != "" && key.IfName != l.Owner.IfName {
+		if key.Network != network || key.Container != l.Owner.Container ||
+			l.Owner.IfName != "" && key.IfName != l.Owner.IfName {
 			continue
 		}
 		if !ok || a.State == OK {
@@ -61,7 +63,7 @@ func Holder(list []Attachment, network string, l ipam.Lease) (holder Attachment,
 	return holder, ok
 }
 
-// Due reports whether nothing of the attachment is in use: its container ended without DEL.
+// Due reports whether DEL is due because the container ended without it.
 func (s State) Due() bool { return s == NamespaceGone || s == EarlierBoot }
 
 func state(r network.Record, boot string) State {

@@ -40,7 +40,7 @@ func TestStates(t *testing.T) {
 		"interface is gone":     {result(record(network.Attached, id, alive), cni.Interface{Name: "eth0", Sandbox: alive}), inspect.InterfaceGone},
 		"interface of the host": {result(record(network.Attached, id, alive), cni.Interface{Name: "br0"}), inspect.OK},
 		"old result":            {result(record(network.Attached, id, alive)), inspect.InterfaceGone},
-		"namespace, too":        {result(record(network.Attached, id, "/nowhere"), cni.Interface{Name: "eth0", Sandbox: alive}), inspect.NamespaceGone},
+		"namespace is gone":     {result(record(network.Attached, id, "/nowhere"), cni.Interface{Name: "eth0", Sandbox: alive}), inspect.NamespaceGone},
 		"path is gone":          {record(network.Attached, id, "/nowhere"), inspect.NamespaceGone},
 		"path is a plain file":  {record(network.Attached, id, plain), inspect.NamespaceGone},
 		"path not recorded":     {record(network.Attached, "", ""), inspect.Unknown},
@@ -51,7 +51,8 @@ func TestStates(t *testing.T) {
 		"added before it":       {record(network.Adding, "another", alive), inspect.EarlierBoot},
 	} {
 		got, err := inspect.Attachments([]network.Record{row.record})
-		if err != nil || got[0].State != row.want || got[0].Age < time.Hour || got[0].Age > 2*time.Hour {
+		if err != nil || got[0].State != row.want || got[0].Age < time.Hour ||
+			got[0].Age > 2*time.Hour {
 			t.Errorf("%s: %v, age %v, %v; want %v", name, got[0].State, got[0].Age, err, row.want)
 		}
 	}
@@ -66,7 +67,10 @@ func record(s network.State, boot, netns string) network.Record {
 // result adds a result with an address to a record.
 func result(r network.Record, interfaces ...cni.Interface) network.Record {
 	r.Attachment.IfName = "eth0"
-	r.Result = &cni.Result{Interfaces: interfaces, IPs: []cni.IP{{Address: netip.MustParsePrefix("10.1.2.3/24")}}}
+	r.Result = &cni.Result{
+		Interfaces: interfaces,
+		IPs:        []cni.IP{{Address: netip.MustParsePrefix("10.1.2.3/24")}},
+	}
 	return r
 }
 
@@ -74,11 +78,20 @@ func TestHolder(t *testing.T) {
 	t.Parallel()
 	attached := func(network, container, ifName string, s inspect.State) inspect.Attachment {
 		var a inspect.Attachment
-		a.Attachment, a.State = cni.Attachment{Network: network, Container: container, IfName: ifName}, s
+		a.Attachment, a.State = cni.Attachment{
+			Network:   network,
+			Container: container,
+			IfName:    ifName,
+		}, s
 		return a
 	}
 	attachments := []inspect.Attachment{
-		attached("pods", "web", "eth0", inspect.NamespaceGone), attached("pods", "web", "eth1", inspect.OK),
+		attached(
+			"pods",
+			"web",
+			"eth0",
+			inspect.NamespaceGone,
+		), attached("pods", "web", "eth1", inspect.OK),
 		attached("other", "db", "eth0", inspect.OK),
 	}
 	for name, row := range map[string]struct {
@@ -97,5 +110,3 @@ func TestHolder(t *testing.T) {
 		}
 	}
 }
-
-// A lease is freed for the one who held it when it was looked at, and once.

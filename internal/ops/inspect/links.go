@@ -8,8 +8,8 @@ import (
 	"github.com/tenon-cni/tenon/network"
 )
 
-// linksGone reports whether an interface that an ADD made is missing in its namespace. It returns false if the namespace cannot be
-// looked into, which takes privileges.
+// linksGone reports whether the namespace lacks an interface that ADD created. It returns false if
+// the namespace cannot be entered, which requires privileges.
 func linksGone(ns *kernel.Namespace, r network.Record) bool {
 	names := interfaces(r)
 	if len(names) == 0 {
@@ -28,8 +28,8 @@ func linksGone(ns *kernel.Namespace, r network.Record) bool {
 	return false
 }
 
-// interfaces returns the names of the interfaces that an ADD made in its sandbox. A result that names none, as those before
-// 0.3.0, but has addresses is about the one that was asked for.
+// interfaces returns the names of the interfaces that ADD created in the container. If the result
+// has addresses but no interfaces, as before CNI 0.3.0, that is the interface of the request.
 func interfaces(r network.Record) (names []string) {
 	if r.Result == nil {
 		return nil

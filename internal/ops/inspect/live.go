@@ -27,7 +27,10 @@ func (d *Details) live(ctx context.Context, a Attachment) {
 		d.container(ctx, host)
 	}
 	d.host(host)
-	slices.SortStableFunc(d.Interfaces, func(a, b Interface) int { return strings.Compare(string(a.Place), string(b.Place)) })
+	slices.SortStableFunc(
+		d.Interfaces,
+		func(a, b Interface) int { return strings.Compare(string(a.Place), string(b.Place)) },
+	)
 	if err := d.ports(host, a); err != nil {
 		d.differ("published ports cannot be read: %v", err)
 	}
@@ -50,7 +53,8 @@ func openContainer(ctx context.Context, path string) (s *kernel.Space, closeAll 
 	return s, func() { s.Close(); ns.Close() }, nil
 }
 
-// container adds the interface in the container, its addresses and routes, and its peer on the host.
+// container adds the interface in the container, its addresses and routes, and its peer on the
+// host.
 func (d *Details) container(ctx context.Context, host *kernel.Space) {
 	inside, closeInside, err := openContainer(ctx, d.Netns)
 	if err != nil {
@@ -75,7 +79,7 @@ func (d *Details) container(ctx context.Context, host *kernel.Space) {
 	}
 }
 
-// inside adds the interface in the container.
+// inside adds the interface in the container, with its addresses and routes.
 func (d *Details) inside(s *kernel.Space, link kernel.Link) error {
 	d.link(s, link, InContainer)
 	addrs, err := s.Addrs.Of(link)
@@ -105,29 +109,40 @@ func (d *Details) inside(s *kernel.Space, link kernel.Link) error {
 // mainTable is RT_TABLE_MAIN.
 const mainTable = 254
 
-// route adds a route, unless it is one that the kernel makes for an address.
+// route adds a route, unless the kernel has added it for an address.
 func (d *Details) route(r kernel.Route, addrs []netip.Prefix) {
-	live := Route{Dst: r.Dst.Masked(), Gateway: r.Gateway(), Table: r.Table, Metric: r.Priority, Live: true}
+	live := Route{
+		Dst:     r.Dst.Masked(),
+		Gateway: r.Gateway(),
+		Table:   r.Table,
+		Metric:  r.Priority,
+		Live:    true,
+	}
 	if r.Table == mainTable {
 		live.Table = 0
 	}
 	for i, x := range d.Routes {
 		gateway := !x.Gateway.IsValid() || x.Gateway == live.Gateway
-		if x.Recorded && x.Dst == live.Dst && gateway && (x.Table == live.Table || x.Table == mainTable && live.Table == 0) {
+		if x.Recorded && x.Dst == live.Dst && gateway &&
+			(x.Table == live.Table || x.Table == mainTable && live.Table == 0) {
 			d.Routes[i].Live, d.Routes[i].Gateway, d.Routes[i].Metric = true, live.Gateway, live.Metric
 			return
 		}
 	}
 	own := slices.ContainsFunc(addrs, func(a netip.Prefix) bool { return a.Masked() == live.Dst })
-	if !live.Gateway.IsValid() && (own || live.Dst.Addr().IsLinkLocalUnicast() || live.Dst.Addr().IsMulticast()) {
+	if !live.Gateway.IsValid() &&
+		(own || live.Dst.Addr().IsLinkLocalUnicast() || live.Dst.Addr().IsMulticast()) {
 		return
 	}
 	d.Routes = append(d.Routes, live)
 }
 
-// link notes that an interface exists, and as what.
+// link adds the properties of an existing interface.
 func (d *Details) link(s *kernel.Space, l kernel.Link, place Place) {
-	i := slices.IndexFunc(d.Interfaces, func(x Interface) bool { return x.Name == l.Name && x.Place == place })
+	i := slices.IndexFunc(
+		d.Interfaces,
+		func(x Interface) bool { return x.Name == l.Name && x.Place == place },
+	)
 	if i < 0 {
 		d.Interfaces = append(d.Interfaces, Interface{Name: l.Name, Place: place})
 		i = len(d.Interfaces) - 1
@@ -147,7 +162,7 @@ func (d *Details) link(s *kernel.Space, l kernel.Link, place Place) {
 	}
 }
 
-// host looks at the interfaces on the host that the result names.
+// host adds the properties of the interfaces on the host that the result names.
 func (d *Details) host(s *kernel.Space) {
 	for _, x := range slices.Clone(d.Interfaces) {
 		if x.Place != OnHost || x.Live {
@@ -159,7 +174,7 @@ func (d *Details) host(s *kernel.Space) {
 	}
 }
 
-// ports adds the ports that the runtime has asked for, and the published ones.
+// ports adds the ports that the runtime has requested, and the published ports.
 func (d *Details) ports(host *kernel.Space, a Attachment) error {
 	var asked []askedPort
 	_ = json.Unmarshal(d.Capabilities["portMappings"], &asked) // ADD has refused anything else
@@ -173,7 +188,10 @@ func (d *Details) ports(host *kernel.Space, a Attachment) error {
 	}
 	for _, h := range held {
 		if m, ok := kernel.Published(h); ok && h.Comment == a.Attachment.Tag() {
-			d.Ports = append(d.Ports, Port{Mapping: m.String(), Backend: "nftables", Live: true, published: m})
+			d.Ports = append(
+				d.Ports,
+				Port{Mapping: m.String(), Backend: "nftables", Live: true, published: m},
+			)
 		}
 	}
 	for _, p := range asked {
@@ -192,24 +210,29 @@ type askedPort struct {
 	HostIP        string `json:"hostIP"`
 }
 
-// targets returns the addresses that ports of an address of the host lead to: the first of each family, or of its own.
+// targets returns the container addresses to which a port on hostIP leads: the first address of its
+// family, or of each family if hostIP is empty.
 func (d *Details) targets(hostIP string) (list []netip.Addr) {
 	host, err := netip.ParseAddr(hostIP)
 	for _, a := range d.Addresses {
 		addr := a.Address.Addr()
 		same := func(o netip.Addr) bool { return o.Is4() == addr.Is4() }
-		if a.Recorded && a.Interface == d.IfName && (err != nil || same(host.Unmap())) && !slices.ContainsFunc(list, same) {
+		if a.Recorded && a.Interface == d.IfName && (err != nil || same(host.Unmap())) &&
+			!slices.ContainsFunc(list, same) {
 			list = append(list, addr)
 		}
 	}
 	return list
 }
 
-// askedPort notes a port that was asked for, which nftables may have.
+// askedPort adds a requested port, or marks it as requested if nftables publishes it.
 func (d *Details) askedPort(p askedPort, to netip.Addr, byIPTables bool) {
 	protocol, target := strings.ToLower(p.Protocol), netip.AddrPortFrom(to, uint16(p.ContainerPort))
 	host := cmp.Or(p.HostIP, "*")
-	one := Port{Mapping: fmt.Sprintf("%s %s:%d to %s", protocol, host, p.HostPort, target), Recorded: true}
+	one := Port{
+		Mapping:  fmt.Sprintf("%s %s:%d to %s", protocol, host, p.HostPort, target),
+		Recorded: true,
+	}
 	i := slices.IndexFunc(d.Ports, func(x Port) bool {
 		return x.published.To.Addr() == to && covers(x.published, protocol, p.HostPort)
 	})
@@ -225,10 +248,12 @@ func (d *Details) askedPort(p askedPort, to netip.Addr, byIPTables bool) {
 
 // covers reports whether a mapping publishes a port of the host.
 func covers(m kernel.PortMapping, protocol string, port int) bool {
-	return int(m.First) <= port && port <= int(m.Last) && strings.HasPrefix(m.String(), strings.ToLower(protocol)+" ")
+	return int(m.First) <= port && port <= int(m.Last) &&
+		strings.HasPrefix(m.String(), strings.ToLower(protocol)+" ")
 }
 
-// inIPTables reports whether a rule of iptables leads to ports of the attachment, made by upstream portmap or in its way.
+// inIPTables reports whether a rule of iptables publishes ports of the attachment, as upstream
+// portmap does.
 func (d *Details) inIPTables(host *kernel.Space) (bool, error) {
 	comment := fmt.Sprintf("dnat name: %q id: %q", d.Network, d.Container)
 	for _, t := range []kernel.Table{{Family: kernel.TableIPv4, Name: "nat"}, {Family: kernel.TableIPv6, Name: "nat"}} {
@@ -273,8 +298,12 @@ func (d *Details) compare(a Attachment) {
 	}
 }
 
-// PortHolders returns the attachments that hold a port of the host in nftables.
-func PortHolders(ctx context.Context, protocol string, port int) (holders []cni.Attachment, err error) {
+// PortHolders returns the attachments that publish a host port in nftables.
+func PortHolders(
+	ctx context.Context,
+	protocol string,
+	port int,
+) (holders []cni.Attachment, err error) {
 	host, closeHost, err := kernel.OpenHost(ctx)
 	if err != nil {
 		return nil, err

@@ -13,25 +13,35 @@ import (
 	"github.com/tenon-cni/tenon/network"
 )
 
-// The backend that all releases of the upstream plugins have.
+// The backends that a handover distinguishes. All releases of the upstream plugins support
+// iptables.
 const iptables, nftables = "iptables", "nftables"
 
 // backendKeys are the configuration keys that choose the backend for rules on the host.
-var backendKeys = map[string]string{"bridge": "ipMasqBackend", "ptp": "ipMasqBackend", "portmap": "backend", "firewall": "backend"}
+var backendKeys = map[string]string{
+	"bridge":   "ipMasqBackend",
+	"ptp":      "ipMasqBackend",
+	"portmap":  "backend",
+	"firewall": "backend",
+}
 
-// handOverObstacles returns the reasons why the upstream plugins could not remove an attachment: its configuration demands
-// nftables, where they look for tables of their own.
+// handOverObstacles returns the reasons why the upstream plugins could not remove an attachment:
+// its configuration requires nftables, where they use their own tables.
 func handOverObstacles(a inspect.Attachment) (why []string) {
 	for _, p := range a.List.Plugins {
 		key := backendKeys[p.Type]
 		conf, err := object(p)
-		if key == "" || err != nil || p.Type == "firewall" { // upstream firewall has no such backend and ignores the name
+		if key == "" || err != nil ||
+			p.Type == "firewall" { // upstream firewall has no such backend and ignores the name
 			continue
 		}
 		masquerades := string(conf["ipMasq"]) == "true"
 		if string(conf[key]) == `"`+nftables+`"` && (p.Type == "portmap" || masquerades) {
-			why = append(why, fmt.Sprintf("%s has %q: %q, and upstream %s would look for rules in tables of its own",
-				p.Type, key, nftables, p.Type))
+			why = append(
+				why,
+				fmt.Sprintf("%s has %q: %q, and upstream %s would search its own tables",
+					p.Type, key, nftables, p.Type),
+			)
 		}
 	}
 	return why
@@ -49,7 +59,11 @@ func object(p *cni.PluginConfig) (conf map[string]json.RawMessage, err error) {
 func calls(ctx context.Context, r *network.Record) ([]invoke.Call, error) {
 	var list []invoke.Call
 	for i, p := range r.List.Plugins {
-		stdin, err := r.List.Request(cni.Check, i, cni.RequestData{Capabilities: r.Capabilities, PrevResult: r.Result})
+		stdin, err := r.List.Request(
+			cni.Check,
+			i,
+			cni.RequestData{Capabilities: r.Capabilities, PrevResult: r.Result},
+		)
 		if err != nil {
 			return nil, fmt.Errorf("request to %s: %w", p.Type, err)
 		}
@@ -57,7 +71,7 @@ func calls(ctx context.Context, r *network.Record) ([]invoke.Call, error) {
 			return nil, fmt.Errorf("%s: %w", p.Type, err)
 		}
 		list = append(list, invoke.Call{
-			Path:  p.Type, // the plugin is part of this program, whatever is installed
+			Path:  p.Type, // the built-in plugin, not an installed one
 			Stdin: stdin,
 			Env: cni.Env{
 				Command: cni.Check, ContainerID: r.Attachment.Container, IfName: r.Attachment.IfName, Netns: r.Netns, Args: r.Args.String(),
@@ -78,8 +92,9 @@ func asUpstream(ctx context.Context, typ string, stdin []byte) ([]byte, error) {
 		return nil, err
 	}
 	var chosen string
-	_ = json.Unmarshal(conf[key], &chosen) // of another type it was refused at ADD
-	if slices.Contains([]string{iptables, "firewalld"}, chosen) || typ == "firewall" && firewalldRuns(ctx) {
+	_ = json.Unmarshal(conf[key], &chosen) // ADD has refused other types
+	if slices.Contains([]string{iptables, "firewalld"}, chosen) ||
+		typ == "firewall" && firewalldRuns(ctx) {
 		return stdin, nil
 	}
 	conf[key] = json.RawMessage(`"` + iptables + `"`)

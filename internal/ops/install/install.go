@@ -1,5 +1,5 @@
-// Package install puts the plugins of this program into a plugin directory, where runtimes look for them, and removes
-// Tenon from a host. It knows no command line.
+// Package install installs the built-in plugins into a plugin directory, and removes Tenon from a
+// host.
 package install
 
 import (
@@ -25,38 +25,47 @@ type Change string
 
 // The changes.
 const (
-	Installed Change = "installed" // there was no file of that name
-	Replaced  Change = "replaced"  // there was one with other content, which is gone
-	Unchanged Change = "unchanged" // it was there already
+	Installed Change = "installed" // new file
+	Replaced  Change = "replaced"  // replaced a file with other content
+	Unchanged Change = "unchanged" // already installed
 )
 
-// Plugin is one plugin that was installed.
+// Plugin is an installed plugin.
 type Plugin struct {
 	Name     string
 	Path     string
 	Change   Change
-	Versions []string // of CNI, as the installed file answers to VERSION
+	Versions []string // of CNI, from its answer to VERSION
 }
 
 // Request lists the plugins to install, and the directory.
 type Request struct {
-	Dir   string   // plugin directory; Run makes it if it is missing
+	Dir   string   // plugin directory; Run creates it if it is missing
 	Names []string // plugins, file names of the links
-	// Programs are the paths of programs that plugins look for in their directory.
+	// Programs lists the paths of programs that plugins expect in their directory.
 	Programs []string
 }
 
-// programDirs are directories in which shells look for programs. iproute2 has one called bridge.
-var programDirs = []string{"/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"}
+// programDirs lists the directories of programs. A plugin there could replace a program, such as
+// iproute2's bridge.
+var programDirs = []string{
+	"/bin",
+	"/sbin",
+	"/usr/bin",
+	"/usr/sbin",
+	"/usr/local/bin",
+	"/usr/local/sbin",
+}
 
-// self leads to the running executable file, also after a rename.
+// self is a path of the running binary that remains valid after a rename.
 const self = "/proc/self/exe"
 
-// Run makes a hard link to the running executable file for each plugin, or one copy with links to it if the directory is
-// on another file system. It asks each file for its VERSION before the file replaces the one of its name. A second Run
-// changes nothing.
+// Run creates a hard link to the running binary for each plugin, or one copy and links to it if the
+// directory is on another file system. It tests each file with VERSION before the file replaces
+// another of the same name. A second Run changes nothing.
 //
-// Run changes nothing if one of the names belongs to something other than a file or a symbolic link.
+// Run returns an error and changes nothing if one of the names is neither a file nor a symbolic
+// link.
 func Run(ctx context.Context, r Request) ([]Plugin, error) {
 	dir, err := filepath.Abs(r.Dir)
 	if err != nil {
@@ -66,12 +75,13 @@ func Run(ctx context.Context, r Request) ([]Plugin, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, cni.Errorf(cni.CodeIOFailure, "plugin folder: %w", err)
+		return nil, cni.Errorf(cni.CodeIOFailure, "plugin directory: %w", err)
 	}
-	// Run makes and tries the files under their own names, in a directory inside: a plugin learns its name from its file.
+	// Run creates and tests the files in a subdirectory under their final names, because a plugin
+	// takes its name from its file.
 	staging, err := os.MkdirTemp(dir, ".tenon-install-")
 	if err != nil {
-		return nil, cni.Errorf(cni.CodeIOFailure, "plugin folder: %w", err)
+		return nil, cni.Errorf(cni.CodeIOFailure, "plugin directory: %w", err)
 	}
 	in := installation{dir: dir, staging: staging}
 	err = in.run(ctx, r.Names)
@@ -83,18 +93,18 @@ func Run(ctx context.Context, r Request) ([]Plugin, error) {
 	return in.done, errors.Join(err, os.RemoveAll(staging))
 }
 
-// usable refuses directories of programs, and names that belong to something other than a file.
+// usable refuses directories of programs, and names that are neither files nor symbolic links.
 func usable(dir string, names []string) error {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		real = dir
 	}
 	if slices.Contains(programDirs, dir) || slices.Contains(programDirs, real) {
-		return cni.Errorf(cni.CodeInvalidConfig, "%s is a folder of programs, not of plugins", dir).
-			WithDetails("a plugin there could replace a program of its name, such as iproute2's bridge; the usual folder is /opt/cni/bin")
+		return cni.Errorf(cni.CodeInvalidConfig, "%s is a directory of programs, not of plugins", dir).
+			WithDetails("use /opt/cni/bin: a plugin could replace a program of the same name there, such as iproute2's bridge")
 	}
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
-		return cni.Errorf(cni.CodeInvalidConfig, "%s is not a folder", dir)
+		return cni.Errorf(cni.CodeInvalidConfig, "%s is not a directory", dir)
 	}
 	for _, name := range names {
 		info, err := os.Lstat(filepath.Join(dir, name))
@@ -107,7 +117,7 @@ func usable(dir string, names []string) error {
 
 type installation struct {
 	dir, staging string
-	source       string // the file that all plugins are links to
+	source       string // target of the links
 	done         []Plugin
 }
 
@@ -125,8 +135,8 @@ func (in *installation) run(ctx context.Context, names []string) error {
 	return nil
 }
 
-// findSource chooses the target of links: the running executable file or, if the directory cannot have links to it, a copy
-// that exists already, or a new one.
+// findSource chooses the target of the links: the running binary or, if the directory is on another
+// file system, an existing or a new copy.
 func (in *installation) findSource(names []string) error {
 	in.source = self
 	first := filepath.Join(in.staging, "source")
@@ -142,7 +152,7 @@ func (in *installation) findSource(names []string) error {
 	}
 	in.source = first
 	if err := copyFile(self, first); err != nil {
-		return cni.Errorf(cni.CodeIOFailure, "copy the executable: %w", err)
+		return cni.Errorf(cni.CodeIOFailure, "copy the binary: %w", err)
 	}
 	return nil
 }
@@ -171,8 +181,7 @@ func (in *installation) install(ctx context.Context, name string) (Plugin, error
 	return p, nil
 }
 
-// program puts a link to a program into the directory, or a copy where the directory is on another
-// file system.
+// program installs a link to a program, or a copy if the directory is on another file system.
 func (in *installation) program(path string) error {
 	name := filepath.Base(path)
 	p := Plugin{Name: name, Path: filepath.Join(in.dir, name), Change: Installed}
@@ -199,7 +208,7 @@ func (in *installation) program(path string) error {
 	return nil
 }
 
-// link makes a hard link to what old leads to.
+// link creates a hard link to old, following symbolic links.
 func link(old, new string) error {
 	if err := unix.Linkat(unix.AT_FDCWD, old, unix.AT_FDCWD, new, unix.AT_SYMLINK_FOLLOW); err != nil {
 		return &os.LinkError{Op: "link", Old: old, New: new, Err: err}
@@ -207,7 +216,8 @@ func link(old, new string) error {
 	return nil
 }
 
-// versions asks an executable for the versions of CNI that it supports, and demands the newest.
+// versions returns the CNI versions that an executable file supports. It returns an error unless
+// they include the newest.
 func versions(ctx context.Context, path string) ([]string, error) {
 	reply, err := invoke.Process{}.Call(ctx, invoke.Call{
 		Path: path, Env: cni.Env{Command: cni.VersionCommand}, Stdin: []byte(`{"cniVersion":"` + cni.Newest.String() + `"}`),
@@ -220,13 +230,17 @@ func versions(ctx context.Context, path string) ([]string, error) {
 		return nil, err
 	}
 	if !v.Supports(cni.Newest) {
-		return nil, cni.Errorf(cni.CodeIncompatibleVersion, "the installed file does not support CNI version %v", cni.Newest)
+		return nil, cni.Errorf(
+			cni.CodeIncompatibleVersion,
+			"the installed file does not support CNI version %v",
+			cni.Newest,
+		)
 	}
 	return v.Supported, nil
 }
 
-// copyFile writes all at once: the kernel keeps a file in pieces as large as they were written, and a plugin starts in 2.0 ms
-// from one such piece, in 2.9 ms from pages (Linux 6.18, ext4).
+// copyFile copies a file with a single write. The kernel caches a file in units of the written
+// size: a plugin starts in 2.0 ms from one unit, and in 2.9 ms from pages (Linux 6.18, ext4).
 func copyFile(from, to string) error {
 	content, err := os.ReadFile(from)
 	if err != nil {
@@ -248,13 +262,14 @@ func sameContent(a, b string) (bool, error) {
 	return err == nil && bytes.Equal(content, other), err
 }
 
-// find returns the files in a plugin directory that bear the names of plugins and are this program or another build of it.
-// It skips symbolic links.
+// find returns the files in a plugin directory that have names of plugins and are builds of this
+// program. It skips symbolic links.
 func find(dir string, names []string) []string {
 	var found []string
 	for _, name := range names {
 		path := filepath.Join(dir, name)
-		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() && repair.IsOurs(path) {
+		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() &&
+			repair.IsOurs(path) {
 			found = append(found, path)
 		}
 	}

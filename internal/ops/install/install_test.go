@@ -14,8 +14,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/ops/install"
 )
 
-// TestMain lets the test executable be what is installed: "alpha" and "beta" are plugins, "old" is one that is too
-// old, and "broken" is none.
+// TestMain lets the tests install the test binary: "alpha" and "beta" are plugins, "old" supports
+// old versions only, and "broken" fails.
 func TestMain(m *testing.M) {
 	switch filepath.Base(os.Args[0]) {
 	case "alpha", "beta":
@@ -37,7 +37,8 @@ func run(t *testing.T, dir string, names ...string) []string {
 	}
 	var changes []string
 	for _, p := range done {
-		if p.Path != filepath.Join(dir, p.Name) || !slices.Equal(p.Versions, []string{"1.0.0", "1.1.0"}) {
+		if p.Path != filepath.Join(dir, p.Name) ||
+			!slices.Equal(p.Versions, []string{"1.0.0", "1.1.0"}) {
 			t.Errorf("%+v", p)
 		}
 		changes = append(changes, p.Name+" "+string(p.Change))
@@ -111,19 +112,23 @@ func write(t *testing.T, path, content string) {
 	}
 }
 
-func TestWhatDoesNotWorkReplacesNothing(t *testing.T) {
+func TestRunKeepsFilesIfAPluginFails(t *testing.T) {
 	t.Parallel()
 	for name, code := range map[string]cni.Code{"broken": cni.CodeInternal, "old": cni.CodeIncompatibleVersion} {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, name), "working")
-		done, err := install.Run(t.Context(), install.Request{Dir: dir, Names: []string{"alpha", name, "beta"}})
+		done, err := install.Run(
+			t.Context(),
+			install.Request{Dir: dir, Names: []string{"alpha", name, "beta"}},
+		)
 		if cni.CodeOf(err) != code || !strings.Contains(err.Error(), "plugin "+name) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if len(done) != 1 || done[0].Name != "alpha" {
 			t.Errorf("%s: done %+v", name, done)
 		}
-		if content, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(content) != "working" {
+		if content, err := os.ReadFile(filepath.Join(dir, name)); err != nil ||
+			string(content) != "working" {
 			t.Errorf("%s: now %q, %v", name, content, err)
 		}
 		want := []string{"alpha", name}
@@ -132,10 +137,19 @@ func TestWhatDoesNotWorkReplacesNothing(t *testing.T) {
 	}
 }
 
-func TestNonsenseIsRefusedBeforeAnythingIsChanged(t *testing.T) {
+func TestRunRefusesUnusableDirectories(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	file, taken, link := filepath.Join(dir, "file"), filepath.Join(dir, "taken"), filepath.Join(dir, "link")
+	file, taken, link := filepath.Join(
+		dir,
+		"file",
+	), filepath.Join(
+		dir,
+		"taken",
+	), filepath.Join(
+		dir,
+		"link",
+	)
 	write(t, file, "")
 	if err := os.MkdirAll(filepath.Join(taken, "beta"), 0o755); err != nil {
 		t.Fatal(err)
@@ -144,7 +158,10 @@ func TestNonsenseIsRefusedBeforeAnythingIsChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, nonsense := range []string{file, taken, link, "/usr/local/sbin", "/sbin/"} {
-		done, err := install.Run(t.Context(), install.Request{Dir: nonsense, Names: []string{"alpha", "beta"}})
+		done, err := install.Run(
+			t.Context(),
+			install.Request{Dir: nonsense, Names: []string{"alpha", "beta"}},
+		)
 		if cni.CodeOf(err) != cni.CodeInvalidConfig || len(done) > 0 {
 			t.Errorf("%s: %+v, %v", nonsense, done, err)
 		}
@@ -157,20 +174,23 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	dir := t.TempDir()
-	if _, err := install.Run(ctx, install.Request{Dir: dir, Names: []string{"alpha"}}); !errors.Is(err, context.Canceled) {
+	if _, err := install.Run(ctx, install.Request{Dir: dir, Names: []string{"alpha"}}); !errors.Is(
+		err,
+		context.Canceled,
+	) {
 		t.Errorf("got %v", err)
 	}
 	expect(t, names(t, dir))
 }
 
-// TestPrograms: a program is linked into the directory, or copied from another file system, and
-// replaced when it differs.
+// TestPrograms checks that Run links or copies a program into the directory, and replaces it when
+// it differs.
 func TestPrograms(t *testing.T) {
 	t.Parallel()
 	source, dir := filepath.Join(t.TempDir(), "tool"), t.TempDir()
 	r := install.Request{Dir: dir, Programs: []string{source}}
 	for _, step := range []struct {
-		content string // of a new file, as an update makes; empty: the same file
+		content string // of a new file, as after an update; empty: the same file
 		want    install.Change
 	}{{"one", install.Installed}, {"", install.Unchanged}, {"two", install.Replaced}} {
 		if step.content != "" {
@@ -179,10 +199,12 @@ func TestPrograms(t *testing.T) {
 			}
 		}
 		done, err := install.Run(t.Context(), r)
-		if err != nil || len(done) != 1 || done[0].Change != step.want || done[0].Path != filepath.Join(dir, "tool") {
+		if err != nil || len(done) != 1 || done[0].Change != step.want ||
+			done[0].Path != filepath.Join(dir, "tool") {
 			t.Errorf("%+v, %v, want %s", done, err, step.want)
 		}
-		if got, err := os.ReadFile(filepath.Join(dir, "tool")); err != nil || step.content != "" && string(got) != step.content {
+		if got, err := os.ReadFile(filepath.Join(dir, "tool")); err != nil ||
+			step.content != "" && string(got) != step.content {
 			t.Errorf("got %q, %v, want %q", got, err, step.content)
 		}
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/tenon-cni/tenon/network"
 )
 
-// TestEnds lists the rules of an attachment that is handed over and for which the upstream plugins have no counterpart.
+// TestEnds checks that a plan lists protections of a handed-over attachment that the upstream
+// plugins lack.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	a := cni.Attachment{Network: "pods", Container: "web", IfName: "eth0"}
@@ -22,7 +23,10 @@ func TestEnds(t *testing.T) {
 	p.judge(kernel.Ruleset{Held: map[string][]kernel.Held{
 		"guard": held, "masquerade": held, kernel.AddressRulesPrefix + "quarantine": held,
 	}})
-	want := []string{"MAC anti-spoofing (macspoofchk) of pods/web/eth0", "rule set quarantine of pods/web/eth0"}
+	want := []string{
+		"MAC anti-spoofing (macspoofchk) of pods/web/eth0",
+		"rule set quarantine of pods/web/eth0",
+	}
 	if diff := cmp.Diff(want, p.Ends); diff != "" || len(p.Blockers) > 0 {
 		t.Errorf("blockers %v, ends (-want +got):\n%s", p.Blockers, diff)
 	}

@@ -13,13 +13,14 @@ import (
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
 )
 
-// Directories that only Tenon's plugins make, in the data directories of plugins.
+// Directories that only Tenon's plugins create, in the data directories of plugins.
 const (
-	ownersDir = ".owners" // host-local makes it in the directory of each network
-	tuningDir = ".tenon"  // tuning makes it in the upstream plugin's directory
+	ownersDir = ".owners" // of host-local, in the directory of each network
+	tuningDir = ".tenon"  // of tuning, in the upstream plugin's directory
 )
 
-// state returns the files and directories of Tenon that exist, in the default data directories and the configured ones.
+// state returns the existing files and directories of Tenon in the default and the configured data
+// directories.
 func (p *Plan) state(ctx context.Context) ([]string, error) {
 	lists := slices.Clone(p.request.Lists)
 	for _, a := range p.Attachments {
@@ -50,7 +51,7 @@ func (p *Plan) state(ctx context.Context) ([]string, error) {
 
 func dataDir(p *cni.PluginConfig) (dir string) {
 	if conf, err := object(p); err == nil {
-		_ = json.Unmarshal(conf["dataDir"], &dir) // of another type it was refused at ADD
+		_ = json.Unmarshal(conf["dataDir"], &dir) // ADD has refused other types
 	}
 	return dir
 }

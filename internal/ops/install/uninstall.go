@@ -23,12 +23,13 @@ import (
 	"github.com/tenon-cni/tenon/plugins/all"
 )
 
-// Removal says what to remove from a host, and how to treat its attachments.
+// Removal holds the settings for removing Tenon from a host.
 type Removal struct {
 	Client *network.Client
-	Lists  []*cni.List // configured networks; the networks of attachments count too
+	Lists  []*cni.List // configured networks, in addition to the networks of attachments
 
-	// Keep hands the attachments that are left over to the upstream plugins. Otherwise they are in the way.
+	// Keep hands the remaining attachments over to the upstream plugins. Otherwise they block the
+	// removal.
 	Keep bool
 
 	// Detach runs DEL for the attachments of the client's runtime first.
@@ -42,7 +43,7 @@ type Outcome string
 const (
 	HandOver Outcome = "hand over" // to the upstream plugins
 	Detach   Outcome = "detach"
-	Blocks   Outcome = "blocks" // neither was asked for
+	Blocks   Outcome = "blocks" // neither was requested
 )
 
 // Attachment is a recorded attachment and its outcome.
@@ -51,19 +52,21 @@ type Attachment struct {
 	Outcome Outcome
 }
 
-// Plan lists the plugins, nftables tables, and files unknown to the upstream plugins that [Plan.Run] removes. It converts
-// attachments that stay into the form that the upstream plugins make, check and remove.
+// Plan lists the plugins, nftables tables, and files unknown to the upstream plugins that
+// [Plan.Run] removes. It converts remaining attachments into the form that the upstream plugins
+// create, check and remove.
 type Plan struct {
 	Attachments []Attachment
 	Plugins     []string // executable files
 	Tables      []string // of nftables
 	Paths       []string // files and directories of state
 
-	// Ends lists protections of attachments that end, as the upstream plugins have no counterpart.
+	// Ends lists protections of attachments that end, because the upstream plugins have no
+	// counterpart.
 	Ends []string
 
-	// Blockers say why nothing can be removed, in addition to attachments with the outcome
-	// [Blocks].
+	// Blockers lists reasons why nothing can be removed, in addition to attachments with the
+	// outcome [Blocks].
 	Blockers []string
 
 	request Removal
@@ -114,19 +117,25 @@ func (p *Plan) attachment(a inspect.Attachment) {
 	case p.request.Keep:
 		x.Outcome = HandOver
 		for _, why := range handOverObstacles(a) {
-			p.Blockers = append(p.Blockers, fmt.Sprintf("%v cannot be handed over: %s", a.Record.Attachment, why))
+			p.Blockers = append(
+				p.Blockers,
+				fmt.Sprintf("%v cannot be handed over: %s", a.Record.Attachment, why),
+			)
 		}
 	}
 	p.Attachments = append(p.Attachments, x)
 	p.tags[a.Record.Attachment.Tag()] = true
 }
 
-// Blocked returns the attachments that are in the way.
+// Blocked returns the attachments that block the removal.
 func (p *Plan) Blocked() []Attachment {
-	return slices.DeleteFunc(slices.Clone(p.Attachments), func(a Attachment) bool { return a.Outcome != Blocks })
+	return slices.DeleteFunc(
+		slices.Clone(p.Attachments),
+		func(a Attachment) bool { return a.Outcome != Blocks },
+	)
 }
 
-// judge looks for elements without an attachment, which block the removal, and for protections that end.
+// judge collects elements without an attachment, which block the removal, and protections that end.
 func (p *Plan) judge(rules kernel.Ruleset) {
 	unknown := map[string]bool{}
 	ends := map[string]bool{}
@@ -136,33 +145,36 @@ func (p *Plan) judge(rules kernel.Ruleset) {
 				unknown[h.Comment] = true
 				continue
 			}
-			if what, ok := protection(ruleSet); ok && p.kept(h.Comment) {
-				ends[fmt.Sprintf("%s of %s", what, owner(h.Comment))] = true
+			if name, ok := protection(ruleSet); ok && p.kept(h.Comment) {
+				ends[fmt.Sprintf("%s of %s", name, owner(h.Comment))] = true
 			}
 		}
 	}
 	for tag := range unknown {
-		p.Blockers = append(p.Blockers, fmt.Sprintf("%s has rules in nftables but no record", owner(tag)))
+		p.Blockers = append(
+			p.Blockers,
+			fmt.Sprintf("%s has rules in nftables, but no attachment record", owner(tag)),
+		)
 	}
 	slices.Sort(p.Blockers)
 	p.Ends = slices.Sorted(maps.Keys(ends))
 }
 
-// withoutCounterpart names protections that the upstream plugins do not have, by the name of the
-// rule set.
+// withoutCounterpart names protections that the upstream plugins lack, by the name of the rule set.
 var withoutCounterpart = map[string]string{
 	"guard":          "MAC anti-spoofing (macspoofchk)",
 	"port isolation": "isolation of bridge ports",
 	"drop invalid":   "dropping of packets in state invalid",
 }
 
-// protection describes a rule set that the upstream plugins do not have: one of ours, or of a plugin of another module.
-func protection(ruleSet string) (what string, ok bool) {
+// protection describes a rule set that the upstream plugins lack: one of Tenon's, or of a plugin of
+// another module.
+func protection(ruleSet string) (description string, ok bool) {
 	if name, foreign := strings.CutPrefix(ruleSet, kernel.AddressRulesPrefix); foreign {
 		return "rule set " + name, true
 	}
-	what, ok = withoutCounterpart[ruleSet]
-	return what, ok
+	description, ok = withoutCounterpart[ruleSet]
+	return description, ok
 }
 
 func (p *Plan) kept(tag string) bool {
@@ -171,7 +183,7 @@ func (p *Plan) kept(tag string) bool {
 	})
 }
 
-// owner returns the attachment in a tag, for people.
+// owner returns the attachment that a tag names, or the tag.
 func owner(tag string) string {
 	if _, ours := cni.ParseTag(tag); ours {
 		if part := strings.SplitN(tag, " ", 4); len(part) == 4 { // see cni.Attachment.Tag
@@ -181,11 +193,12 @@ func owner(tag string) string {
 	return tag
 }
 
-// Run removes the objects of the plan without interrupting the traffic of attachments that stay: it makes the upstream
-// plugins' rules before it removes Tenon's. A second Run continues an interrupted one.
+// Run removes the objects of the plan without interrupting the traffic of remaining attachments: it
+// creates the upstream plugins' rules before it removes Tenon's. A second Run continues an
+// interrupted one.
 func (p *Plan) Run(ctx context.Context) error {
 	if len(p.Blocked()) > 0 || len(p.Blockers) > 0 {
-		return errors.New("attachments are in the way")
+		return errors.New("attachments block the removal")
 	}
 	c := p.request.Client
 	for _, a := range p.Attachments {
@@ -207,17 +220,22 @@ func (p *Plan) Run(ctx context.Context) error {
 	return err
 }
 
-// onlyPlanned fails if there is an attachment that the plan does not know.
+// onlyPlanned returns an error if there is an attachment that is not in the plan.
 func (p *Plan) onlyPlanned(records []network.Record) error {
 	for _, r := range records {
 		if !p.kept(r.Attachment.Tag()) {
-			return cni.Errorf(cni.CodeTryAgainLater, "%v was attached meanwhile", r.Attachment)
+			return cni.Errorf(
+				cni.CodeTryAgainLater,
+				"%v was attached in the meantime",
+				r.Attachment,
+			)
 		}
 	}
 	return nil
 }
 
-// remove removes plugins first, so that nothing new is made.
+// remove removes the objects of the plan, plugins first, so that no attachment is created in the
+// meantime.
 func (p *Plan) remove(ctx context.Context) error {
 	for _, path := range p.Plugins {
 		if err := ioFailure(os.Remove(path), fs.ErrNotExist); err != nil {
@@ -229,7 +247,11 @@ func (p *Plan) remove(ctx context.Context) error {
 		return err
 	}
 	if len(refused) > 0 {
-		return cni.Errorf(cni.CodeTryAgainLater, "%s was attached meanwhile", owner(refused[0].Comment))
+		return cni.Errorf(
+			cni.CodeTryAgainLater,
+			"%s was attached in the meantime",
+			owner(refused[0].Comment),
+		)
 	}
 	var errs []error
 	for _, path := range p.Paths {
@@ -238,8 +260,8 @@ func (p *Plan) remove(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Finish removes the directory of records if nothing is left in it but locks and answers of plugins. It returns false if
-// records of other runtimes are left.
+// Finish removes the state directory if it contains only locks and cached versions of plugins. It
+// returns false if records of other runtimes are left.
 func (p *Plan) Finish() (bool, error) {
 	records, err := os.ReadDir(filepath.Join(p.stateDir(), "records"))
 	if err := ioFailure(err, fs.ErrNotExist); err != nil || len(records) > 0 {
@@ -251,7 +273,7 @@ func (p *Plan) Finish() (bool, error) {
 	return true, removeRegistry(network.RegistryDir)
 }
 
-// removeRegistry removes the registry of state directories unless it leads to one that exists.
+// removeRegistry removes the registry of state directories unless it points to one that exists.
 func removeRegistry(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err := ioFailure(err, fs.ErrNotExist); err != nil {
@@ -268,9 +290,11 @@ func removeRegistry(dir string) error {
 	return ioFailure(os.Remove(filepath.Dir(dir)), fs.ErrNotExist, unix.ENOTEMPTY)
 }
 
-// ioFailure returns err with [cni.CodeIOFailure], or nil if err is nil or wraps one of the errors to ignore.
+// ioFailure returns err with [cni.CodeIOFailure], or nil if err is nil or wraps one of the errors
+// to ignore.
 func ioFailure(err error, ignore ...error) error {
-	if err == nil || slices.ContainsFunc(ignore, func(target error) bool { return errors.Is(err, target) }) {
+	if err == nil ||
+		slices.ContainsFunc(ignore, func(target error) bool { return errors.Is(err, target) }) {
 		return nil
 	}
 	return cni.Errorf(cni.CodeIOFailure, "%w", err)
@@ -278,13 +302,13 @@ func ioFailure(err error, ignore ...error) error {
 
 func (p *Plan) stateDir() string { return cmp.Or(p.request.Client.StateDir, network.DefaultStateDir) }
 
-// convert makes the rules that attachments have in Tenon's tables in the form of the upstream plugins.
+// convert recreates the rules of attachments in Tenon's tables as the upstream plugins create them.
 func convert(ctx context.Context, records []network.Record) error {
 	var errs []error
 	for i := range records {
 		r := &records[i]
 		if r.Result == nil || r.State != network.Attached {
-			continue // not attached: DEL finds reservations and links only
+			continue // not attached: only reservations and links are left for DEL
 		}
 		calls, err := calls(ctx, r)
 		if err != nil {

@@ -15,19 +15,42 @@ func (c *checker) order(n *configured, i int) {
 	switch {
 	case p.def == nil:
 	case p.def.Role == plugin.RoleIPAM:
-		c.add("chain-order", typ, fmt.Sprintf("\"type\": \"bridge\", \"ipam\": {\"type\": %q, …}", p.typ),
-			"%s manages addresses for another plugin: it is named by ipam.type", p.typ)
+		c.add(
+			"chain-order",
+			typ,
+			fmt.Sprintf("\"type\": \"bridge\", \"ipam\": {\"type\": %q, …}", p.typ),
+			"%s is an IPAM plugin: name it as ipam.type of another plugin",
+			p.typ,
+		)
 	case p.def.Role == plugin.RoleChained && i == 0:
-		c.add("chain-order", typ, "put it behind the plugin that makes the interface", "%s works on what another plugin made, and is the first", p.typ)
+		c.add(
+			"chain-order",
+			typ,
+			"move it after the plugin that creates the interface",
+			"%s is a chained plugin, but comes first",
+			p.typ,
+		)
 	case p.def.Role == plugin.RoleInterface && i > 0:
-		c.add("chain-order", typ, "give it a network of its own",
-			"%s makes the container's interface, which %s has made already", p.typ, n.plugins[0].typ)
+		c.add(
+			"chain-order",
+			typ,
+			"move it to a network of its own",
+			"%s creates the container's interface, but %s has already created it",
+			p.typ,
+			n.plugins[0].typ,
+		)
 	}
 	if p.allocator != nil && p.allocator.Role != plugin.RoleIPAM {
-		c.add("chain-order", ipam, "IPAM plugins are, for example, host-local, static and dhcp", "%s does not manage addresses", p.ipam)
+		c.add(
+			"chain-order",
+			ipam,
+			"IPAM plugins are, for example, host-local, static and dhcp",
+			"%s is not an IPAM plugin",
+			p.ipam,
+		)
 	}
 	if slices.ContainsFunc(n.plugins[:i], p.repeats) {
-		c.add("repeated-plugin", typ, "", "%s stands in this network twice", p.typ)
+		c.add("repeated-plugin", typ, "", "%s appears twice in this network", p.typ)
 	}
 	c.runnable(n, typ, p.typ)
 	c.runnable(n, ipam, p.ipam)

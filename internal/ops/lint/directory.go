@@ -7,8 +7,14 @@ func (c *checker) directory() {
 	var counted []*configured
 	for _, n := range c.networks {
 		if n.ShadowedBy != "" {
-			c.add("duplicate-name", n.at(n.value.Get("name")), "rename the network, or remove one of the files",
-				"network %s stands in %s, which is found first; this file is never used", n.Name, n.ShadowedBy)
+			c.add(
+				"duplicate-name",
+				n.at(n.value.Get("name")),
+				"rename the network, or remove one of the files",
+				"%[2]s defines network %[1]s, too, and sorts first; this file is never used",
+				n.Name,
+				n.ShadowedBy,
+			)
 			continue
 		}
 		if n.list == nil {
@@ -27,8 +33,16 @@ func (c *checker) together(a, b *configured) {
 		for j, q := range b.plugins {
 			mine, other := poolOf(a, i), poolOf(b, j)
 			if x, y, ok := mine.Overlap(other.RangeSet); ok {
-				c.add("range-overlap", other.subject, "reservations are kept for each network: both may hand out the same address",
-					"%s overlaps with %s of network %s (%s)", y, x, a.Name, a.Path)
+				c.add(
+					"range-overlap",
+					other.subject,
+					"each network keeps its own reservations: both may allocate the same address",
+					"%s overlaps with %s of network %s (%s)",
+					y,
+					x,
+					a.Name,
+					a.Path,
+				)
 			}
 			c.bridges(a.plugins[i], q, mine, other, a)
 		}
@@ -44,8 +58,17 @@ func (c *checker) bridges(a, b *pluginObject, mine, other pool, first *configure
 	for _, x := range mine.gateways() {
 		for _, y := range other.gateways() {
 			if conflict(x, y) {
-				c.add("shared-bridge", b.at(b.value), "give one of the networks another bridge",
-					"bridge %s gets the address %s, and %s from network %s (%s)", name, y, x, first.Name, first.Path)
+				c.add(
+					"shared-bridge",
+					b.at(b.value),
+					"give one of the networks another bridge",
+					"bridge %s gets address %s, and %s from network %s (%s)",
+					name,
+					y,
+					x,
+					first.Name,
+					first.Path,
+				)
 				return
 			}
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// candidate adds a file that holds a network.
+// candidate adds a file that defines a network.
 func (c *checker) candidate(f config.File) {
 	at := subject{file: f.Path, network: f.Name}
 	if at.value = c.open(f, at); at.value == nil {
@@ -30,8 +30,13 @@ func (c *checker) candidate(f config.File) {
 	if f.Kind == config.SingleFile {
 		n.plugins = []*pluginObject{object(at, at.value)}
 		if n.list != nil && n.list.Version >= cni.V100 {
-			c.add("single-form", at, "write a list: {\"cniVersion\": …, \"name\": …, \"plugins\": [{…}]} in a file that ends in .conflist",
-				"the configuration of a single plugin is not part of CNI %v; runtimes still take it", n.list.Version)
+			c.add(
+				"single-form",
+				at,
+				"write a list: {\"cniVersion\": …, \"name\": …, \"plugins\": [{…}]} in a file that ends in .conflist",
+				"the configuration of a single plugin is not part of CNI %v; runtimes still accept it",
+				n.list.Version,
+			)
 		}
 		return
 	}
@@ -41,7 +46,7 @@ func (c *checker) candidate(f config.File) {
 	}
 }
 
-// file checks a file that holds no network.
+// file checks a file that does not define a network.
 func (c *checker) file(f config.File) {
 	at := subject{file: f.Path, network: f.Name}
 	switch {
@@ -57,7 +62,7 @@ func (c *checker) file(f config.File) {
 	}
 }
 
-// open parses a file. It reports why a file cannot be parsed, and returns nil.
+// open parses a file. If that fails, it reports the error and returns nil.
 func (c *checker) open(f config.File, at subject) *document.Node {
 	if f.Content == nil {
 		c.add("read", at, "", "cannot be read: %v", complaint(f))
@@ -72,9 +77,10 @@ func (c *checker) open(f config.File, at subject) *document.Node {
 	return doc
 }
 
-// complaint returns the error of a file itself, without errors of files that belong to it.
+// complaint returns the error of a file, but not errors of its drop-ins.
 func complaint(f config.File) error {
-	if e := (*config.FileError)(nil); errors.As(f.Err, &e) && !errors.As(e.Err, new(*config.FileError)) {
+	if e := (*config.FileError)(nil); errors.As(f.Err, &e) &&
+		!errors.As(e.Err, new(*config.FileError)) {
 		return e.Err
 	}
 	return nil
@@ -93,25 +99,33 @@ func (c *checker) syntax(f config.File, at subject, err error) {
 	case len(bytes.TrimSpace(f.Content)) == 0:
 		hint = "the file is empty"
 	case bytes.HasPrefix(f.Content, []byte("\xef\xbb\xbf")):
-		hint = "the file begins with a byte order mark: save it as UTF-8 without one"
+		hint = "the file begins with a byte order mark: save it as UTF-8 without a byte order mark"
 	case bytes.HasPrefix(rest, []byte("/")) || bytes.HasPrefix(rest, []byte("#")):
-		hint = "JSON has no comments"
+		hint = "remove the comment: JSON does not allow comments"
 	case len(rest) > 0 && strings.Contains("]}", string(rest[:1])) && bytes.HasSuffix(before, []byte(",")):
-		hint = "JSON has no comma behind the last element"
+		hint = "remove the comma after the last element"
 	case offset >= len(bytes.TrimRight(f.Content, " \t\r\n"))-1 && len(rest) <= 1:
-		hint = "the file ends too soon: a bracket or a quote is not closed, or the rest is missing"
+		hint = "the file ends early: a closing bracket or quote is missing"
 	}
 	at.value = document.At(f.Content, offset)
 	c.add("syntax", at, hint, "%v", err)
 }
 
-// duplicates reports keys that an object has twice. It compares keys exactly or, as in plugins, in any case.
+// duplicates reports repeated keys of objects. It compares keys exactly or, as plugins do, ignoring
+// case.
 func (c *checker) duplicates(at subject, n *document.Node, exactly bool) {
 	for i, m := range n.Members {
 		for _, before := range n.Members[:i] {
 			if before.Key == m.Key || !exactly && strings.EqualFold(before.Key, m.Key) {
 				line, _ := before.Name.Position()
-				c.add("duplicate-key", at.atKey(m), "remove one of them", "%q stands in line %d already; plugins see one of both", m.Key, line)
+				c.add(
+					"duplicate-key",
+					at.atKey(m),
+					"remove one of them",
+					"%q also appears in line %d; plugins use only one of them",
+					m.Key,
+					line,
+				)
 				break
 			}
 		}
@@ -126,11 +140,16 @@ func (c *checker) duplicates(at subject, n *document.Node, exactly bool) {
 func (c *checker) dropIn(f config.File, at subject) {
 	switch f.Use {
 	case config.Ignored:
-		c.add("ignored-file", at, "the folder of a drop-in bears the name of a network that is a list (.conflist)",
-			"is not read: there is no list of a network %q", f.Name)
+		c.add(
+			"ignored-file",
+			at,
+			"name the directory of drop-ins after a network that is a list (.conflist)",
+			"ignored: no list defines network %q",
+			f.Name,
+		)
 		return
 	case config.Suppressed:
-		c.add("ignored-file", at, "", "is not read: network %s says loadOnlyInlinedPlugins", f.Name)
+		c.add("ignored-file", at, "", "ignored: network %s sets loadOnlyInlinedPlugins", f.Name)
 		return
 	}
 	if at.value = c.open(f, at); at.value == nil {
@@ -158,13 +177,16 @@ func (c *checker) ignored(f config.File, at subject) {
 	ext := filepath.Ext(f.Path)
 	switch inner := filepath.Ext(strings.TrimSuffix(f.Path, ext)); {
 	case f.Name != "":
-		why, hint = "drop-ins end in .conf", "rename it to "+strings.TrimSuffix(filepath.Base(f.Path), ext)+".conf"
+		why, hint = "its name does not end in .conf", "rename it to "+strings.TrimSuffix(
+			filepath.Base(f.Path),
+			ext,
+		)+".conf"
 	case slices.Contains(extensions, strings.ToLower(ext)):
-		hint = "the extension has to be in lower case: " + strings.ToLower(ext)
+		hint = "use a lower-case extension: " + strings.ToLower(ext)
 	case slices.Contains(extensions, inner):
-		hint = "if it is a copy that nobody needs, move it elsewhere"
+		hint = "if it is a backup, move it to another directory"
 	}
-	c.add("ignored-file", at, hint, "looks like a configuration, but no runtime reads it: %s", why)
+	c.add("ignored-file", at, hint, "looks like a configuration, but runtimes ignore it: %s", why)
 }
 
 var extensions = []string{".conflist", ".conf", ".json"}
@@ -177,20 +199,22 @@ func listKeys() map[string]string {
 	}
 }
 
-// unknownKeys reports keys that a list does not have.
+// unknownKeys reports unknown keys of a list.
 func (c *checker) unknownKeys(n *configured) {
 	known := listKeys()
 	for _, m := range n.value.Members {
-		if known[m.Key] != "" || strings.HasPrefix(m.Key, "nerdctl") || strings.HasPrefix(m.Key, "_") || strings.HasPrefix(m.Key, "$") {
+		if known[m.Key] != "" || strings.HasPrefix(m.Key, "nerdctl") ||
+			strings.HasPrefix(m.Key, "_") ||
+			strings.HasPrefix(m.Key, "$") {
 			continue
 		}
 		hint := cmp.Or(nearest(m.Key, slices.Sorted(maps.Keys(known))),
-			"keys of the list are not passed on; what is meant for a plugin stands in its object")
+			"plugins do not see the keys of the list; move options of a plugin into its object")
 		for key := range known {
 			if strings.EqualFold(key, m.Key) {
-				hint = fmt.Sprintf("keys of the list are matched exactly: %q", key)
+				hint = fmt.Sprintf("keys of the list are case-sensitive: use %q", key)
 			}
 		}
-		c.add("list-key", n.atKey(m), hint, "nobody reads the key %q of a list", m.Key)
+		c.add("list-key", n.atKey(m), hint, "unknown key %q in a list", m.Key)
 	}
 }

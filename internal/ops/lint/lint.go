@@ -1,8 +1,10 @@
-// Package lint finds mistakes and probable mistakes in network configurations before a runtime uses them. Package config
-// decides how each file is used, and reports errors of files that it cannot load.
+// Package lint finds mistakes and probable mistakes in network configurations before a runtime uses
+// them. Package config decides how each file is used, and reports errors of files that it cannot
+// load.
 //
-// The package does not repeat the rules of plugins: keys and JSON types come from the schema of a configuration, limits and
-// contradictions from the plugin's own validation. Plugins that are not built in have to follow the rules for all plugins.
+// The package does not repeat the rules of plugins: keys and JSON types come from the schema of a
+// configuration, limits and contradictions from the plugin's own validation. For plugins that are
+// not built in, it checks the rules for all plugins.
 package lint
 
 import (
@@ -22,7 +24,7 @@ type Severity uint8
 // The severities.
 const (
 	Info    Severity = iota + 1 // good to know
-	Warning                     // works, but probably not as meant
+	Warning                     // works, but probably not as intended
 	Error                       // the network, or a container on it, cannot be set up
 )
 
@@ -37,9 +39,9 @@ type Finding struct {
 	Severity Severity `json:"severity"`
 	Rule     string   `json:"rule"` // see [Rules]
 	File     string   `json:"file"`
-	Line     int      `json:"line,omitempty"` // from 1; 0 where it is about the file
+	Line     int      `json:"line,omitempty"` // from 1; 0: the whole file
 	Column   int      `json:"column,omitempty"`
-	Pointer  string   `json:"pointer,omitempty"` // JSON Pointer of the value; empty is the document
+	Pointer  string   `json:"pointer,omitempty"` // JSON Pointer of the value; empty: the document
 	Network  string   `json:"network,omitempty"`
 	Plugin   string   `json:"plugin,omitempty"`
 	Message  string   `json:"message"`
@@ -62,43 +64,43 @@ type Rule struct {
 	Title    string
 }
 
-// Rules are all rules, grouped by subject: files, lists, chains, plugins, addresses, policy.
+// Rules lists all rules, grouped by subject: files, lists, chains, plugins, addresses, policy.
 var Rules = []Rule{
 	{"read", Error, "the file cannot be read"},
 	{"syntax", Error, "the file is not JSON"},
-	{"ignored-file", Warning, "no runtime reads the file"},
-	{"duplicate-name", Warning, "a file before it has the same network"},
+	{"ignored-file", Warning, "runtimes ignore the file"},
+	{"duplicate-name", Warning, "an earlier file defines the same network"},
 	{"list", Error, "the list cannot be loaded"},
-	{"list-key", Warning, "a key of the list that nobody reads"},
-	{"duplicate-key", Warning, "a key stands there twice; the last counts"},
-	{"no-version", Warning, "without cniVersion the oldest version is meant"},
-	{"version-feature", Warning, "the version does not have the feature yet"},
+	{"list-key", Warning, "a key of the list is unknown"},
+	{"duplicate-key", Warning, "an object repeats a key; the last one counts"},
+	{"no-version", Warning, "without cniVersion, the oldest version applies"},
+	{"version-feature", Warning, "the CNI version lacks the feature"},
 	{"single-form", Info, "the form of a single plugin is deprecated"},
-	{"chain-order", Error, "the plugin cannot stand where it does"},
-	{"repeated-plugin", Warning, "a plugin stands twice in a chain"},
-	{"missing-plugin", Error, "there is no executable for the plugin"},
+	{"chain-order", Error, "the plugin is in the wrong place"},
+	{"repeated-plugin", Warning, "a list repeats a plugin"},
+	{"missing-plugin", Error, "the plugin is not installed"},
 	{"version-skew", Error, "plugins do not support the version of the network"},
-	{"older-version", Info, "the network is run in an older version than it offers"},
+	{"older-version", Info, "the network runs with an older version than it offers"},
 	{"unknown-key", Warning, "the plugin does not know the key"},
-	{"key-case", Info, "the key is spelled with other capitals"},
+	{"key-case", Info, "the key differs in case"},
 	{"type", Error, "the value has the wrong JSON type"},
 	{"refused", Error, "the plugin refuses the configuration"},
-	{"host-choice", Info, "the plugin chooses by the state of this host"},
+	{"host-choice", Info, "the plugin decides by the state of this host"},
 	{"reserved-key", Warning, "the key belongs to the runtime"},
-	{"unknown-capability", Warning, "no plugin makes use of the capability"},
-	{"needs-ipam", Warning, "the option does nothing without addresses"},
-	{"ipam-type", Warning, "an ipam section that names no plugin does nothing"},
+	{"unknown-capability", Warning, "no plugin supports the capability"},
+	{"needs-ipam", Warning, "the option has no effect without addresses"},
+	{"ipam-type", Warning, "an ipam section without type has no effect"},
 	{"range", Error, "nothing can be allocated from the range"},
 	{"range-gateway", Warning, "the gateway lies outside its subnet"},
-	{"range-empty", Warning, "no address is left beside the gateway"},
-	{"range-sets", Info, "each container gets an address of each set"},
+	{"range-empty", Warning, "the range contains no address except the gateway"},
+	{"range-sets", Info, "each container gets an address from each set"},
 	{"shared-pool", Error, "two plugins of a network share their reservations"},
-	{"range-overlap", Warning, "two networks hand out the same addresses"},
+	{"range-overlap", Warning, "two networks allocate the same addresses"},
 	{"shared-bridge", Warning, "two networks give a bridge different addresses"},
 	{"policy", Error, "the policy cannot be used"},
 	{"policy-plugin", Error, "a network lacks a plugin that the policy requires"},
-	{"policy-executable", Error, "the policy does not allow the executable"},
-	{"policy-network", Warning, "the policy speaks of a network that is not there"},
+	{"policy-executable", Error, "the policy does not allow the plugin's binary"},
+	{"policy-network", Warning, "the policy names a network that does not exist"},
 }
 
 func severity(rule string) Severity {
@@ -106,12 +108,13 @@ func severity(rule string) Severity {
 	return Rules[i].Severity
 }
 
-// Ask returns the versions that the executable file of a plugin supports. It returns an error if the file does not exist
-// or does not answer.
+// Ask returns the versions that the executable file of a plugin supports. It returns an error if
+// the file does not exist or does not answer.
 type Ask func(typ string) ([]string, error)
 
-// Check checks the files of one directory. It calls ask once for each plugin that they name; if ask is nil, Check assumes
-// nothing about executable files. Findings are in the order of files and places.
+// Check checks the files of one directory. It calls ask once for each plugin that they name; if ask
+// is nil, Check assumes nothing about executable files. Findings are in the order of files and
+// places.
 func Check(catalog *config.Catalog, ask Ask) []Finding {
 	c := checker{catalog: catalog, ask: ask, asked: map[string]executable{}}
 	for _, f := range catalog.Candidates() {
@@ -125,7 +128,11 @@ func Check(catalog *config.Catalog, ask Ask) []Finding {
 	}
 	c.directory()
 	slices.SortStableFunc(c.found, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+		return cmp.Or(
+			cmp.Compare(a.File, b.File),
+			cmp.Compare(a.Line, b.Line),
+			cmp.Compare(a.Column, b.Column),
+		)
 	})
 	return c.found
 }
@@ -135,7 +142,7 @@ type checker struct {
 	catalog  *config.Catalog
 	ask      Ask
 	asked    map[string]executable
-	networks []*configured // in the order of look-ups
+	networks []*configured // in the order of lookups
 	found    []Finding
 }
 
@@ -143,7 +150,7 @@ type checker struct {
 type subject struct {
 	file    string
 	value   *document.Node // nil: the file
-	key     *document.Node // of the value, to be pointed at in its place; may be nil
+	key     *document.Node // of the value, to which the finding points instead; may be nil
 	network string
 	plugin  string
 }
@@ -185,18 +192,19 @@ func nearest(name string, candidates []string) string {
 	return ""
 }
 
-// typeHint returns a hint that turns a value into one of a JSON type, or "" if there is no obvious one.
+// typeHint returns a hint that turns a value into one of a JSON type, or "" if there is no obvious
+// one.
 func typeHint(n *document.Node, typ string) string {
 	text := n.Text()
 	parsed := document.Parse([]byte(text)).Kind
 	switch {
 	case typ == "" || typ == string(n.Kind):
 	case typ == string(document.Array):
-		return "a pair of brackets is missing: [" + compact(n.Raw) + "]"
+		return "add a pair of brackets: [" + compact(n.Raw) + "]"
 	case typ == string(document.String) && (n.Kind == document.Number || n.Kind == document.Boolean):
-		return fmt.Sprintf("in quotes: %q", n.Raw)
+		return fmt.Sprintf("add quotes: %q", n.Raw)
 	case typ == string(parsed), typ == "integer" && parsed == document.Number:
-		return "without quotes: " + text
+		return "remove the quotes: " + text
 	}
 	return ""
 }

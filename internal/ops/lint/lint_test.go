@@ -17,11 +17,12 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-var update = flag.Bool("update", false, "rewrite what the archives want")
+var update = flag.Bool("update", false, "rewrite the expected findings in the archives")
 
-// Each rule has an archive: the files below wrong/ must give the findings in want, one of which is the rule's; those below
-// right/ none at all. A file executables, beside either, tells what is known about them: "type version version", or
-// "type" alone for one that is missing, "type refused" for one that the policy does not allow. A file with the content "nowhere" is a link to nothing.
+// Each rule has an archive: the files in wrong/ must give the findings in want, including one of
+// the rule; the files in right/ must give none. A file "executables" in either lists plugins: "TYPE
+// VERSION VERSION", "TYPE" for a missing plugin, and "TYPE refused" for a plugin that the policy
+// does not allow. A file with the content "nowhere" is a dangling symbolic link.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	for _, rule := range lint.Rules {
@@ -43,11 +44,11 @@ func TestRules(t *testing.T) {
 				}
 			}
 			if !found {
-				t.Errorf("the rule is not among the findings:\n%s", got.String())
+				t.Errorf("no finding of the rule:\n%s", got.String())
 			}
 			_, none := check(t, archive, "right")
 			for _, f := range none {
-				t.Errorf("in what is right: %v", f)
+				t.Errorf("in right/: %v", f)
 			}
 			last := len(archive.Files) - 1
 			if archive.Files[last].Name != "want" {
@@ -77,7 +78,7 @@ func TestArchivesAreOfRules(t *testing.T) {
 	for _, name := range archives {
 		id := strings.TrimSuffix(filepath.Base(name), ".txtar")
 		if !slices.ContainsFunc(lint.Rules, func(r lint.Rule) bool { return r.ID == id }) {
-			t.Errorf("%s: there is no such rule", name)
+			t.Errorf("%s: unknown rule", name)
 		}
 	}
 }
@@ -100,9 +101,12 @@ func check(t *testing.T, archive *txtar.Archive, side string) (dir string, found
 	if err != nil {
 		t.Fatal(err)
 	}
-	return dir, slices.DeleteFunc(lint.Check(c, ask), func(f lint.Finding) bool { // rules of this machine do not count
-		return f.Rule == "host-choice" && strings.Contains(f.Message, "on this host")
-	})
+	return dir, slices.DeleteFunc(
+		lint.Check(c, ask),
+		func(f lint.Finding) bool { // depends on the host
+			return f.Rule == "host-choice" && strings.Contains(f.Message, "on this host")
+		},
+	)
 }
 
 func write(t *testing.T, path string, data []byte) {
@@ -128,20 +132,26 @@ func executables(table string) lint.Ask {
 	return func(typ string) ([]string, error) {
 		versions, known := all[typ]
 		if slices.Equal(versions, []string{"refused"}) {
-			return nil, cni.Errorf(cni.CodeInvalidConfig, "plugin %q: %w", typ, config.ErrNotAllowed).WithDetails("list it")
+			return nil, cni.Errorf(cni.CodeInvalidConfig, "plugin %q: %w", typ, config.ErrNotAllowed).
+				WithDetails("list it")
 		}
 		if known && len(versions) == 0 {
-			return nil, cni.Errorf(cni.CodeInvalidConfig, "plugin %q not found in /opt/cni/bin", typ).WithDetails("install it")
+			return nil, cni.Errorf(cni.CodeInvalidConfig, "plugin %q not found in /opt/cni/bin", typ).
+				WithDetails("install it")
 		}
 		return versions, nil
 	}
 }
 
-// A file that nobody reads is not read by lint either if it is no file, or too large for a configuration.
+// Lint does not read unused files that are not regular, or too large for a configuration.
 func TestReadLeavesOut(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "large.bak"), []byte(`{"type": "x", "y": "`+strings.Repeat("x", 1<<20)+`"}`))
+	write(
+		t,
+		filepath.Join(dir, "large.bak"),
+		[]byte(`{"type": "x", "y": "`+strings.Repeat("x", 1<<20)+`"}`),
+	)
 	if err := os.Symlink("/dev/zero", filepath.Join(dir, "zero.conf.bak")); err != nil {
 		t.Fatal(err)
 	}
@@ -154,19 +164,25 @@ func TestReadLeavesOut(t *testing.T) {
 func TestFindingAsJSON(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.conf")
-	write(t, path, []byte("{\"cniVersion\": \"0.4.0\", \"name\": \"n\",\n \"type\": \"bridge\", \"é\": 0, \"x/~y\": 1}"))
+	write(
+		t,
+		path,
+		[]byte(
+			"{\"cniVersion\": \"0.4.0\", \"name\": \"n\",\n \"type\": \"bridge\", \"é\": 0, \"x/~y\": 1}",
+		),
+	)
 	got, err := json.Marshal(lint.Check(config.DiscoverFile(path), nil)[1:])
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := `[{"severity":"warning","rule":"unknown-key","file":"` + path + `","line":2,"column":28,"pointer":"/x~1~0y","network":"n","plugin":"bridge",` +
-		`"message":"nobody reads the key \"x/~y\" here"}]`
+		`"message":"unknown key \"x/~y\""}]`
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("finding (-want +got):\n%s", diff)
 	}
 }
 
-// Whatever is in a file, lint does not fall over it, and places are in the file.
+// Lint does not panic on any input, and findings point into the file.
 func FuzzCheck(f *testing.F) {
 	archives, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {
@@ -184,7 +200,11 @@ func FuzzCheck(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, data []byte) {
 		lines := strings.Count(string(data), "\n") + 1
-		write(t, filepath.Join(dir, "base.conflist"), []byte(`{"cniVersion":"1.1.0","name":"n","plugins":[{"type":"bridge"}]}`))
+		write(
+			t,
+			filepath.Join(dir, "base.conflist"),
+			[]byte(`{"cniVersion":"1.1.0","name":"n","plugins":[{"type":"bridge"}]}`),
+		)
 		for _, name := range []string{"x.conflist", "x.conf", "n/x.conf", "n/x.json", "x.bak", config.PolicyName} {
 			write(t, filepath.Join(dir, name), append(data, ' '))
 		}

@@ -14,11 +14,11 @@ import (
 	"github.com/tenon-cni/tenon/plugins/all"
 )
 
-// configured is a file that holds a network, with its readable parts.
+// configured is a file that defines a network, with its readable parts.
 type configured struct {
 	subject
 	config.File
-	list    *cni.List       // as it is run; nil if it cannot be loaded
+	list    *cni.List       // as it runs; nil if it cannot be loaded
 	plugins []*pluginObject // drop-ins last
 }
 
@@ -26,13 +26,17 @@ type configured struct {
 type pluginObject struct {
 	subject
 	typ, ipam      string
-	def, allocator *plugin.Definition // nil if not built in, or not there
-	wrongType      bool               // there are wrong JSON types, outside of its ipam section
-	wrongIPAM      bool               // there are, inside
+	def, allocator *plugin.Definition // nil if not built in, or absent
+	wrongType      bool               // a JSON type is wrong outside the ipam section
+	wrongIPAM      bool               // a JSON type is wrong in the ipam section
 }
 
 func object(at subject, value *document.Node) *pluginObject {
-	p := &pluginObject{subject: at.at(value), typ: value.Get("type").Text(), ipam: value.Get("ipam", "type").Text()}
+	p := &pluginObject{
+		subject: at.at(value),
+		typ:     value.Get("type").Text(),
+		ipam:    value.Get("ipam", "type").Text(),
+	}
 	p.plugin = p.typ
 	p.def, p.allocator = definition(p.typ), definition(p.ipam)
 	return p
@@ -70,22 +74,31 @@ func (c *checker) network(n *configured) {
 			pools[dir] = p
 		} else {
 			c.add("shared-pool", p.at(p.value.Get("ipam")), "give one of them another dataDir",
-				"%s gets its addresses from the same reservations as %s, which hold one for each attachment", p.typ, pools[dir].typ)
+				"%s shares its reservations with %s, but an attachment can have only one reservation there", p.typ, pools[dir].typ)
 		}
 	}
-	said := slices.ContainsFunc(n.plugins, func(p *pluginObject) bool { return p.wrongType || p.wrongIPAM })
-	if err := complaint(n.File); err != nil && !said {
+	reported := slices.ContainsFunc(
+		n.plugins,
+		func(p *pluginObject) bool { return p.wrongType || p.wrongIPAM },
+	)
+	if err := complaint(n.File); err != nil && !reported {
 		e := cni.AsError(err)
 		at := n.blame(err)
-		c.add("list", at, cmp.Or(e.Details, typeHint(at.value, listKeys()[at.value.Label()])), "%s", e.Msg)
+		c.add(
+			"list",
+			at,
+			cmp.Or(e.Details, typeHint(at.value, listKeys()[at.value.Label()])),
+			"%s",
+			e.Msg,
+		)
 	}
 	if n.Network != nil {
 		c.required(n)
 	}
 }
 
-// blame returns the subject of an error: the value of its JSON pointer, or else the value that its message names. The
-// result serves as a position for people; no decision may depend on it.
+// blame returns the subject of an error: the value at its JSON pointer, or the value that its
+// message names. It is a guess for the position of a finding; decisions must not depend on it.
 func (s subject) blame(err error) subject {
 	if pointer := cni.Pointer(err); pointer != "" {
 		return s.at(s.value.Resolve(pointer))
@@ -96,16 +109,21 @@ func (s subject) blame(err error) subject {
 	return s
 }
 
-// named returns the value that a message quotes, or the value of the key that it names; nil if there is none.
+// named returns the value that a message quotes, or the value of the key that it names; nil if
+// there is none.
 func (s subject) named(message string) *document.Node {
 	quoted := s.value.Find(func(v *document.Node) bool {
 		t := v.Text()
-		return len(t) > 1 && (strings.Contains(message, strconv.Quote(t)) || strings.Contains(message, "'"+t+"'"))
+		return len(t) > 1 &&
+			(strings.Contains(message, strconv.Quote(t)) || strings.Contains(message, "'"+t+"'"))
 	})
 	if quoted != nil {
 		return quoted
 	}
-	words := strings.FieldsFunc(message, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' })
+	words := strings.FieldsFunc(
+		message,
+		func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' },
+	)
 	for _, m := range slices.Concat(s.value.Keys(), s.value.Get("ipam").Keys()) {
 		if slices.Contains(words, m.Key) {
 			return m.Value

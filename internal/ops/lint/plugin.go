@@ -14,18 +14,30 @@ import (
 // pluginObject checks plugin i of a network.
 func (c *checker) pluginObject(n *configured, p *pluginObject, i int) {
 	if p.value.Kind != document.Object {
-		return // it could not be loaded
+		return // loading has failed
 	}
 	c.keys(p)
 	c.reserved(n, p)
 	c.capabilities(p)
 	for _, key := range []string{"isGateway", "isDefaultGateway", "ipMasq"} {
 		if value := p.value.Get(key); value.IsTrue() && p.ipam == "" {
-			c.add("needs-ipam", p.at(value), "add an ipam section, or remove it", "%s does nothing in a network without addresses", key)
+			c.add(
+				"needs-ipam",
+				p.at(value),
+				"add an ipam section, or remove the option",
+				"%s has no effect in a network without addresses",
+				key,
+			)
 		}
 	}
-	if section := p.value.Get("ipam"); p.def != nil && len(section.Keys()) > 0 && section.Get("type") == nil {
-		c.add("ipam-type", p.at(section), `add "type", for example "host-local", or remove the section`, "the ipam section names no plugin: containers get no addresses")
+	if section := p.value.Get("ipam"); p.def != nil && len(section.Keys()) > 0 &&
+		section.Get("type") == nil {
+		c.add(
+			"ipam-type",
+			p.at(section),
+			`add "type", for example "host-local", or remove the section`,
+			"the ipam section has no type: containers get no addresses",
+		)
 	}
 	if n.list == nil {
 		return
@@ -39,7 +51,8 @@ func (c *checker) pluginObject(n *configured, p *pluginObject, i int) {
 		c.refused(p.subject, p.def, request)
 		c.advised(p, request)
 	}
-	if p.allocator == nil || p.allocator.Role != plugin.RoleIPAM || p.wrongIPAM || p.ipam == hostLocal && c.ranges(p) {
+	if p.allocator == nil || p.allocator.Role != plugin.RoleIPAM || p.wrongIPAM ||
+		p.ipam == hostLocal && c.ranges(p) {
 		return
 	}
 	c.refused(p.at(p.value.Get("ipam")), p.allocator, request)
@@ -53,14 +66,15 @@ func (c *checker) refused(at subject, d *plugin.Definition, request []byte) {
 	}
 	e := cni.AsError(err)
 	where := at.blame(err)
-	if v := at.named(e.Details); where == at && v != nil { // a message in the words of the upstream plugin names no key
+	if v := at.named(e.Details); where == at &&
+		v != nil { // a message that must equal upstream's names no key
 		where = at.at(v)
 	}
 	c.add("refused", where, e.Details, "%s refuses this with code %d: %s", d.Name, e.Code, e.Msg)
 }
 
-// advised reports the choices that a plugin makes on this host. It reports none if the caller does not
-// ask the host, or if the plugin cannot.
+// advised reports the choices that a plugin makes on this host. It reports none if the caller has
+// disabled questions to plugins, or if the plugin returns an error.
 func (c *checker) advised(p *pluginObject, request []byte) {
 	if c.ask == nil {
 		return
@@ -74,7 +88,7 @@ func (c *checker) advised(p *pluginObject, request []byte) {
 	}
 }
 
-// keys checks the keys and JSON types by the schemas of the plugin and of its IPAM plugin.
+// keys checks the keys and JSON types against the schemas of the plugin and its IPAM plugin.
 func (c *checker) keys(p *pluginObject) {
 	known := p.def
 	if known == nil {
@@ -99,7 +113,10 @@ func (c *checker) keys(p *pluginObject) {
 
 // unknown returns a definition for plugins that are not built in, with the keys of all plugins.
 func unknown() *plugin.Definition {
-	d := plugin.DefineFlow(plugin.Info{}, func() (plugin.Configuration, plugin.Plugin) { return new(general), nil })
+	d := plugin.DefineFlow(
+		plugin.Info{},
+		func() (plugin.Configuration, plugin.Plugin) { return new(general), nil },
+	)
 	return &d
 }
 
@@ -113,13 +130,23 @@ type walk struct {
 }
 
 func (w walk) value(n *document.Node, s *plugin.Schema) {
-	if s.Type == "" || n.Kind == document.Null { // null is as if it were not there
+	if s.Type == "" || n.Kind == document.Null { // null means absent
 		return
 	}
-	integer := s.Type == "integer" && n.Kind == document.Number && !strings.ContainsAny(string(n.Raw), ".eE")
+	integer := s.Type == "integer" && n.Kind == document.Number &&
+		!strings.ContainsAny(string(n.Raw), ".eE")
 	if !integer && string(n.Kind) != s.Type {
-		w.add("type", w.p.at(n), typeHint(n, s.Type), "%s: %s is not a JSON %s", n.Label(), compact(n.Raw), s.Type)
-		if ipam := w.p.value.Get("ipam"); ipam != nil && strings.HasPrefix(n.Pointer, ipam.Pointer) {
+		w.add(
+			"type",
+			w.p.at(n),
+			typeHint(n, s.Type),
+			"%s: %s is not a JSON %s",
+			n.Label(),
+			compact(n.Raw),
+			s.Type,
+		)
+		if ipam := w.p.value.Get("ipam"); ipam != nil &&
+			strings.HasPrefix(n.Pointer, ipam.Pointer) {
 			w.p.wrongIPAM = true
 		} else {
 			w.p.wrongType = true
@@ -142,7 +169,7 @@ func (w walk) member(m document.Member, s *plugin.Schema) {
 	}
 	for key, p := range s.Properties {
 		if strings.EqualFold(key, m.Key) {
-			w.add("key-case", at, "", "%q is read as %q", m.Key, key)
+			w.add("key-case", at, "", "plugins read %q as %q", m.Key, key)
 			w.value(m.Value, p)
 			return
 		}
@@ -151,10 +178,11 @@ func (w walk) member(m document.Member, s *plugin.Schema) {
 		w.value(m.Value, s.Additional)
 		return
 	}
-	if len(s.Order) == 0 || strings.HasPrefix(m.Key, "_") || strings.HasPrefix(m.Key, "$") || strings.HasPrefix(m.Key, reservedPrefix) {
+	if len(s.Order) == 0 || strings.HasPrefix(m.Key, "_") || strings.HasPrefix(m.Key, "$") ||
+		strings.HasPrefix(m.Key, reservedPrefix) {
 		return
 	}
-	w.add("unknown-key", at, w.suggest(m.Key, s), "nobody reads the key %q here", m.Key)
+	w.add("unknown-key", at, w.suggest(m.Key, s), "unknown key %q", m.Key)
 }
 
 // suggest returns a hint for an unknown key.
@@ -162,33 +190,49 @@ func (w walk) suggest(key string, s *plugin.Schema) string {
 	ipam := w.top.Properties["ipam"]
 	switch {
 	case listKeys()[key] != "":
-		return "it is a key of the list, not of a plugin"
+		return "move it to the list: it is not a key of a plugin"
 	case s == w.top && ipam.Properties[key] != nil:
-		return "it belongs into the ipam section"
+		return "move it into the ipam section"
 	case s == ipam && w.top.Properties[key] != nil:
-		return "it belongs beside the ipam section, not into it"
+		return "move it out of the ipam section"
 	}
 	hint := nearest(key, slices.Sorted(maps.Keys(s.Properties)))
-	const most = 8 // nobody reads more
+	const most = 8 // a longer list does not help
 	if hint == "" && len(s.Order) <= most {
-		hint = "there are: " + strings.Join(s.Order, ", ")
+		hint = "known keys: " + strings.Join(s.Order, ", ")
 	}
 	return hint
 }
 
 const reservedPrefix = "cni.dev/"
 
-// reserved reports keys that only runtimes may write.
+// reserved reports keys that only runtimes may set.
 func (c *checker) reserved(n *configured, p *pluginObject) {
 	for _, m := range p.value.Members {
 		at := p.atKey(m)
 		switch key := m.Key; {
 		case strings.EqualFold(key, "runtimeConfig"):
-			c.add("reserved-key", at, "declare capabilities; the runtime fills it in", "runtimeConfig belongs to the runtime, which may replace it")
+			c.add(
+				"reserved-key",
+				at,
+				"declare capabilities; the runtime sets runtimeConfig",
+				"runtimeConfig belongs to the runtime, which may replace it",
+			)
 		case strings.EqualFold(key, "prevResult"), strings.HasPrefix(key, reservedPrefix):
-			c.add("reserved-key", at, "remove it", "%s belongs to the runtime, which removes it", key)
+			c.add(
+				"reserved-key",
+				at,
+				"remove it",
+				"%s belongs to the runtime, which removes it",
+				key,
+			)
 		case key == "args" && n.list != nil && n.list.Version >= cni.V100:
-			c.add("reserved-key", at, "", "args belongs to the runtime since CNI 1.0.0; it is still passed on")
+			c.add(
+				"reserved-key",
+				at,
+				"",
+				"args belongs to the runtime since CNI 1.0.0; it is still passed on",
+			)
 		}
 	}
 }
@@ -196,7 +240,7 @@ func (c *checker) reserved(n *configured, p *pluginObject) {
 // capabilities reports declared capabilities that neither the plugin nor its IPAM plugin supports.
 func (c *checker) capabilities(p *pluginObject) {
 	if p.def == nil || p.ipam != "" && p.allocator == nil {
-		return // a plugin that is not known may want any
+		return // an unknown plugin may support any
 	}
 	understood := slices.Clone(p.def.Capabilities)
 	if p.allocator != nil {
@@ -208,8 +252,15 @@ func (c *checker) capabilities(p *pluginObject) {
 		}
 		hint := "remove it"
 		if len(understood) > 0 {
-			hint = "understood are: " + strings.Join(understood, ", ")
+			hint = "supported: " + strings.Join(understood, ", ")
 		}
-		c.add("unknown-capability", p.atKey(m), hint, "%s does not make use of the capability %q", p.typ, m.Key)
+		c.add(
+			"unknown-capability",
+			p.atKey(m),
+			hint,
+			"%s does not support the capability %q",
+			p.typ,
+			m.Key,
+		)
 	}
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// isPolicy reports whether a file holds the policy of the directory.
+// isPolicy reports whether a file is the policy of the directory.
 func (c *checker) isPolicy(f config.File) bool {
 	return c.catalog.Policy != nil && f.Path == c.catalog.Policy.Source
 }
 
-// policy checks the file with the policy.
+// policy checks the policy file.
 func (c *checker) policy(f config.File, at subject) {
 	if at.value = c.open(f, at); at.value == nil {
 		return
@@ -25,7 +25,7 @@ func (c *checker) policy(f config.File, at subject) {
 				hint = `the keys are "requiredPlugins" and "executables"`
 			}
 		}
-		c.add("policy", at.blame(err), hint, "%s; nothing is attached to any network", e.Msg)
+		c.add("policy", at.blame(err), hint, "%s; runtimes refuse to attach to any network", e.Msg)
 		return
 	}
 	var names []string
@@ -36,13 +36,13 @@ func (c *checker) policy(f config.File, at subject) {
 		if m.Key == config.EveryNetwork || slices.Contains(names, m.Key) {
 			continue
 		}
-		c.add("policy-network", at.atKey(m), nearest(m.Key, names), "there is no network %q", m.Key)
+		c.add("policy-network", at.atKey(m), nearest(m.Key, names), "unknown network %q", m.Key)
 	}
 }
 
 // required reports plugins that the policy requires and a network lacks.
 func (c *checker) required(n *configured) {
-	if p := c.catalog.Policy; p != nil && p.RequiredPlugins != nil { // one that is broken has none
+	if p := c.catalog.Policy; p != nil && p.RequiredPlugins != nil { // nil if the policy is broken
 		if err := p.Check(n.Network); err != nil {
 			e := cni.AsError(err)
 			c.add("policy-plugin", n.at(n.value.Get("plugins")), e.Details, "%s", e.Msg)

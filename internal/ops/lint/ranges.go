@@ -11,7 +11,8 @@ import (
 
 const hostLocal = "host-local"
 
-// ranges checks the ranges of host-local, set by set. If done is true, the plugin's own validation adds nothing.
+// ranges checks the ranges of host-local, set by set. If done is true, the plugin's own validation
+// would only repeat the findings.
 func (c *checker) ranges(p *pluginObject) (done bool) {
 	conf, ok := decodeHostLocal(p)
 	if !ok {
@@ -20,7 +21,7 @@ func (c *checker) ranges(p *pluginObject) (done bool) {
 	section := p.value.Get("ipam")
 	sets := conf.IPAM.Sets()
 	if len(sets) == 0 {
-		return p.value.Get("capabilities", "ipRanges").IsTrue() // the runtime brings them
+		return p.value.Get("capabilities", "ipRanges").IsTrue() // the runtime provides them
 	}
 	families := map[bool]int{}
 	for i, set := range sets {
@@ -41,13 +42,19 @@ func (c *checker) ranges(p *pluginObject) (done bool) {
 		return true
 	}
 	if err := ipam.CheckOverlap(sets); err != nil {
-		c.add("range", p.at(section), "an address can be in one of them only", "%v", err)
+		c.add("range", p.at(section), "put an address into one range only", "%v", err)
 		return true
 	}
 	for _, is4 := range []bool{true, false} {
 		if family := map[bool]string{true: "IPv4", false: "IPv6"}[is4]; families[is4] > 1 {
-			c.add("range-sets", p.at(section), "for one address out of several ranges, put the ranges into one inner array",
-				"each container gets %d %s addresses, one of each set", families[is4], family)
+			c.add(
+				"range-sets",
+				p.at(section),
+				"to allocate one address from several ranges, put the ranges into one inner array",
+				"each container gets %d %s addresses, one from each set",
+				families[is4],
+				family,
+			)
 		}
 	}
 	return false
@@ -59,21 +66,25 @@ func decodeHostLocal(p *pluginObject) (conf hostlocal.Config, ok bool) {
 	return conf, ok
 }
 
-// badSet reports why a set is refused: one of its ranges, or else its ranges together with err.
+// badSet reports the first invalid range of a set or, if each range is valid, the error err of the
+// set.
 func (c *checker) badSet(p *pluginObject, at subject, set ipam.RangeSet, err error) {
 	for i, r := range set {
 		if err := r.Canonicalize(); err != nil {
 			hint := ""
 			if r.Subnet.IsValid() && r.Subnet.Masked() != r.Subnet {
-				hint = "write " + r.Subnet.Masked().String()
+				hint = "did you mean " + r.Subnet.Masked().String() + "?"
 			}
 			c.add("range", p.at(at.value.Element(i)), hint, "%v", err)
 			return
 		}
 	}
-	hint := "a set is a pool from which one address is taken"
-	if slices.ContainsFunc(set, func(r ipam.Range) bool { return r.Subnet.Addr().Is4() != set[0].Subnet.Addr().Is4() }) {
-		hint = "each address family needs a set of its own: [[{…}], [{…}]]"
+	hint := "a set is a pool for one address"
+	if slices.ContainsFunc(
+		set,
+		func(r ipam.Range) bool { return r.Subnet.Addr().Is4() != set[0].Subnet.Addr().Is4() },
+	) {
+		hint = "use one set for each address family: [[{…}], [{…}]]"
 	}
 	c.add("range", at, hint, "%v", err)
 }
@@ -82,11 +93,18 @@ func (c *checker) badSet(p *pluginObject, at subject, set ipam.RangeSet, err err
 func (c *checker) goodSet(p *pluginObject, at subject, set ipam.RangeSet) {
 	for i, r := range set {
 		if !r.Subnet.Contains(r.Gateway) {
-			c.add("range-gateway", p.at(at.value.Element(i)), "", "gateway %s lies outside of %s: containers cannot reach it directly", r.Gateway, r.Subnet)
+			c.add(
+				"range-gateway",
+				p.at(at.value.Element(i)),
+				"",
+				"gateway %s is outside %s: containers cannot reach it directly",
+				r.Gateway,
+				r.Subnet,
+			)
 		}
 	}
 	if set.Capacity() == 0 {
-		c.add("range-empty", at, "", "%s holds nothing but the gateway", set)
+		c.add("range-empty", at, "", "%s contains no address except the gateway", set)
 	}
 }
 

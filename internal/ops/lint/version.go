@@ -13,7 +13,7 @@ import (
 
 // executable describes the executable file of a plugin.
 type executable struct {
-	versions []string // nil: nothing is known
+	versions []string // nil: unknown
 	err      error
 }
 
@@ -41,27 +41,40 @@ func (c *checker) version(n *configured) {
 		return
 	}
 	if n.value.Get("cniVersion") == nil && n.value.Get("cniVersions") == nil {
-		c.add("no-version", n.subject, fmt.Sprintf("add \"cniVersion\": %q", cni.Newest),
-			"without cniVersion the network is run with %v, which has no CHECK, GC and STATUS and one address for each family", cni.V010)
+		c.add(
+			"no-version",
+			n.subject,
+			fmt.Sprintf("add \"cniVersion\": %q", cni.Newest),
+			"without cniVersion the network runs with CNI %v, which lacks CHECK, GC and STATUS and allows one address per family",
+			cni.V010,
+		)
 	}
 	for _, feature := range []struct {
 		key   string
 		since cni.Version
 		what  string
 	}{
-		{"disableCheck", cni.V040, "there is no CHECK that it could forbid"},
-		{"disableGC", cni.V110, "there is no GC that it could forbid"},
-		{"loadOnlyInlinedPlugins", cni.V110, "other runtimes may not know it"},
-		{"plugins", cni.V030, "lists of plugins came with 0.3.0"},
+		{"disableCheck", cni.V040, "the version lacks CHECK"},
+		{"disableGC", cni.V110, "the version lacks GC"},
+		{"loadOnlyInlinedPlugins", cni.V110, "other runtimes may ignore it"},
+		{"plugins", cni.V030, "lists of plugins require 0.3.0"},
 	} {
 		if value := n.value.Get(feature.key); value != nil && n.list.Version < feature.since {
-			c.add("version-feature", n.at(value), fmt.Sprintf("use cniVersion %v or newer", feature.since),
-				"%s in a network of CNI version %v: %s", feature.key, n.list.Version, feature.what)
+			c.add(
+				"version-feature",
+				n.at(value),
+				fmt.Sprintf("use cniVersion %v or newer", feature.since),
+				"%s in a network of CNI version %v: %s",
+				feature.key,
+				n.list.Version,
+				feature.what,
+			)
 		}
 	}
 }
 
-// negotiate chooses the version of a network that offers several, as [network.Client.Negotiate] does.
+// negotiate chooses the version of a network that offers several, as [network.Client.Negotiate]
+// does.
 func (c *checker) negotiate(n *configured) {
 	if n.list == nil || len(n.list.Versions) < 2 {
 		return // see runnable
@@ -74,16 +87,35 @@ func (c *checker) negotiate(n *configured) {
 	}
 	at := n.at(n.value.Get("cniVersions"))
 	newest := n.list.Version
-	common := slices.DeleteFunc(slices.Clone(n.list.Versions), func(v cni.Version) bool { return g.LimitedBy(v) != nil })
+	common := slices.DeleteFunc(
+		slices.Clone(n.list.Versions),
+		func(v cni.Version) bool { return g.LimitedBy(v) != nil },
+	)
 	if len(common) == 0 {
-		c.add("version-skew", at, support(g.Plugins), "no CNI version out of %v is supported by all plugins", n.list.Versions)
+		c.add(
+			"version-skew",
+			at,
+			support(g.Plugins),
+			"no CNI version out of %v is supported by all plugins",
+			n.list.Versions,
+		)
 		return
 	}
 	n.list = n.list.WithVersion(common[len(common)-1])
 	if n.list.Version < newest {
 		limits := g.LimitedBy(newest)
-		g.Plugins = slices.DeleteFunc(g.Plugins, func(p network.PluginVersions) bool { return !slices.Contains(limits, p.Type) })
-		c.add("older-version", at, support(g.Plugins), "the network is run with CNI version %v, as not all plugins support %v", n.list.Version, newest)
+		g.Plugins = slices.DeleteFunc(
+			g.Plugins,
+			func(p network.PluginVersions) bool { return !slices.Contains(limits, p.Type) },
+		)
+		c.add(
+			"older-version",
+			at,
+			support(g.Plugins),
+			"the network runs with CNI version %v, because not all plugins support %v",
+			n.list.Version,
+			newest,
+		)
 	}
 }
 
@@ -109,15 +141,16 @@ func (c *checker) runnable(n *configured, at subject, typ string) {
 			return
 		}
 		if definition(typ) != nil {
-			hint = "tenon has it built in: tenon install DIR puts it there"
+			hint = "install it, it is built into tenon: tenon install DIR"
 		} else if near := nearest(typ, builtIn()); near != "" {
 			hint = near
 		}
 		c.add("missing-plugin", at, hint, "%s", e.Msg)
 		return
 	}
-	if n.list != nil && len(n.list.Versions) == 1 && x.versions != nil && !slices.Contains(x.versions, n.list.Version.String()) {
+	if n.list != nil && len(n.list.Versions) == 1 && x.versions != nil &&
+		!slices.Contains(x.versions, n.list.Version.String()) {
 		c.add("version-skew", at, "it supports "+strings.Join(x.versions, ", "),
-			"%s does not support CNI version %v, in which the network is run", typ, n.list.Version)
+			"%s does not support CNI version %v of the network", typ, n.list.Version)
 	}
 }

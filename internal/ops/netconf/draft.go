@@ -1,5 +1,6 @@
-// Package netconf manages the network configurations of a directory: it writes new ones, explains how each file is used
-// and each network is run, and removes networks with their bridges and reservations. It knows no command line.
+// Package netconf manages the network configurations of a directory: it writes new ones, explains
+// how each file is used and how each network runs, and removes networks with their bridges and
+// reservations.
 package netconf
 
 import (
@@ -22,17 +23,17 @@ import (
 type Draft struct {
 	Name     string
 	Type     string         // of the plugin
-	Subnets  []netip.Prefix // of each a container gets an address; none is a network without addresses
+	Subnets  []netip.Prefix // a container gets an address from each; none: no addresses
 	Gateways []netip.Addr   // at most one in each subnet; by default its first address
-	DHCP     bool           // addresses are those of a server on the link, instead of Subnets
-	Master   string         // interface of the host, for types that have one
-	Chained  []Chained      // the plugins behind it
+	DHCP     bool           // a DHCP server on the link assigns addresses, instead of Subnets
+	Master   string         // parent interface on the host, for types that have one
+	Chained  []Chained      // plugins after it
 }
 
-// Chained is a plugin that works on the interface of another plugin.
+// Chained is a chained plugin.
 type Chained struct {
 	Type         string
-	Capabilities []string // what it gets from the runtime
+	Capabilities []string // that the runtime passes to it
 }
 
 type list struct {
@@ -59,9 +60,10 @@ type ipamSection struct {
 	Routes []cni.Route     `json:"routes,omitempty"`
 }
 
-// List returns the configuration list, indented. It offers 1.0.0, which every current runtime supports, and 1.1.0. A bridge
-// bears the name of the network and is its gateway; bridge and ptp masquerade the network. Neither is so if a server assigns
-// the addresses, because the server names the gateway. Errors have [cni.CodeInvalidConfig].
+// List returns the configuration list, indented. It offers CNI 1.0.0, which every current runtime
+// supports, and 1.1.0. A bridge is named after the network and is its gateway; bridge and ptp
+// masquerade the network. If a DHCP server assigns the addresses, they do neither, because the
+// server names the gateway. Errors have [cni.CodeInvalidConfig].
 func (n Draft) List() ([]byte, error) {
 	if err := n.Validate(); err != nil {
 		return nil, err
@@ -106,11 +108,15 @@ func (n Draft) Validate() error {
 		return err
 	}
 	if n.DHCP && len(n.Subnets) > 0 {
-		return cni.Errorf(cni.CodeInvalidConfig, "addresses are out of subnets or from a DHCP server, not both")
+		return cni.Errorf(
+			cni.CodeInvalidConfig,
+			"addresses come from subnets or from a DHCP server, not from both",
+		)
 	}
 	for i, s := range n.Subnets {
 		if s != s.Masked() {
-			return cni.Errorf(cni.CodeInvalidConfig, "subnet %s has bits behind its length", s).WithDetails(fmt.Sprintf("%s is meant?", s.Masked()))
+			return cni.Errorf(cni.CodeInvalidConfig, "subnet %s has host bits set", s).
+				WithDetails(fmt.Sprintf("did you mean %s?", s.Masked()))
 		}
 		if err := (&ipam.Range{Subnet: s}).Canonicalize(); err != nil {
 			return cni.Errorf(cni.CodeInvalidConfig, "subnet %s: %w", s, err)
@@ -129,7 +135,13 @@ func (n Draft) Validate() error {
 		}
 		s := n.Subnets[i]
 		if other, ok := used[s]; ok {
-			return cni.Errorf(cni.CodeInvalidConfig, "subnet %s has the gateways %s and %s", s, other, gw)
+			return cni.Errorf(
+				cni.CodeInvalidConfig,
+				"subnet %s has the gateways %s and %s",
+				s,
+				other,
+				gw,
+			)
 		}
 		used[s] = gw
 	}
@@ -158,14 +170,17 @@ func (n Draft) ipam() *ipamSection {
 func (n Draft) defaultRoutes() []cni.Route {
 	var routes []cni.Route
 	for _, dst := range []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)} {
-		if slices.ContainsFunc(n.Subnets, func(s netip.Prefix) bool { return s.Addr().Is4() == dst.Addr().Is4() }) {
+		if slices.ContainsFunc(
+			n.Subnets,
+			func(s netip.Prefix) bool { return s.Addr().Is4() == dst.Addr().Is4() },
+		) {
 			routes = append(routes, cni.Route{Dst: dst})
 		}
 	}
 	return routes
 }
 
-// bridgeName returns a name for the bridge of a network, within the length of interface names.
+// bridgeName returns a name for the bridge of a network that is short enough for an interface.
 func bridgeName(network string) string {
 	const prefix, longest = "cni-", 15
 	if len(prefix)+len(network) <= longest {
@@ -174,8 +189,9 @@ func bridgeName(network string) string {
 	return prefix + cni.NetworkOwner(network)[:longest-len(prefix)]
 }
 
-// Write writes the configuration of a network to a file in a directory, which it makes if necessary, and returns the path.
-// The file appears complete. The error wraps [fs.ErrExist] if a file of that name, or of the network, exists.
+// Write writes the configuration of a network to a file in a directory, which it creates if
+// necessary, and returns the path. Other processes see the complete file or none. The error wraps
+// [fs.ErrExist] if a file of that name, or of the network, exists.
 func Write(dir, file, name string, content []byte) (string, error) {
 	c, err := config.Discover(dir)
 	if err != nil {
@@ -199,7 +215,7 @@ func Write(dir, file, name string, content []byte) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, file)
-	err = os.Link(draft.Name(), path) // unlike rename it takes no other's place
+	err = os.Link(draft.Name(), path) // unlike rename, replaces no file
 	if errors.Is(err, fs.ErrExist) {
 		return "", fmt.Errorf("%s: %w", path, fs.ErrExist)
 	}

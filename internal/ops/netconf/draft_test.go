@@ -28,7 +28,7 @@ func prefixes(list ...string) []netip.Prefix {
 	return all
 }
 
-// What a network looks like, without what all have.
+// The configuration of a plugin follows from the choices; the rest of the list is always the same.
 func TestList(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -62,7 +62,7 @@ func TestList(t *testing.T) {
 			"chained plugins", netconf.Draft{Type: "bridge", Chained: []netconf.Chained{{Type: "portmap", Capabilities: []string{"portMappings"}}, {Type: "odd"}}},
 			`{"type": "bridge", "bridge": "cni-red"}, {"type": "portmap", "capabilities": {"portMappings": true}}, {"type": "odd"}`,
 		},
-		{"a type that is not known", netconf.Draft{Type: "odd", Master: "eth0"}, `{"type": "odd", "master": "eth0"}`},
+		{"an unknown type", netconf.Draft{Type: "odd", Master: "eth0"}, `{"type": "odd", "master": "eth0"}`},
 	} {
 		tt.network.Name = "red"
 		b, err := tt.network.List()
@@ -100,7 +100,7 @@ func TestListRefuses(t *testing.T) {
 		"a gateway outside":             {Name: "red", Type: "bridge", Subnets: prefixes("10.1.0.0/24"), Gateways: gateways("10.2.0.1")},
 		"two gateways of a subnet":      {Name: "red", Type: "bridge", Subnets: prefixes("10.1.0.0/24"), Gateways: gateways("10.1.0.1", "10.1.0.2")},
 		"a gateway of the other family": {Name: "red", Type: "bridge", Subnets: prefixes("10.1.0.0/24"), Gateways: gateways("fd00::1")},
-		"a subnet beside DHCP":          {Name: "red", Type: "bridge", Subnets: prefixes("10.1.0.0/24"), DHCP: true},
+		"a subnet and DHCP":             {Name: "red", Type: "bridge", Subnets: prefixes("10.1.0.0/24"), DHCP: true},
 		"a gateway without a subnet":    {Name: "red", Type: "bridge", Gateways: gateways("10.1.0.1")},
 	} {
 		if b, err := n.List(); cni.CodeOf(err) != cni.CodeInvalidConfig {
@@ -109,7 +109,7 @@ func TestListRefuses(t *testing.T) {
 	}
 }
 
-// The names of bridges fit, and differ where those of networks do.
+// Bridges of different networks have different names, which are valid interface names.
 func TestBridgeNames(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
@@ -130,7 +130,7 @@ func TestBridgeNames(t *testing.T) {
 	}
 }
 
-// What is written passes lint.
+// Lint finds nothing in a new configuration.
 func TestListPassesLint(t *testing.T) {
 	t.Parallel()
 	for _, typ := range []string{"bridge", "ptp"} {
@@ -154,7 +154,7 @@ func TestListPassesLint(t *testing.T) {
 	}
 }
 
-// The folder is made, the file is readable for all, and nothing else is left.
+// Write creates the directory and a file that everyone may read, and leaves no other file.
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "cni", "net.d")
@@ -166,36 +166,44 @@ func TestWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, err := os.ReadFile(path); err != nil || string(b) != "content" || path != filepath.Join(dir, "10-red.conflist") || info.Mode() != 0o644 {
+	if b, err := os.ReadFile(path); err != nil || string(b) != "content" ||
+		path != filepath.Join(dir, "10-red.conflist") ||
+		info.Mode() != 0o644 {
 		t.Errorf("%s %v: %q %v", path, info.Mode(), b, err)
 	}
 	wantFiles(t, dir, "10-red.conflist")
 }
 
-// A file is not overwritten, and neither is a network of the name, be it broken; nothing is left of the attempt.
+// Write refuses the name of an existing file or network, even of a broken one, and leaves no other
+// file.
 func TestWriteRefuses(t *testing.T) {
 	t.Parallel()
 	for name, there := range map[string]struct{ file, content string }{
-		"a file of the name":    {"10-red.conflist", "anything"},
-		"a network of the name": {"99-x.conflist", `{"name": "red", "plugins": [{"type": "x"}]}`},
-		"a broken one":          {"99-x.conflist", `{"name": "red", `},
-		"a single plugin":       {"99-x.conf", `{"name": "red", "type": "x"}`},
+		"same file name":    {"10-red.conflist", "anything"},
+		"same network name": {"99-x.conflist", `{"name": "red", "plugins": [{"type": "x"}]}`},
+		"broken network":    {"99-x.conflist", `{"name": "red", `},
+		"single plugin":     {"99-x.conf", `{"name": "red", "type": "x"}`},
 	} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, there.file), []byte(there.content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := netconf.Write(dir, "10-red.conflist", "red", []byte("new")); !errors.Is(err, fs.ErrExist) {
+		if _, err := netconf.Write(dir, "10-red.conflist", "red", []byte("new")); !errors.Is(
+			err,
+			fs.ErrExist,
+		) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if b, err := os.ReadFile(filepath.Join(dir, there.file)); err != nil || string(b) != there.content {
+		if b, err := os.ReadFile(filepath.Join(dir, there.file)); err != nil ||
+			string(b) != there.content {
 			t.Errorf("%s: %q %v", name, b, err)
 		}
 		wantFiles(t, dir, there.file)
 	}
 }
 
-// Of several writers one has its file, whole, and no reader ever sees a part of one.
+// If several processes write a file at once, one of them succeeds, and no reader sees an incomplete
+// file.
 func TestWriteAtOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -237,14 +245,15 @@ func TestWriteAtOnce(t *testing.T) {
 	wantFiles(t, dir, "red.conflist")
 }
 
-// A folder that cannot be had is an error.
+// Write returns an error if it cannot create the directory.
 func TestWriteWithoutDirectory(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := netconf.Write(filepath.Join(file, "net.d"), "x.conflist", "red", nil); err == nil || errors.Is(err, fs.ErrExist) {
+	if _, err := netconf.Write(filepath.Join(file, "net.d"), "x.conflist", "red", nil); err == nil ||
+		errors.Is(err, fs.ErrExist) {
 		t.Errorf("got %v", err)
 	}
 }

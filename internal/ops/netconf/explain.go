@@ -15,7 +15,7 @@ type Directory struct {
 	Dir      string    `json:"dir"`
 	Files    []File    `json:"files"` // in the byte order of paths
 	Policy   *Policy   `json:"policy,omitempty"`
-	Networks []Network `json:"networks"` // those that a look-up by name finds
+	Networks []Network `json:"networks"` // as a lookup by name finds them
 }
 
 // File reports how a file or directory is used: see [config.File].
@@ -37,10 +37,10 @@ type File struct {
 type Policy struct {
 	Path            string              `json:"path"`
 	RequiredPlugins map[string][]string `json:"requiredPlugins,omitempty"`
-	Executables     map[string][]string `json:"executables,omitempty"` // the only digests that are run, by type
+	Executables     map[string][]string `json:"executables,omitempty"` // allowed digests, by type
 }
 
-// Network reports how a network is run.
+// Network reports how a network runs.
 type Network struct {
 	Name         string        `json:"network"`
 	Path         string        `json:"path"`
@@ -48,12 +48,12 @@ type Network struct {
 	Executables  []Executable  `json:"executables"` // of plugins and IPAM plugins
 	Offered      []cni.Version `json:"offeredVersions"`
 	Selected     string        `json:"selectedVersion,omitempty"`
-	LimitedBy    []string      `json:"limitedBy,omitempty"` // plugins that do not support the newest version that is offered
+	LimitedBy    []string      `json:"limitedBy,omitempty"` // plugins that do not support the newest offered version
 	VersionError string        `json:"versionError,omitempty"`
-	Refused      string        `json:"refused,omitempty"` // why the policy does not allow it
+	Refused      string        `json:"refused,omitempty"` // why the policy forbids it
 }
 
-// Plugin is one plugin of a network and the file that it is from.
+// Plugin is one plugin of a network and the file that configures it.
 type Plugin struct {
 	Type string `json:"type"`
 	Path string `json:"path"`
@@ -66,22 +66,36 @@ type Executable struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Explain reports on a directory with the settings of a client. It runs no verb but VERSION, and changes nothing. A name
-// limits the report to one network and to the files that belong to it, or may belong to it because they name no network.
-func Explain(ctx context.Context, client *network.Client, c *config.Catalog, name string) Directory {
+// Explain reports on a directory with the settings of a client. It runs only VERSION and changes
+// nothing. A name limits the report to one network and its files, including broken files that name
+// no network.
+func Explain(
+	ctx context.Context,
+	client *network.Client,
+	c *config.Catalog,
+	name string,
+) Directory {
 	var files []config.File
 	for _, f := range c.Files {
-		if name == "" || f.Name == name || f.Use == config.PolicyFile || f.Use == config.Broken && f.Name == "" {
+		if name == "" || f.Name == name || f.Use == config.PolicyFile ||
+			f.Use == config.Broken && f.Name == "" {
 			files = append(files, f)
 		}
 	}
 	report := Directory{Dir: c.Dir, Files: Files(files), Networks: []Network{}}
 	if c.Policy != nil {
-		report.Policy = &Policy{Path: c.Policy.Source, RequiredPlugins: c.Policy.RequiredPlugins, Executables: c.Policy.Executables}
+		report.Policy = &Policy{
+			Path:            c.Policy.Source,
+			RequiredPlugins: c.Policy.RequiredPlugins,
+			Executables:     c.Policy.Executables,
+		}
 	}
 	for _, f := range files {
 		if f.Use == config.Chosen {
-			report.Networks = append(report.Networks, explainNetwork(ctx, client, c.Policy, f.Network))
+			report.Networks = append(
+				report.Networks,
+				explainNetwork(ctx, client, c.Policy, f.Network),
+			)
 		}
 	}
 	return report
@@ -91,7 +105,14 @@ func Explain(ctx context.Context, client *network.Client, c *config.Catalog, nam
 func Files(files []config.File) []File {
 	out := []File{}
 	for _, f := range files {
-		e := File{Path: f.Path, Use: f.Use, Network: f.Name, Default: f.Default, ShadowedBy: f.ShadowedBy, Reason: f.Reason}
+		e := File{
+			Path:       f.Path,
+			Use:        f.Use,
+			Network:    f.Name,
+			Default:    f.Default,
+			ShadowedBy: f.ShadowedBy,
+			Reason:     f.Reason,
+		}
 		if f.Network != nil {
 			e.Version, e.Plugins = f.Network.Version.String(), f.Network.Types()
 		}
@@ -103,7 +124,12 @@ func Files(files []config.File) []File {
 	return out
 }
 
-func explainNetwork(ctx context.Context, client *network.Client, policy *config.Policy, n *config.Network) Network {
+func explainNetwork(
+	ctx context.Context,
+	client *network.Client,
+	policy *config.Policy,
+	n *config.Network,
+) Network {
 	e := Network{Name: n.Name, Path: n.Source, Offered: n.Versions}
 	for i, typ := range n.Types() {
 		e.Plugins = append(e.Plugins, Plugin{typ, n.PluginSource(i)})

@@ -16,8 +16,12 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// setUp makes a configuration folder, and a client whose plugins support the versions in supported; others are missing.
-func setUp(t *testing.T, files, supported map[string]string) (*config.Catalog, *network.Client, string) {
+// setUp creates a configuration directory, and a client with plugins that support the versions in
+// supported; other plugins are missing.
+func setUp(
+	t *testing.T,
+	files, supported map[string]string,
+) (*config.Catalog, *network.Client, string) {
 	t.Helper()
 	dir := t.TempDir()
 	write := func(path, content string) {
@@ -33,13 +37,21 @@ func setUp(t *testing.T, files, supported map[string]string) (*config.Catalog, *
 	}
 	for name, versions := range supported {
 		versions = `"` + strings.Join(strings.Fields(versions), `", "`) + `"`
-		write(filepath.Join(dir, "bin", name), "#!/bin/sh\necho '{\"cniVersion\": \"1.1.0\", \"supportedVersions\": ["+versions+"]}'\n")
+		write(
+			filepath.Join(dir, "bin", name),
+			"#!/bin/sh\necho '{\"cniVersion\": \"1.1.0\", \"supportedVersions\": ["+versions+"]}'\n",
+		)
 	}
 	c, err := config.Discover(filepath.Join(dir, "net.d"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := &network.Client{Caller: invoke.Process{}, PluginDirs: []string{filepath.Join(dir, "bin")}, Isolated: true, StateDir: filepath.Join(dir, "state")}
+	client := &network.Client{
+		Caller:     invoke.Process{},
+		PluginDirs: []string{filepath.Join(dir, "bin")},
+		Isolated:   true,
+		StateDir:   filepath.Join(dir, "state"),
+	}
 	return c, client, dir
 }
 
@@ -70,10 +82,14 @@ func compare(t *testing.T, want string, got netconf.Directory, dir string) {
 	}
 }
 
-// Of a network there is what has to do with it, and what may have: a file whose network nobody can tell.
+// The report on one network includes broken files that name no network.
 func TestExplainOneNetwork(t *testing.T) {
 	t.Parallel()
-	c, client, dir := setUp(t, files, map[string]string{"a": "0.4.0 1.0.0 1.1.0", "i": "0.4.0 1.0.0", "mesh": "0.4.0"})
+	c, client, dir := setUp(
+		t,
+		files,
+		map[string]string{"a": "0.4.0 1.0.0 1.1.0", "i": "0.4.0 1.0.0", "mesh": "0.4.0"},
+	)
 	compare(t, `{
 		"dir": "DIR/net.d",
 		"files": [
@@ -95,16 +111,22 @@ func TestExplainOneNetwork(t *testing.T) {
 	}`, netconf.Explain(t.Context(), client, c, "red"), dir)
 }
 
-// A network that the policy refuses and whose plugin is missing is told of all the same; so is one of no version.
-func TestExplainWhatCannotBeRun(t *testing.T) {
+// The report includes networks that cannot run: the policy forbids one, or the plugins support no
+// common version.
+func TestExplainNetworksThatCannotRun(t *testing.T) {
 	t.Parallel()
-	c, client, dir := setUp(t, files, map[string]string{"a": "1.1.0", "i": "0.4.0", "mesh": "0.4.0"})
+	c, client, dir := setUp(
+		t,
+		files,
+		map[string]string{"a": "1.1.0", "i": "0.4.0", "mesh": "0.4.0"},
+	)
 	report := netconf.Explain(t.Context(), client, c, "")
 	if len(report.Files) != len(c.Files) || len(report.Networks) != 2 {
 		t.Fatalf("%d files, %d networks", len(report.Files), len(report.Networks))
 	}
 	red, blue := report.Networks[0], report.Networks[1]
-	if want := "network red: no CNI version out of [0.4.0 1.1.0] is supported by all plugins"; red.Selected != "" || !strings.HasPrefix(red.VersionError, want) {
+	if want := "network red: no CNI version out of [0.4.0 1.1.0] is supported by all plugins"; red.Selected != "" ||
+		!strings.HasPrefix(red.VersionError, want) {
 		t.Errorf("version %q: %q, want %q", red.Selected, red.VersionError, want)
 	}
 	report = netconf.Directory{Networks: []netconf.Network{blue}}
@@ -119,10 +141,14 @@ func TestExplainWhatCannotBeRun(t *testing.T) {
 	}`, report, dir)
 }
 
-// Nothing runs but VERSION, and each plugin is asked once, only where there is a choice.
+// Explain runs only VERSION, once for each plugin, and only if a network offers several versions.
 func TestExplainAsksForVersionsAlone(t *testing.T) {
 	t.Parallel()
-	c, client, _ := setUp(t, files, map[string]string{"a": "1.1.0 0.4.0", "i": "0.4.0", "mesh": "0.4.0", "b": "1.0.0"})
+	c, client, _ := setUp(
+		t,
+		files,
+		map[string]string{"a": "1.1.0 0.4.0", "i": "0.4.0", "mesh": "0.4.0", "b": "1.0.0"},
+	)
 	calls := &invoke.Recorder{Caller: client.Caller}
 	client.Caller = calls
 	netconf.Explain(t.Context(), client, c, "")
@@ -139,9 +165,14 @@ func TestExplainAsksForVersionsAlone(t *testing.T) {
 	}
 }
 
-// An empty folder has no files and no networks, which is not null.
+// The report on an empty directory has empty lists, not null.
 func TestExplainNothing(t *testing.T) {
 	t.Parallel()
 	c, client, dir := setUp(t, nil, nil)
-	compare(t, `{"dir": "DIR/net.d", "files": [], "networks": []}`, netconf.Explain(t.Context(), client, c, ""), dir)
+	compare(
+		t,
+		`{"dir": "DIR/net.d", "files": [], "networks": []}`,
+		netconf.Explain(t.Context(), client, c, ""),
+		dir,
+	)
 }

@@ -25,18 +25,18 @@ type Removal struct {
 	Catalog *config.Catalog
 	Name    string // of the network
 	DropIns bool   // remove the directory of drop-in files with its files
-	Detach  bool   // detach containers; otherwise they cause an [AttachedError]
-	DryRun  bool   // only say what would be done
+	Detach  bool   // detach containers; otherwise their existence is an [AttachedError]
+	DryRun  bool   // report the steps without taking them
 }
 
-// Step is one object that was removed, or that stays.
+// Step is an object that was removed or kept.
 type Step struct {
 	Kind   string `json:"kind"` // "attachment", "file", "drop-ins", "bridge" or "reservations"
 	Object string `json:"object"`
-	Kept   string `json:"kept,omitempty"` // why it stays
+	Kept   string `json:"kept,omitempty"` // reason, if it was kept
 }
 
-// AttachedError says that containers are attached to the network.
+// AttachedError is the error that containers are attached to the network.
 type AttachedError struct{ Attachments []cni.Attachment }
 
 func (e *AttachedError) Error() string {
@@ -47,10 +47,14 @@ func (e *AttachedError) Error() string {
 	return "containers are attached: " + strings.Join(keys, ", ")
 }
 
-// Remove removes the configuration file of a network, and its bridge and reservations if they have no other use. It calls
-// report with each step that it has made. The error wraps [config.ErrNotFound] if there is no file of the network.
+// Remove removes the configuration file of a network, and its bridge and reservations if they have
+// no other use. It calls report after each step. The error wraps [config.ErrNotFound] if no file
+// defines the network.
 func Remove(ctx context.Context, r Removal, report func(Step)) error {
-	i := slices.IndexFunc(r.Catalog.Candidates(), func(f config.File) bool { return f.Name == r.Name })
+	i := slices.IndexFunc(
+		r.Catalog.Candidates(),
+		func(f config.File) bool { return f.Name == r.Name },
+	)
 	if i < 0 {
 		return fmt.Errorf("network %q in %s: %w", r.Name, r.Catalog.Dir, config.ErrNotFound)
 	}
@@ -77,7 +81,7 @@ func Remove(ctx context.Context, r Removal, report func(Step)) error {
 		return err
 	}
 	if file.Network == nil {
-		return nil // broken: the network is not known
+		return nil // the file is broken, so its bridge and reservations are unknown
 	}
 	return errors.Join(r.bridges(ctx, file, report), r.reservations(ctx, file, report))
 }
@@ -112,11 +116,11 @@ func (r Removal) dropIns(report func(Step)) error {
 	dir := filepath.Join(r.Catalog.Dir, r.Name)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil //nolint:nilerr // there is none
+		return nil //nolint:nilerr // the directory does not exist
 	}
 	step := Step{Kind: "drop-ins", Object: dir}
 	if len(entries) > 0 && !r.DropIns {
-		step.Kept = "it is not empty"
+		step.Kept = "not empty"
 	}
 	return r.step(step, os.RemoveAll, report)
 }
@@ -156,14 +160,17 @@ func (r Removal) useOf(
 	ctx context.Context, host *kernel.Space, bridge kernel.Link, file config.File,
 ) (string, error) {
 	if bridge.Kind != "bridge" {
-		return "it is no bridge", nil
+		return "not a bridge", nil
 	}
 	for _, f := range r.Catalog.Candidates() {
 		if f.Network == nil || f.Path == file.Path {
 			continue
 		}
-		if slices.ContainsFunc(f.Network.Plugins, func(p *cni.PluginConfig) bool { return bridgeOf(p) == bridge.Name }) {
-			return "network " + f.Name + " uses it", nil
+		if slices.ContainsFunc(
+			f.Network.Plugins,
+			func(p *cni.PluginConfig) bool { return bridgeOf(p) == bridge.Name },
+		) {
+			return "in use by network " + f.Name, nil
 		}
 	}
 	links, err := host.Links.All()
@@ -173,7 +180,7 @@ func (r Removal) useOf(
 	for _, l := range links {
 		port := l.Master == bridge.Index && !(r.DryRun && r.Detach) // detaching removes it
 		if port || l.Parent == bridge.Index && l.ParentNSID < 0 && l.Kind == "vlan" {
-			return "interface " + l.Name + " is on it", nil
+			return "in use by interface " + l.Name, nil
 		}
 	}
 	addrs, err := host.Addrs.Kept(bridge)
@@ -183,13 +190,13 @@ func (r Removal) useOf(
 	subnets := subnetsOf(ctx, file)
 	for _, a := range addrs {
 		if !slices.Contains(subnets, a.Masked()) {
-			return fmt.Sprintf("it has the address %s, which is not of this network", a), nil
+			return fmt.Sprintf("has address %s, which is not in this network", a), nil
 		}
 	}
 	return "", nil
 }
 
-// reservations removes the directories of host-local without reservations.
+// reservations removes directories of host-local that contain no reservations.
 func (r Removal) reservations(ctx context.Context, file config.File, report func(Step)) error {
 	pools, err := hostlocal.Pools(ctx, []*cni.List{file.Network.List})
 	for _, p := range pools {
@@ -208,7 +215,7 @@ func (r Removal) reservations(ctx context.Context, file config.File, report func
 	return err
 }
 
-// bridgeOf returns the bridge that a plugin makes, "" if it makes none.
+// bridgeOf returns the bridge that a plugin creates, or "".
 func bridgeOf(p *cni.PluginConfig) string {
 	if p.Type != "bridge" {
 		return ""

@@ -14,12 +14,12 @@ import (
 // Use is a range of addresses that is in use.
 type Use struct {
 	Prefix netip.Prefix
-	By     string // for people
+	By     string // description of the user
 }
 
-// Uses returns the ranges in use: by the networks of a directory, and by addresses and routes of this host. It leaves out
-// the bridge of n and default routes, and the whole host if n is attached to an interface of the host, which it shares
-// addresses with.
+// Uses returns the ranges in use: by the networks of a directory, and by addresses and routes of
+// this host. It skips the bridge of n and default routes, and the whole host if n has a parent
+// interface, with which it shares addresses.
 func (n Draft) Uses(ctx context.Context, c *config.Catalog) ([]Use, error) {
 	var uses []Use
 	for _, f := range c.Candidates() {
@@ -37,7 +37,8 @@ func (n Draft) Uses(ctx context.Context, c *config.Catalog) ([]Use, error) {
 	return append(uses, host...), err
 }
 
-// subnetsOf returns the subnets of a network with host-local. It leaves out unreadable ranges, which lint reports.
+// subnetsOf returns the subnets of a network with host-local. It skips invalid ranges, which lint
+// reports.
 func subnetsOf(ctx context.Context, f config.File) (subnets []netip.Prefix) {
 	pools, _ := hostlocal.Pools(ctx, []*cni.List{f.Network.List})
 	for _, p := range pools {
@@ -72,24 +73,40 @@ func (n Draft) hostUses(ctx context.Context) (uses []Use, err error) {
 			return nil, err
 		}
 		for _, a := range addrs {
-			uses = append(uses, Use{a.Masked(), fmt.Sprintf("interface %s (address %s)", l.Name, a)})
+			uses = append(
+				uses,
+				Use{a.Masked(), fmt.Sprintf("interface %s (address %s)", l.Name, a)},
+			)
 		}
 	}
 	routes, err := host.Routes.All(kernel.AllTables)
 	for _, r := range routes {
 		if name, ok := names[r.Link]; ok && r.Dst.Bits() > 0 {
-			uses = append(uses, Use{r.Dst.Masked(), fmt.Sprintf("a route of the host (%s, interface %s)", r.Dst.Masked(), name)})
+			uses = append(
+				uses,
+				Use{
+					r.Dst.Masked(),
+					fmt.Sprintf("a route of the host (%s, interface %s)", r.Dst.Masked(), name),
+				},
+			)
 		}
 	}
 	return uses, err
 }
 
-// Overlap returns an error that names the first use that shares addresses with a subnet, nil if there is none.
+// Overlap returns an error that names the first use that shares addresses with a subnet, nil if
+// there is none.
 func (n Draft) Overlap(uses []Use) error {
 	for _, s := range n.Subnets {
 		for _, u := range uses {
 			if s.Overlaps(u.Prefix) {
-				return cni.Errorf(cni.CodeInvalidConfig, "subnet %s overlaps with %s, which is in use by %s", s, u.Prefix, u.By)
+				return cni.Errorf(
+					cni.CodeInvalidConfig,
+					"subnet %s overlaps with %s, which is in use by %s",
+					s,
+					u.Prefix,
+					u.By,
+				)
 			}
 		}
 	}
@@ -99,8 +116,9 @@ func (n Draft) Overlap(uses []Use) error {
 // Pool describes the subnets that [Free] chooses from.
 const Pool = "10.88.0.0/16 to 10.127.0.0/16, and fd00:88::/64 to fd00:127::/64, without 96 to 111"
 
-// The second octets of the subnets in the pool. In IPv6 the second group looks like the octet. The range left out is
-// 10.96.0.0/12, from which kubeadm takes addresses of services: neither a route nor an address of the host shows them.
+// The second octets of the subnets in the pool; the second group of IPv6 subnets has the same
+// digits. The pool omits 10.96.0.0/12, from which kubeadm allocates service addresses: no route and
+// no address of the host shows that they are in use.
 const firstOctet, firstService, lastService, lastOctet = 88, 96, 111, 127
 
 // Free returns the first subnet of the pool that shares no address with a use.
@@ -120,7 +138,10 @@ func Free(uses []Use, ipv6 bool) (netip.Prefix, error) {
 	return netip.Prefix{}, cni.Errorf(cni.CodeInvalidConfig, "no subnet of %s is free", Pool)
 }
 
-// Numbered reports whether a network of this kind gets a subnet of its own where none is given.
+// Numbered reports whether the network needs a free subnet, because it is of type bridge or ptp and
+// no option names addresses.
 func (n Draft) Numbered() bool {
-	return (n.Type == "bridge" || n.Type == "ptp") && !n.DHCP && n.Master == "" && len(n.Subnets) == 0 && len(n.Gateways) == 0
+	return (n.Type == "bridge" || n.Type == "ptp") && !n.DHCP && n.Master == "" &&
+		len(n.Subnets) == 0 &&
+		len(n.Gateways) == 0
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/ops/netconf"
 )
 
-// Free takes the first subnet of the pool that shares no address with a use, and fails if none is left.
+// Free returns the first subnet of the pool that overlaps with no use, and an error if there is
+// none.
 func TestFree(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {

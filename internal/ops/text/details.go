@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
 )
 
-// Details writes all that is known of an attachment.
+// Details writes everything that is known about an attachment.
 func Details(w io.Writer, d *inspect.Details) error {
 	f := newFacts(w)
 	f.line("attachment", "%s/%s/%s", d.Network, d.Container, d.IfName)
@@ -26,10 +26,23 @@ func Details(w io.Writer, d *inspect.Details) error {
 		f.line("interface", "%s", interfaceText(i))
 	}
 	for _, a := range d.Addresses {
-		f.line("address", "%s%s%s", a.Address, with(", gateway ", a.Gateway), mark(a.Recorded, a.Live))
+		f.line(
+			"address",
+			"%s%s%s",
+			a.Address,
+			with(", gateway ", a.Gateway),
+			mark(a.Recorded, a.Live),
+		)
 	}
 	for _, r := range d.Routes {
-		f.line("route", "%s%s%s%s", r.Dst, with(" via ", r.Gateway), with(" table ", r.Table), mark(r.Recorded, r.Live))
+		f.line(
+			"route",
+			"%s%s%s%s",
+			r.Dst,
+			with(" via ", r.Gateway),
+			with(" table ", r.Table),
+			mark(r.Recorded, r.Live),
+		)
 	}
 	f.dns(d.DNS)
 	for _, p := range d.Ports {
@@ -50,7 +63,20 @@ func Details(w io.Writer, d *inspect.Details) error {
 }
 
 func interfaceText(i inspect.Interface) string {
-	s := fmt.Sprintf("%s, %s", i.Name, i.Place) + with(", ", i.Kind) + properties(i.MAC, i.MTU) + with(", port of ", i.Master)
+	s := fmt.Sprintf(
+		"%s, %s",
+		i.Name,
+		i.Place,
+	) + with(
+		", ",
+		i.Kind,
+	) + properties(
+		i.MAC,
+		i.MTU,
+	) + with(
+		", port of ",
+		i.Master,
+	)
 	switch {
 	case !i.Live:
 		s += ", missing"
@@ -60,7 +86,7 @@ func interfaceText(i inspect.Interface) string {
 	return s
 }
 
-// mark says where the record and the kernel differ.
+// mark describes how the record and the kernel differ.
 func mark(recorded, live bool) string {
 	switch {
 	case !live:

@@ -2,8 +2,9 @@ package text
 
 import "strings"
 
-// Nearest returns the candidate that name most likely stands for, "" if none is near: one that begins with it or with
-// which it begins, or one that is at most two edits away and not altogether different.
+// Nearest returns the candidate that name most likely stands for, or "". A candidate matches if it
+// is a prefix of name or name is a prefix of it, or if at most two edits, and at most one for every
+// two letters, turn name into it.
 func Nearest(name string, candidates []string) string {
 	best, least := "", min(2, len(strings.TrimLeft(name, "-"))/2)+1
 	for _, c := range candidates {
@@ -18,7 +19,8 @@ func Nearest(name string, candidates []string) string {
 	return best
 }
 
-// distance is how many bytes have to be added, removed or exchanged, or neighbours swapped, to make b of a.
+// distance returns the number of edits that turn a into b: bytes that are added, removed or
+// replaced, or neighbours that are swapped.
 func distance(a, b string) int {
 	// cost[i][j] is the distance of the first i bytes of a and the first j of b.
 	cost := make([][]int, len(a)+1)

@@ -4,7 +4,17 @@ import "testing"
 
 func TestNearest(t *testing.T) {
 	t.Parallel()
-	commands := []string{"add", "check", "del", "demo", "install", "ipam", "--json", "--keep-none", "--keep"}
+	commands := []string{
+		"add",
+		"check",
+		"del",
+		"demo",
+		"install",
+		"ipam",
+		"--json",
+		"--keep-none",
+		"--keep",
+	}
 	for name, want := range map[string]string{
 		"ad":       "add",
 		"dad":      "add",
@@ -35,7 +45,8 @@ func TestDistance(t *testing.T) {
 		{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"add", "add", 0}, {"add", "dad", 1}, {"pods", "pds", 1}, {"bridge", "brigde", 1},
 		{"check", "chalk", 2}, {"abc", "xyz", 3},
 	} {
-		if got, back := distance(row.a, row.b), distance(row.b, row.a); got != row.want || back != row.want {
+		if got, back := distance(row.a, row.b), distance(row.b, row.a); got != row.want ||
+			back != row.want {
 			t.Errorf("%q, %q: got %d and %d, want %d", row.a, row.b, got, back, row.want)
 		}
 	}

@@ -1,8 +1,7 @@
-// Package text writes results and attachments for people to read.
+// Package text formats results, attachments and tables for people.
 package text
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -13,20 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
 )
 
-// Table writes rows in columns. The first row is the heading; empty cells become "-".
-func Table(w io.Writer, rows [][]string) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		cells := make([]string, len(row))
-		for i, cell := range row {
-			cells[i] = cmp.Or(cell, "-")
-		}
-		fmt.Fprintln(t, strings.Join(cells, "\t"))
-	}
-	return t.Flush()
-}
-
-// facts writes a line for each fact: its name and its value.
+// facts writes a line with a name and a value for each fact.
 type facts struct{ *tabwriter.Writer }
 
 func newFacts(w io.Writer) facts { return facts{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)} }
@@ -49,7 +35,7 @@ func (f facts) dns(d cni.DNS) {
 	f.optional("options", strings.Join(d.Options, " "))
 }
 
-// Result writes what an ADD made.
+// Result writes the result of an ADD.
 func Result(w io.Writer, r *cni.Result) error {
 	f := newFacts(w)
 	for _, i := range r.Interfaces {
@@ -72,7 +58,7 @@ func Result(w io.Writer, r *cni.Result) error {
 	return f.Flush()
 }
 
-// with returns a value behind a prefix, or "" for the zero value.
+// with returns a value with a prefix, or "" for the zero value.
 func with[T comparable](prefix string, value T) string {
 	if value == *new(T) {
 		return ""
@@ -84,7 +70,9 @@ func properties(mac string, mtu int) string { return with(", MAC ", mac) + with(
 
 // Attachments writes a table of attachments.
 func Attachments(w io.Writer, list []inspect.Attachment) error {
-	rows := [][]string{{"NETWORK", "CONTAINER", "INTERFACE", "ADDRESSES", "AGE", "RUNTIME", "STATE"}}
+	rows := [][]string{
+		{"NETWORK", "CONTAINER", "INTERFACE", "ADDRESSES", "AGE", "RUNTIME", "STATE"},
+	}
 	for _, a := range list {
 		var addrs []string
 		if a.Result != nil {

@@ -27,7 +27,12 @@ var result = &cni.Result{
 		{Dst: netip.MustParsePrefix("0.0.0.0/0"), GW: netip.MustParseAddr("10.1.0.1")},
 		{Dst: netip.MustParsePrefix("fd01::/64")},
 	},
-	DNS: cni.DNS{Nameservers: []string{"10.1.0.1", "10.1.0.3"}, Domain: "a.b", Search: []string{"c.d", "e.f"}, Options: []string{"ndots:5"}},
+	DNS: cni.DNS{
+		Nameservers: []string{"10.1.0.1", "10.1.0.3"},
+		Domain:      "a.b",
+		Search:      []string{"c.d", "e.f"},
+		Options:     []string{"ndots:5"},
+	},
 }
 
 func TestResult(t *testing.T) {
@@ -62,7 +67,11 @@ pods     web-2      net1       -                 5s   -        adding
 	other := cni.Attachment{Network: "pods", Container: "web-2", IfName: "net1"}
 	var b strings.Builder
 	err := text.Attachments(&b, []inspect.Attachment{
-		{Record: network.Record{Attachment: key, Result: result, Runtime: "crio"}, State: inspect.OK, Age: 3 * time.Minute},
+		{
+			Record: network.Record{Attachment: key, Result: result, Runtime: "crio"},
+			State:  inspect.OK,
+			Age:    3 * time.Minute,
+		},
 		{Record: network.Record{Attachment: other}, State: inspect.Adding, Age: 5 * time.Second},
 	})
 	if err != nil {
