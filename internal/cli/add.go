@@ -95,8 +95,8 @@ An argument that contains a slash is a path.`,
 	t.flags(cmd)
 	t.parameterFlags(cmd)
 	t.jsonFlag(cmd)
-	cmd.Flags().
-		BoolVar(&replace, "replace", false, "detach the container first if it is already attached")
+	cmd.Flags().BoolVar(&replace, "replace", false,
+		"detach the container first if it is already attached")
 	return cmd
 }
 

@@ -26,7 +26,7 @@ type app struct {
 	args     []string      // as given to [Run], for hints
 	stdout   *output
 	stderr   *os.File
-	logLevel slog.LevelVar // lowest level of the library's and the plugins' messages that are printed
+	logLevel slog.LevelVar // lowest level of printed messages of the library and plugins
 }
 
 // Run runs the command that args name. It returns the exit status: 0 for success, 1 for failure, 2

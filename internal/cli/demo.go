@@ -44,8 +44,8 @@ namespaces are allowed.`,
 			return err
 		},
 	}
-	cmd.Flags().
-		StringVar(&inside, insideFlag, "", "run in this directory, in namespaces created for the demonstration")
+	cmd.Flags().StringVar(&inside, insideFlag, "",
+		"run in this directory, in namespaces created for the demonstration")
 	_ = cmd.Flags().MarkHidden(insideFlag) // fails only if the flag does not exist
 	return cmd
 }

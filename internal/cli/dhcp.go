@@ -81,8 +81,8 @@ the address remains valid, and why it could not be renewed or was lost.`,
 			)
 		},
 	}
-	cmd.Flags().
-		StringVar(&socket, "socketpath", dhcp.DefaultSocket, "use the daemon at socket `PATH`")
+	cmd.Flags().StringVar(&socket, "socketpath", dhcp.DefaultSocket,
+		"use the daemon at socket `PATH`")
 	settings.jsonFlag(cmd)
 	return cmd
 }

@@ -74,13 +74,13 @@ If a network no longer has a configuration, uses the recorded one.`,
 	r.jsonFlag(cmd)
 	cmd.Flags().StringArrayVar(&k.named, "keep", nil, "keep attachment `ID/IFNAME`; repeatable")
 	cmd.Flags().BoolVar(&k.recorded, "keep-recorded", false, "keep recorded attachments")
-	cmd.Flags().
-		BoolVar(&k.running, "keep-running", false, "keep recorded attachments with a namespace")
+	cmd.Flags().BoolVar(&k.running, "keep-running", false,
+		"keep recorded attachments with a namespace")
 	cmd.Flags().BoolVar(&k.none, "keep-none", false, "keep no attachment")
-	cmd.Flags().
-		BoolVar(&k.allRuntimes, "all-runtimes", false, "also detach attachments of other runtimes")
-	cmd.Flags().
-		BoolVar(&dryRun, "dry-run", false, "print what would be detached, and change nothing")
+	cmd.Flags().BoolVar(&k.allRuntimes, "all-runtimes", false,
+		"also detach attachments of other runtimes")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false,
+		"print what would be detached, and change nothing")
 	cmd.ValidArgsFunction = r.completeNetwork
 	return cmd
 }

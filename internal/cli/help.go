@@ -19,9 +19,8 @@ const commonFlag = "tenon_common_flag"
 // common marks flags of a command as common ones.
 func common(cmd *cobra.Command, names ...string) {
 	for _, name := range names {
-		_ = cmd.Flags().
-			SetAnnotation(name, commonFlag, nil)
-		// fails only if the flag does not exist
+		// SetAnnotation fails only if the flag does not exist.
+		_ = cmd.Flags().SetAnnotation(name, commonFlag, nil)
 	}
 }
 
@@ -145,8 +144,8 @@ func (a *app) flagsTopic() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "flags",
 		Short: "Explain the flags that most commands share",
-		Long: `Most commands share the flags below; the help of a command lists those that it takes. A variable in
-brackets provides the default.`,
+		Long: `Most commands share the flags below; the help of a command lists the ones that it
+accepts. A variable in brackets provides the default.`,
 	}
 	// The flags belong to a command of their own, so that "tenon flags" accepts none.
 	shown := &cobra.Command{}

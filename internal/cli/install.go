@@ -53,8 +53,8 @@ again changes nothing.`,
 			return a.needsRoot(err)
 		},
 	}
-	cmd.Flags().
-		StringSliceVar(&only, "only", nil, "install only `NAMES`, separated by commas; repeatable (default: all)")
+	cmd.Flags().StringSliceVar(&only, "only", nil,
+		"install only `NAMES`, separated by commas; repeatable (default: all)")
 	_ = cmd.RegisterFlagCompletionFunc(
 		"only",
 		cobra.FixedCompletions(builtInNames(), cobra.ShellCompDirectiveNoFileComp),

@@ -56,8 +56,8 @@ with --strict, warnings.`,
 	r.pluginFlags(cmd)
 	r.jsonFlag(cmd)
 	cmd.Flags().BoolVar(&r.strict, "strict", false, "exit with status 1 on warnings, too")
-	cmd.Flags().
-		BoolVar(&r.offline, "offline", false, "do not look for plugins or ask them for their versions")
+	cmd.Flags().BoolVar(&r.offline, "offline", false,
+		"do not look for plugins or ask them for their versions")
 	return cmd
 }
 

@@ -58,10 +58,10 @@ Refuses while containers are attached; --detach detaches them first.`,
 	r.clientFlags(cmd)
 	r.jsonFlag(cmd)
 	cmd.Flags().BoolVar(&q.Detach, "detach", false, "detach containers first")
-	cmd.Flags().
-		BoolVar(&q.DropIns, "drop-ins", false, "also remove the drop-in files of the network")
-	cmd.Flags().
-		BoolVar(&q.DryRun, "dry-run", false, "print what would be removed, and change nothing")
+	cmd.Flags().BoolVar(&q.DropIns, "drop-ins", false,
+		"also remove the drop-in files of the network")
+	cmd.Flags().BoolVar(&q.DryRun, "dry-run", false,
+		"print what would be removed, and change nothing")
 	return cmd
 }
 

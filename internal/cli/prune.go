@@ -45,10 +45,10 @@ itself when it runs again.`,
 	}
 	p.clientFlags(cmd)
 	p.jsonFlag(cmd)
-	cmd.Flags().
-		BoolVar(&p.allRuntimes, "all-runtimes", false, "also detach attachments of other runtimes")
-	cmd.Flags().
-		BoolVar(&p.dryRun, "dry-run", false, "print what would be detached, and change nothing")
+	cmd.Flags().BoolVar(&p.allRuntimes, "all-runtimes", false,
+		"also detach attachments of other runtimes")
+	cmd.Flags().BoolVar(&p.dryRun, "dry-run", false,
+		"print what would be detached, and change nothing")
 	return cmd
 }
 

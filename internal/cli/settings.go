@@ -81,8 +81,8 @@ func (r *settings) ignoredNetDirFlag(cmd *cobra.Command) {
 
 func (r *settings) stateDirFlag(cmd *cobra.Command) {
 	r.cmd = cmd
-	cmd.Flags().
-		StringVar(&r.stateDir, "state-dir", network.DefaultStateDir, "keep attachment records and locks in `DIR`")
+	cmd.Flags().StringVar(&r.stateDir, "state-dir", network.DefaultStateDir,
+		"keep attachment records and locks in `DIR`")
 	common(cmd, "state-dir")
 }
 
@@ -102,8 +102,8 @@ func (r *settings) jsonFlag(cmd *cobra.Command) {
 func (r *settings) pluginDirFlag(cmd *cobra.Command) {
 	r.cmd = cmd
 	r.pluginDirs.list = filepath.SplitList(cmp.Or(os.Getenv("CNI_PATH"), network.DefaultPluginDir))
-	cmd.Flags().
-		Var(&r.pluginDirs, "plugin-dir", "look for plugins in DIRS, separated by colons; repeatable [CNI_PATH]")
+	cmd.Flags().Var(&r.pluginDirs, "plugin-dir",
+		"look for plugins in DIRS, separated by colons; repeatable [CNI_PATH]")
 	common(cmd, "plugin-dir")
 }
 

@@ -71,12 +71,12 @@ until then, runtimes find no plugins.`,
 	}
 	r.clientFlags(cmd)
 	r.jsonFlag(cmd)
-	cmd.Flags().
-		BoolVar(&request.Keep, "keep-attachments", false, "hand attachments over to the upstream plugins")
-	cmd.Flags().
-		BoolVar(&request.Detach, "detach", false, `detach the attachments of "tenon add" first`)
-	cmd.Flags().
-		BoolVar(&dryRun, "dry-run", false, "print what would be removed, and change nothing")
+	cmd.Flags().BoolVar(&request.Keep, "keep-attachments", false,
+		"hand attachments over to the upstream plugins")
+	cmd.Flags().BoolVar(&request.Detach, "detach", false,
+		`detach the attachments of "tenon add" first`)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false,
+		"print what would be removed, and change nothing")
 	return cmd
 }
 
