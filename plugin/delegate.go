@@ -8,22 +8,22 @@ import (
 	"github.com/tenon-cni/tenon/invoke"
 )
 
-// Delegator calls other plugins with the request and the environment of the call it belongs to, as the specification
-// asks ("Delegated plugins"). Executables are looked up in CNI_PATH, unless the caller of plugins knows better: see
-// [invoke.Finder]. An error keeps the code and the message of the delegate; it wraps an [*invoke.Error] if the delegate
-// was called.
+// Delegator calls other plugins with the request and the environment of the current call, as the
+// specification requires ("Delegated plugins"). It looks plugins up in CNI_PATH unless the caller
+// implements [invoke.Finder]. Errors keep the code and the message of the delegate; they wrap an
+// [*invoke.Error] if the delegate was called.
 type Delegator struct {
 	input
-	plugin string // that delegates
+	plugin string // name of the calling plugin
 }
 
-// Find looks a delegate up without calling it. The code of an error is [cni.CodeInvalidEnvironment] where CNI_PATH is
-// missing and [cni.CodeInvalidConfig] where the delegate is not there.
+// Find looks up a delegate without calling it. The code of an error is [cni.CodeInvalidEnvironment]
+// if CNI_PATH is not set, and [cni.CodeInvalidConfig] if the delegate is not found.
 func (d Delegator) Find(typ string) (path string, err error) {
 	path, err = invoke.Lookup(d.caller, d.env.Paths(), typ)
 	if err != nil && len(d.env.Paths()) == 0 {
 		return "", cni.Errorf(cni.CodeInvalidEnvironment, "required environment variables are missing: CNI_PATH").
-			WithDetails("it has to name the folder of plugin " + typ)
+			WithDetails("set CNI_PATH to the directory of plugin " + typ)
 	}
 	if errors.Is(err, invoke.ErrNotFound) {
 		return "", cni.Errorf(cni.CodeInvalidConfig, "failed to find plugin %q in path %v", typ, d.env.Paths()).
@@ -33,7 +33,7 @@ func (d Delegator) Find(typ string) (path string, err error) {
 }
 
 // NeedsLink reports whether a delegate declares [Info.NeedsLink], and whether the program has a
-// definition of the delegate. The definition applies to every executable of that name.
+// definition of the delegate. The definition applies to every binary of that name.
 func (d Delegator) NeedsLink(typ string) (needs, known bool) {
 	caller, ok := d.caller.(interface {
 		definition(typ string) (Definition, bool)
@@ -45,7 +45,7 @@ func (d Delegator) NeedsLink(typ string) (needs, known bool) {
 	return of.NeedsLink, known
 }
 
-// Add calls the delegate's ADD. It logs what [cni.RepairResult] repairs in the answer.
+// Add calls ADD of the delegate and logs each repair that [cni.RepairResult] makes to its result.
 func (d Delegator) Add(ctx context.Context, typ string) (*cni.Result, error) {
 	out, err := d.call(ctx, typ, cni.Add)
 	if err != nil {
@@ -56,29 +56,29 @@ func (d Delegator) Add(ctx context.Context, typ string) (*cni.Result, error) {
 		return nil, &invoke.Error{Plugin: typ, Command: cni.Add, Err: cni.AsError(err)}
 	}
 	for _, repair := range repairs {
-		d.log.Warn("result is wrong", "delegate", typ, "repair", repair)
+		d.log.Warn("repaired the result of the delegate", "delegate", typ, "repair", repair)
 	}
 	return r, nil
 }
 
-// Del calls the delegate's DEL, whatever the verb of the call is: it also takes back an ADD.
+// Del calls DEL of the delegate during any verb, because a failed ADD needs it to roll back.
 func (d Delegator) Del(ctx context.Context, typ string) error {
 	_, err := d.call(ctx, typ, cni.Del)
 	return err
 }
 
-// Check calls the delegate's CHECK.
+// Check calls CHECK of the delegate.
 func (d Delegator) Check(ctx context.Context, typ string) error {
 	_, err := d.call(ctx, typ, cni.Check)
 	return err
 }
 
-// Status calls the delegate's STATUS. A delegate that is too old for the verb counts as ready.
+// Status calls STATUS of the delegate. A delegate that is too old for the verb counts as ready.
 func (d Delegator) Status(ctx context.Context, typ string) error {
 	return d.optional(d.call(ctx, typ, cni.Status))
 }
 
-// GC calls the delegate's GC. A delegate that is too old for the verb has nothing to collect.
+// GC calls GC of the delegate. A delegate that is too old for the verb has nothing to collect.
 func (d Delegator) GC(ctx context.Context, typ string) error {
 	return d.optional(d.call(ctx, typ, cni.GC))
 }
@@ -91,7 +91,7 @@ func (d Delegator) optional(_ []byte, err error) error {
 }
 
 func (d Delegator) call(ctx context.Context, typ string, verb cni.Command) ([]byte, error) {
-	if typ == d.plugin { // it would call itself for ever: ADD refuses that, and DEL and GC have nothing to do
+	if typ == d.plugin { // prevents endless recursion: ADD fails earlier, DEL and GC have nothing to do
 		return nil, nil
 	}
 	path, err := d.Find(typ)

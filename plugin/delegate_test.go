@@ -18,7 +18,7 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// delegating hands each verb to the IPAM plugin of its configuration.
+// delegating delegates each verb to the IPAM plugin of its configuration.
 type delegating struct{ config }
 
 func (*delegating) Add(ctx context.Context, c *plugin.Call) (*cni.Result, error) {
@@ -43,8 +43,8 @@ var allVerbs = []cni.Command{cni.Add, cni.Del, cni.Check, cni.Status, cni.GC}
 
 const delegated = `{ "cniVersion": "1.1.0", "name": "net", "big": 12345678901234567890, "ipam": {"type": "pool"}, "cni.dev/valid-attachments": [] }`
 
-// TestDelegateSeesTheCall: same bytes, same environment (DLG-03, DLG-04).
-// DIS-27, DIS-30
+// TestDelegateSeesTheCall checks that a delegate gets the same bytes and the same environment
+// (DLG-03, DLG-04, DIS-27, DIS-30).
 func TestDelegateSeesTheCall(t *testing.T) {
 	t.Parallel()
 	for _, verb := range allVerbs {
@@ -64,7 +64,7 @@ func TestDelegateSeesTheCall(t *testing.T) {
 	}
 }
 
-// TestUndoIsADEL: what takes back an ADD is a DEL, whatever the verb of the call.
+// TestUndoIsADEL checks that an ADD is rolled back with a DEL during any verb.
 func TestUndoIsADEL(t *testing.T) {
 	t.Parallel()
 	d := define(plugin.Info{Name: "main"}, verbs(func(ctx context.Context, c *call) (*cni.Result, error) {
@@ -120,7 +120,7 @@ func TestDelegateAnswersInAnotherVersion(t *testing.T) {
 	}
 }
 
-// RES-10: each repair of a delegate's answer is one warning, which names the delegate.
+// RES-10: each repair of a delegate's result is logged as one warning that names the delegate.
 func TestDelegateAnswerIsRepaired(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -186,14 +186,15 @@ func TestDelegateIsNotThere(t *testing.T) {
 			_, err := delegator.Serve(t.Context(), env, []byte(row.stdin), plugin.Caller(nil, false))
 			wantCode(t, err, row.code)
 			if err == nil || !strings.Contains(err.Error(), row.says) {
-				t.Errorf("%v: says nothing of %s", err, row.says)
+				t.Errorf("%v: does not mention %s", err, row.says)
 			}
 		})
 	}
 }
 
-// TestDelegateProcess: the delegate is the first file of its name in the folders of CNI_PATH (DLG-02). What it says on
-// standard error is passed on, whatever becomes of it (DLG-05). It succeeds with exit status 0 and a result (DLG-08).
+// TestDelegateProcess checks that the delegate is the first regular file of its name in the
+// directories of CNI_PATH (DLG-02). Its standard error is passed on whether it succeeds or fails
+// (DLG-05). It succeeds with exit status 0 and a result (DLG-08).
 func TestDelegateProcess(t *testing.T) {
 	t.Parallel()
 	const answer = `echo '{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.2/24"}]}'`
@@ -236,7 +237,8 @@ func TestDelegateProcess(t *testing.T) {
 	}
 }
 
-// A plugin that names itself for IPAM would call itself for ever; TestOwnIPAM of bridge has the verbs that take away.
+// A plugin that names itself for IPAM would call itself endlessly. TestOwnIPAM of bridge covers DEL
+// and GC.
 func TestDelegateIsNotThePluginItself(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []cni.Command{cni.Add, cni.Check, cni.Status} {
@@ -253,7 +255,8 @@ func TestDelegateIsNotThePluginItself(t *testing.T) {
 	}
 }
 
-// TestNeedsLink: the definition of a delegate's name decides, whichever executable is called.
+// TestNeedsLink checks that the definition with a delegate's name decides, whichever binary is
+// called.
 func TestNeedsLink(t *testing.T) {
 	t.Parallel()
 	pools := []plugin.Definition{
@@ -277,7 +280,7 @@ func TestNeedsLink(t *testing.T) {
 		caller invoke.Caller
 		want   map[string]answer
 	}{
-		{"in the same executable", plugin.Caller(pools, false), server},
+		{"in the same binary", plugin.Caller(pools, false), server},
 		{"executed", plugin.Caller(pools, true), server},
 		{"linked", plugin.Linked{Plugins: pools}, server},
 		{"nothing is known", invoke.Fake{}, none},

@@ -30,12 +30,13 @@ const complete = `{
   "args": {"cni": {"mac": "02:00:00:00:00:02", "ips": ["10.0.0.3"]}}
 }`
 
-// TestDELReadsWhatItCan breaks each member in turn: DEL must see what it would see without it, and ADD must refuse.
+// TestDELReadsWhatItCan breaks one member at a time: DEL must see the same configuration as without
+// the member, and ADD must fail.
 func TestDELReadsWhatItCan(t *testing.T) {
 	t.Parallel()
 	for _, path := range paths(parse(t, complete)) {
 		if path == "name" || path == "cniVersion" {
-			continue // judged before the configuration is decoded
+			continue // checked before the configuration is decoded
 		}
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
@@ -59,7 +60,8 @@ func TestDELReadsWhatItCan(t *testing.T) {
 	}
 }
 
-// TestSpellings: where members differ in case only, DEL of a broken configuration reads the one that ADD had read.
+// TestSpellings checks that among members that differ only in case, DEL of a broken configuration
+// reads the one that ADD reads.
 func TestSpellings(t *testing.T) {
 	t.Parallel()
 	for range 20 {
@@ -93,7 +95,7 @@ func text(t *testing.T, m map[string]any) string {
 	return string(b)
 }
 
-// paths lists all members of an object and of the objects in it, joined by dots.
+// paths lists the members of an object and of its nested objects, joined by dots.
 func paths(m map[string]any) []string {
 	var all []string
 	for _, key := range slices.Sorted(maps.Keys(m)) {
@@ -175,8 +177,8 @@ func TestPrevResult(t *testing.T) {
 	}
 }
 
-// RES-10: each verb logs one warning for each repair of the previous result. ADD passes on the repaired result, including
-// gateways of the other family.
+// RES-10: each verb logs one warning for each repair of the previous result. ADD passes on the
+// repaired result, including gateways of the other family.
 func TestPrevResultIsRepaired(t *testing.T) {
 	t.Parallel()
 	d := define(plugin.Info{Name: "demo"}, verbs(func(_ context.Context, c *call) (*cni.Result, error) {
@@ -225,7 +227,8 @@ func TestPrevResultIsRepaired(t *testing.T) {
 	}
 }
 
-// RES-10: ADD of an IPAM plugin does not depend on the previous result, so it accepts an unreadable one.
+// RES-10: ADD of an IPAM plugin does not depend on the previous result, so it accepts an invalid
+// one.
 func TestPrevResultOfIPAM(t *testing.T) {
 	t.Parallel()
 	for _, prev := range []string{`{"ips":[null]}`, `{"cniVersion":"0.4.0"}`, `"x"`} {
@@ -242,7 +245,8 @@ func TestPrevResultOfIPAM(t *testing.T) {
 	}
 }
 
-// CNV-08, CNV-09: ADD logs one warning for each address, gateway or route of its own that the version cannot express.
+// CNV-08, CNV-09: ADD logs one warning for each address, gateway or route of its own that the
+// version cannot express.
 func TestLostInConversion(t *testing.T) {
 	t.Parallel()
 	own := &cni.Result{
@@ -273,7 +277,8 @@ func TestLostInConversion(t *testing.T) {
 	}
 }
 
-// logged returns the values of an attribute in a log. Every line must be a warning with this attribute.
+// logged returns the values of an attribute in a log. Every line must be a warning with this
+// attribute.
 func logged(t *testing.T, log, key string) (values []string) {
 	t.Helper()
 	for line := range strings.Lines(log) {
@@ -290,7 +295,8 @@ func logged(t *testing.T, log, key string) (values []string) {
 	return values
 }
 
-// R-16: a plugin that hands on what it got loses nothing of it, though it embeds Common.
+// A plugin that passes on its configuration loses no member, although the configuration embeds
+// Common.
 func TestPrevResultIsKeptWhole(t *testing.T) {
 	t.Parallel()
 	d := define(plugin.Info{Name: "demo"}, verbs(func(_ context.Context, c *call) (*cni.Result, error) {
@@ -356,7 +362,7 @@ func TestArgs(t *testing.T) {
 	}
 }
 
-// CONV-15, CONV-24: of hardware addresses; requested IP addresses add up.
+// CONV-15, CONV-24: precedence of MAC addresses; requested IP addresses add up.
 func TestRequestPrecedence(t *testing.T) {
 	t.Parallel()
 	const (
@@ -373,7 +379,7 @@ func TestRequestPrecedence(t *testing.T) {
 		{"args beat CNI_ARGS", "," + conf, env, plugin.Request{MAC: "conf", IPs: []string{"10.0.0.4", "10.0.0.3"}}},
 		{"capability beats all", "," + conf + "," + capability, env, plugin.Request{MAC: "cap", IPs: []string{"10.0.0.4", "10.0.0.3", "10.0.0.1", "10.0.0.2/24"}}},
 		{"empty value does not count", `,"runtimeConfig":{"mac":""},` + conf, "", plugin.Request{MAC: "conf", IPs: []string{"10.0.0.3"}}},
-		{"what nobody understands does not matter (CONV-02)", `,"args":{"cni":{"labels":[{"key":"a","value":"b"}],"later":5},"other":{"ips":"x"}}`, "", plugin.Request{}},
+		{"unknown arguments are ignored (CONV-02)", `,"args":{"cni":{"labels":[{"key":"a","value":"b"}],"later":5},"other":{"ips":"x"}}`, "", plugin.Request{}},
 		{"capitalised, as containerd does", `,"RuntimeConfig":{"MAC":"cap"}`, "", plugin.Request{MAC: "cap"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {

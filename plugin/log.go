@@ -7,8 +7,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/about"
 )
 
-// logHandler adds to each line of a plugin what the call is about. Most calls log nothing, so nothing is put together
-// before there is a line.
+// logHandler adds the attributes of the call to each line that a plugin logs. It builds them only
+// when there is a line, because most calls log nothing.
 type logHandler struct {
 	base  slog.Handler
 	call  *Call

@@ -9,8 +9,8 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// TRC-05, SEC-07: what a plugin logs says which attachment and which trace it is about, and nothing of arguments. A trace that
-// cannot be continued is none.
+// TRC-05, SEC-07: log lines of a plugin name the attachment and the trace, and contain no
+// arguments. An invalid trace is ignored.
 func TestLog(t *testing.T) {
 	t.Parallel()
 	about := " attachment=" + string(cni.Attachment{Network: "net", Container: "c-1", IfName: "eth0"}.Owner()) +
@@ -48,7 +48,7 @@ func TestLog(t *testing.T) {
 			}
 			var got strings.Builder
 			for line := range strings.Lines(p.stderr.String()) {
-				_, text, _ := strings.Cut(line, " WARN ") // behind date and time
+				_, text, _ := strings.Cut(line, " WARN ") // after date and time
 				got.WriteString("WARN " + text)
 			}
 			if diff := cmp.Diff(row.want, got.String()); diff != "" {

@@ -21,7 +21,7 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// files is a plugin for the process tests: an attachment is a file in a folder.
+// files is a plugin for the process tests; its attachments are files in a directory.
 var files = plugin.Define(plugin.Info{Name: "files", About: "keeps a file for each attachment"},
 	func() plugin.Plugin { return new(filer) })
 
@@ -69,7 +69,7 @@ func (f *filer) Check(_ context.Context, c *plugin.Call) error {
 	return err
 }
 
-// process is a run of files in a process of its own.
+// process runs files as a separate process.
 type process struct {
 	*exec.Cmd
 	stdout, stderr bytes.Buffer
@@ -151,7 +151,7 @@ func (p *process) attached() bool {
 	return err == nil
 }
 
-// openStdin gives the process a standard input that nobody closes.
+// openStdin gives the process a standard input that stays open.
 func (p *process) openStdin(t *testing.T) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -162,15 +162,16 @@ func (p *process) openStdin(t *testing.T) {
 	p.Stdin = r
 }
 
-// ENV-02, EXE-06, ERR-01, ERR-10, PL-ADD-04, PL-ADD-05, PL-DEL-07, DIS-01, DIS-32: one document on standard output or nothing, and exit status 1 for failure.
+// ENV-02, EXE-06, ERR-01, ERR-10, PL-ADD-04, PL-ADD-05, PL-DEL-07, DIS-01, DIS-32: a process prints
+// at most one document on standard output, and fails with exit status 1.
 func TestProcess(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name       string
 		verb       cni.Command
 		change     func(*testing.T, *process)
-		code       cni.Code // 0: success
-		attachment bool     // there afterwards
+		code       cni.Code // 0 for success
+		attachment bool     // whether it exists afterwards
 	}{
 		{"ADD", cni.Add, nil, 0, true},
 		{"DEL", cni.Del, nil, 0, false},
@@ -221,7 +222,7 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// SEC-03: no more of a request is read than it may have.
+// SEC-03: a plugin does not read a request beyond the size limit.
 func TestProcessReadsNoFurther(t *testing.T) {
 	t.Parallel()
 	zeros, err := os.Open("/dev/zero")
@@ -253,7 +254,8 @@ func TestProcessPanics(t *testing.T) {
 	}
 }
 
-// EXE-18: without any variable a plugin says what it is, and reads nothing.
+// EXE-18: without CNI_ variables a plugin prints its name and versions, and does not read standard
+// input.
 func TestProcessWithoutCommand(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t, "", "")
@@ -262,7 +264,8 @@ func TestProcessWithoutCommand(t *testing.T) {
 	if status := p.run(t); status != 0 || p.stdout.Len() > 0 {
 		t.Errorf("exit status %d, printed %s", status, &p.stdout)
 	}
-	const want = "CNI files plugin test\nCNI protocol versions supported: 0.1.0, 0.2.0, 0.3.0, 0.3.1, 0.4.0, 1.0.0, 1.1.0\n" // as of the reference plugins
+	// as upstream plugins print it
+	const want = "CNI files plugin test\nCNI protocol versions supported: 0.1.0, 0.2.0, 0.3.0, 0.3.1, 0.4.0, 1.0.0, 1.1.0\n"
 	if p.stderr.String() != want {
 		t.Errorf("standard error: %s", &p.stderr)
 	}
@@ -321,13 +324,14 @@ func TestProcessIsTerminated(t *testing.T) {
 	}
 }
 
-// TestProcessIsTerminatedWhileReading: somebody runs the plugin by hand and presses Ctrl-C.
+// TestProcessIsTerminatedWhileReading sends SIGINT as a user does who runs the plugin by hand and
+// presses Ctrl-C.
 func TestProcessIsTerminatedWhileReading(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t, cni.Add, "")
 	p.openStdin(t)
 	p.start(t)
-	time.Sleep(300 * time.Millisecond) // it is reading now, or it ends sooner
+	time.Sleep(300 * time.Millisecond) // the process is reading, or has ended
 	if err := p.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
@@ -339,7 +343,7 @@ func TestProcessIsTerminatedWhileReading(t *testing.T) {
 	}
 }
 
-// TestProcessIsNotHeard: a result that nobody gets leaves nothing attached.
+// TestProcessIsNotHeard checks that nothing stays attached if the plugin cannot write its result.
 func TestProcessIsNotHeard(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

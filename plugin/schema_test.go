@@ -12,10 +12,10 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// described has a field for each thing a schema can say.
+// described has a field for each feature of a schema.
 type described struct {
 	plugin.Common
-	DNS      int              `json:"dns" required:"true"` // hides that of Common
+	DNS      int              `json:"dns" required:"true"` // hides the DNS of Common
 	Flag     bool             `json:"flag,omitempty"`
 	Small    uint8            `json:"small" max:"7"`
 	Level    int              `json:"level" min:"-1" max:"9" default:"3"`
@@ -75,14 +75,14 @@ func TestSchema(t *testing.T) {
 			"runtimeConfig": {},
 			"args": {},
 			"capabilities": {"type": "object", "properties": {"mac": {"type": "boolean"}},
-				"additionalProperties": {"type": "boolean"}, "description": "what the runtime is to pass on in runtimeConfig"}
+				"additionalProperties": {"type": "boolean"}, "description": "capability arguments that the runtime passes in runtimeConfig"}
 		}}`
 	for key, want := range map[string]bool{"flag": false, "level": false, "rate": true, "self": true} {
 		if got := s.Properties[key].Optional; got != want {
 			t.Errorf("%s is optional: %t", key, got)
 		}
 	}
-	for _, key := range []string{"runtimeConfig", "args"} { // what they hold is not the concern here
+	for _, key := range []string{"runtimeConfig", "args"} { // not tested here
 		s.Properties[key] = &plugin.Schema{}
 	}
 	got, err := json.Marshal(s)
@@ -106,7 +106,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// managed has an ipam section of its own.
+// managed has its own ipam section.
 type managed struct {
 	plugin.Common
 	IPAM struct {
@@ -128,7 +128,7 @@ func TestSchemaOfIPAM(t *testing.T) {
 	}
 }
 
-// indented sorts the members of an object and writes it as text.
+// indented returns an object as indented text with sorted members.
 func indented(t *testing.T, document []byte) string {
 	t.Helper()
 	var v any
@@ -144,7 +144,7 @@ func indented(t *testing.T, document []byte) string {
 	return b.String()
 }
 
-// refuser refuses what it is told to.
+// refuser returns the configured error.
 type refuser struct {
 	plugin.Plugin
 	conf *described
@@ -157,7 +157,7 @@ func (r refuser) Validate(*plugin.Call) error {
 	return nil
 }
 
-// Validate needs neither a namespace nor anything else of a call, and runs nothing: the plugin's other methods are nil.
+// Validate needs no namespace and runs nothing: the plugin's other methods are nil.
 func TestDefinitionValidate(t *testing.T) {
 	t.Parallel()
 	type nameless struct{ plugin.Common }

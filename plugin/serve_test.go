@@ -15,8 +15,8 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// TestOrder checks what is judged first where several things are wrong (ERR-09), and that the plugin is not reached.
-// ENV-01, ENV-02, ENV-03, ENV-07, ERR-04, DIS-31
+// TestOrder checks the order of checks on requests with several errors, and that the plugin is not
+// called (ENV-01, ENV-02, ENV-03, ENV-07, ERR-04, ERR-09, DIS-31).
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	const good = `{"cniVersion":"1.1.0","name":"net","type":"demo"}`
@@ -34,7 +34,7 @@ func TestOrder(t *testing.T) {
 		{"GET of the drafts is unknown (PL-CHK-10)", environment("GET"), good, 4, []string{"CNI_COMMAND"}, nil},
 		{"all missing variables are named", cni.Env{Command: cni.Add}, good, 4, []string{"[CNI_CONTAINERID,CNI_NETNS,CNI_IFNAME,CNI_PATH]"}, nil},
 		{"all missing variables of CHECK are named", cni.Env{Command: cni.Check}, good, 4, []string{"CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME"}, nil},
-		{"CNI_PATH is missing beside others", cni.Env{Command: cni.Add, ContainerID: "c", IfName: "eth0"}, good, 4, []string{"[CNI_NETNS,CNI_PATH]"}, nil},
+		{"CNI_PATH and others are missing", cni.Env{Command: cni.Add, ContainerID: "c", IfName: "eth0"}, good, 4, []string{"[CNI_NETNS,CNI_PATH]"}, nil},
 		{"DEL does not miss a namespace", cni.Env{Command: cni.Del}, good, 4, []string{"CNI_CONTAINERID", "CNI_IFNAME"}, []string{"CNI_NETNS"}},
 		{"first invalid variable", cni.Env{Command: cni.Add, ContainerID: "-x", Netns: "/n", IfName: "a/b"}, good, 4, []string{"CNI_CONTAINERID"}, []string{"CNI_IFNAME"}},
 		{"invalid before missing", cni.Env{Command: cni.Add, IfName: "a/b"}, good, 4, []string{"CNI_IFNAME"}, []string{"CNI_CONTAINERID"}},
@@ -44,13 +44,13 @@ func TestOrder(t *testing.T) {
 		{"name before version", environment(cni.Add), `{"cniVersion":"9.9.9"}`, 7, []string{"name"}, []string{"9.9.9"}},
 		{"VER-01: malformed version", environment(cni.Add), `{"cniVersion":"1.0","name":"net"}`, 6, []string{"cniVersion"}, nil},
 		{"VER-03: unpublished version before the configuration", environment(cni.Add), `{"cniVersion":"9.9.9","name":"net","mtu":"x"}`, 1, []string{"9.9.9"}, nil},
-		{"VER-03: version the plugin has not", environment(cni.Add), `{"cniVersion":"0.4.0","name":"net"}`, 1, []string{"incompatible CNI versions", "0.4.0", "1.0.0"}, nil},
+		{"VER-03: version that the plugin does not support", environment(cni.Add), `{"cniVersion":"0.4.0","name":"net"}`, 1, []string{"incompatible CNI versions", "0.4.0", "1.0.0"}, nil},
 		{"VER-03: on DEL", environment(cni.Del), `{"cniVersion":"0.4.0","name":"net"}`, 1, []string{"0.4.0", "1.0.0"}, nil},
 		{"VER-03: on CHECK", environment(cni.Check), `{"cniVersion":"0.4.0","name":"net"}`, 1, []string{"0.4.0", "1.0.0"}, nil},
 		{"VER-03: on STATUS", environment(cni.Status), `{"cniVersion":"9.9.9","name":"net"}`, 1, []string{"9.9.9"}, nil},
 		{"VER-03: on GC", environment(cni.GC), `{"cniVersion":"9.9.9","name":"net"}`, 1, []string{"9.9.9"}, nil},
-		{"VER-04, R-14: no version is 0.1.0, which the plugin has not", environment(cni.Add), `{"name":"net"}`, 1, []string{"0.1.0"}, nil},
-		{"VER-04, R-14: so is an empty one", environment(cni.Add), `{"cniVersion":"","name":"net"}`, 1, []string{"0.1.0"}, nil},
+		{"VER-04: no version stands for 0.1.0, which the plugin does not support", environment(cni.Add), `{"name":"net"}`, 1, []string{"0.1.0"}, nil},
+		{"VER-04: an empty version stands for 0.1.0", environment(cni.Add), `{"cniVersion":"","name":"net"}`, 1, []string{"0.1.0"}, nil},
 		{"GC before 1.1.0", environment(cni.GC), `{"cniVersion":"1.0.0","name":"net"}`, 1, []string{"config version does not allow GC", "1.0.0"}, nil},
 		{"STATUS before 1.1.0", environment(cni.Status), `{"cniVersion":"1.0.0","name":"net"}`, 1, []string{"config version does not allow STATUS"}, nil},
 		{"wrong type in the configuration", environment(cni.Add), `{"cniVersion":"1.1.0","name":"net","mtu":"x"}`, 6, []string{"mtu"}, nil},
@@ -63,12 +63,12 @@ func TestOrder(t *testing.T) {
 			wantCode(t, err, row.code)
 			for _, text := range row.says {
 				if err != nil && !strings.Contains(err.Error(), text) {
-					t.Errorf("%v: says nothing of %s", err, text)
+					t.Errorf("%v: does not mention %s", err, text)
 				}
 			}
 			for _, text := range row.not {
 				if err != nil && strings.Contains(err.Error(), text) {
-					t.Errorf("%v: speaks of %s", err, text)
+					t.Errorf("%v: mentions %s", err, text)
 				}
 			}
 			if len(r.calls) > 0 {
@@ -78,7 +78,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// PL-CHK-01, PL-STA-06, PL-GC-07, RT-STA-05, DIS-23: a verb that a version has not is code 1.
+// PL-CHK-01, PL-STA-06, PL-GC-07, RT-STA-05, DIS-23: a verb that the version lacks fails with code
+// 1.
 func TestVerbGates(t *testing.T) {
 	t.Parallel()
 	for _, v := range cni.Versions() {
@@ -112,8 +113,8 @@ func TestVariablesThatDoNotMatter(t *testing.T) {
 	}
 }
 
-// TestOwnNamespace is R-04, ENV-16 and PL-ADD-11: the plugin must not be reached.
-// DIS-24
+// TestOwnNamespace checks that the plugin is not called for its own network namespace (ENV-16,
+// PL-ADD-11, DIS-24).
 func TestOwnNamespace(t *testing.T) {
 	t.Parallel()
 	const own = "/proc/self/ns/net"
@@ -150,7 +151,7 @@ func TestOwnNamespace(t *testing.T) {
 	}
 }
 
-// TestOwnNamespaceOfThread: the namespace that counts is the one the call is made from.
+// TestOwnNamespaceOfThread checks that the namespace of the calling thread counts.
 func TestOwnNamespaceOfThread(t *testing.T) {
 	t.Parallel()
 	n := testnet.New(t, "c")
@@ -175,7 +176,7 @@ func TestVersion(t *testing.T) {
 		{"nothing", "", "1.1.0"},
 		{"garbage", "\x00{", "1.1.0"},
 		{"request", `{"cniVersion":"0.4.0"}`, "0.4.0"},
-		{"version the plugin has not", `{"cniVersion":"1.1.0"}`, "1.1.0"},
+		{"version that the plugin does not support", `{"cniVersion":"1.1.0"}`, "1.1.0"},
 		{"old version", `{"cniVersion":"0.2.0"}`, "0.2.0"},
 		{"no version", `{}`, "1.1.0"},
 		{"unpublished version", `{"cniVersion":"7.0.0"}`, "1.1.0"},
@@ -203,7 +204,7 @@ func TestDefine(t *testing.T) {
 	}
 }
 
-// none is a plugin without the optional verbs.
+// none is a plugin without optional verbs.
 type none struct{ config }
 
 func (*none) Add(context.Context, *plugin.Call) (*cni.Result, error) { return result, nil }
@@ -228,7 +229,7 @@ func (v *validating) Validate(*plugin.Call) error {
 	return cni.Errorf(cni.CodeUnsupportedField, "mode: %q is not supported", v.Mode)
 }
 
-// Status and GC belong to the plugin too, so that Validate has verbs to let through and to stop.
+// Status and GC let the test check which verbs call Validate.
 func (*validating) Status(context.Context, *plugin.Call) error { return nil }
 func (*validating) GC(context.Context, *plugin.Call) error     { return nil }
 
@@ -306,8 +307,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// ERR-02: the error object has the version of the request, or the newest where that cannot be told.
-// DIS-02
+// ERR-02, DIS-02: the error object has the version of the request, or the newest if that is
+// unknown.
 func TestErrorVersion(t *testing.T) {
 	t.Parallel()
 	d := new(recorder).define(plugin.Info{Versions: []cni.Version{cni.V110}})
@@ -337,7 +338,8 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// TestNameservers is DNS-03: what is no address is left out, unless a plugin before has said it (DNS-02).
+// TestNameservers is DNS-03: a nameserver that is not an address is omitted, unless it comes from a
+// plugin before (DNS-02).
 func TestNameservers(t *testing.T) {
 	t.Parallel()
 	d := define(plugin.Info{Name: "demo"}, verbs(func(context.Context, *call) (*cni.Result, error) {
@@ -349,8 +351,8 @@ func TestNameservers(t *testing.T) {
 	}
 }
 
-// TestUnprintableResult: what cannot be printed must not stay, even if the call has been cancelled meanwhile.
-// CNV-15
+// TestUnprintableResult checks that an attachment whose result cannot be printed does not stay,
+// even if the call has been cancelled (CNV-15).
 func TestUnprintableResult(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -368,7 +370,7 @@ func TestUnprintableResult(t *testing.T) {
 			stdin := fmt.Sprintf(`{"cniVersion":%q,"name":"net"}`, row.version)
 			_, err := plugin.Define(plugin.Info{Name: "demo"}, func() plugin.Plugin { return p }).Serve(ctx, environment(cni.Add), []byte(stdin), invoke.Fake{})
 			if err == nil || !strings.Contains(err.Error(), "DEL was reached") {
-				t.Errorf("error is %v, want that of DEL too", err)
+				t.Errorf("error is %v, want the error of DEL too", err)
 			}
 			if p.ctxErr != nil {
 				t.Errorf("context of DEL: %v", p.ctxErr)
@@ -380,7 +382,7 @@ func TestUnprintableResult(t *testing.T) {
 	}
 }
 
-// undone is a plugin whose ADD succeeds and whose DEL fails.
+// undone is a plugin with a successful ADD and a failing DEL.
 type undone struct {
 	none
 	result     *cni.Result

@@ -11,7 +11,8 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// TestRequestVectors runs every request of the conformance vectors through a plugin that needs prevResult on CHECK.
+// TestRequestVectors runs every request of the conformance vectors through a plugin that needs
+// prevResult on CHECK.
 func TestRequestVectors(t *testing.T) {
 	t.Parallel()
 	d := define(plugin.Info{Name: "demo"}, verbs(func(_ context.Context, c *call) (*cni.Result, error) {
@@ -62,7 +63,7 @@ func TestRequestVectors(t *testing.T) {
 		})
 	}
 	if requests == 0 {
-		t.Error("there are no requests among the vectors")
+		t.Error("the vectors contain no requests")
 	}
 }
 

@@ -26,7 +26,7 @@ func (m *mender) Validate(*plugin.Call) error {
 	return nil
 }
 
-// TestWith: the function gets the call that CHECK would get.
+// TestWith checks that the function gets the call that CHECK would get.
 func TestWith(t *testing.T) {
 	t.Parallel()
 	env := cni.Env{Command: cni.Check, ContainerID: "c", Netns: "/proc/self/ns/net", IfName: "eth0", Path: "/nowhere"}
@@ -64,7 +64,7 @@ func TestWith(t *testing.T) {
 					return row.use()
 				}
 				if p.(*mender).Color != "red" || c.Prev == nil || c.Prev.IPs[0].Address.String() != "10.1.2.3/24" {
-					return errors.New("not what was asked")
+					return errors.New("wrong configuration or result")
 				}
 				return nil
 			})
@@ -78,7 +78,7 @@ func TestWith(t *testing.T) {
 	}
 }
 
-// TestRepairIsNoVerb: a runtime cannot have an executable repair.
+// TestRepairIsNoVerb checks that a runtime cannot make a plugin binary repair.
 func TestRepairIsNoVerb(t *testing.T) {
 	t.Parallel()
 	d := plugin.Define(plugin.Info{Name: "m"}, func() plugin.Plugin { return new(mender) })
@@ -89,7 +89,7 @@ func TestRepairIsNoVerb(t *testing.T) {
 	}
 }
 
-// TestWatched: calls of a watched definition have the function, calls of the original do not.
+// TestWatched checks that only calls of the watched definition have the function.
 func TestWatched(t *testing.T) {
 	t.Parallel()
 	var ops []string
