@@ -295,8 +295,8 @@ func logged(t *testing.T, log, key string) (values []string) {
 	return values
 }
 
-// A plugin that passes on its configuration loses no member, although the configuration embeds
-// Common.
+// a plugin that passes on its configuration loses no member, although the configuration
+// embeds Common.
 func TestPrevResultIsKeptWhole(t *testing.T) {
 	t.Parallel()
 	d := define(plugin.Info{Name: "demo"}, verbs(func(_ context.Context, c *call) (*cni.Result, error) {

@@ -49,8 +49,8 @@ func TestOrder(t *testing.T) {
 		{"VER-03: on CHECK", environment(cni.Check), `{"cniVersion":"0.4.0","name":"net"}`, 1, []string{"0.4.0", "1.0.0"}, nil},
 		{"VER-03: on STATUS", environment(cni.Status), `{"cniVersion":"9.9.9","name":"net"}`, 1, []string{"9.9.9"}, nil},
 		{"VER-03: on GC", environment(cni.GC), `{"cniVersion":"9.9.9","name":"net"}`, 1, []string{"9.9.9"}, nil},
-		{"VER-04: no version stands for 0.1.0, which the plugin does not support", environment(cni.Add), `{"name":"net"}`, 1, []string{"0.1.0"}, nil},
-		{"VER-04: an empty version stands for 0.1.0", environment(cni.Add), `{"cniVersion":"","name":"net"}`, 1, []string{"0.1.0"}, nil},
+		{"VER-04, R-14: no version stands for 0.1.0, which the plugin does not support", environment(cni.Add), `{"name":"net"}`, 1, []string{"0.1.0"}, nil},
+		{"VER-04, R-14: an empty version stands for 0.1.0", environment(cni.Add), `{"cniVersion":"","name":"net"}`, 1, []string{"0.1.0"}, nil},
 		{"GC before 1.1.0", environment(cni.GC), `{"cniVersion":"1.0.0","name":"net"}`, 1, []string{"config version does not allow GC", "1.0.0"}, nil},
 		{"STATUS before 1.1.0", environment(cni.Status), `{"cniVersion":"1.0.0","name":"net"}`, 1, []string{"config version does not allow STATUS"}, nil},
 		{"wrong type in the configuration", environment(cni.Add), `{"cniVersion":"1.1.0","name":"net","mtu":"x"}`, 6, []string{"mtu"}, nil},
@@ -113,8 +113,8 @@ func TestVariablesThatDoNotMatter(t *testing.T) {
 	}
 }
 
-// TestOwnNamespace checks that the plugin is not called for its own network namespace (ENV-16,
-// PL-ADD-11, DIS-24).
+// TestOwnNamespace checks that the plugin is not called for its own network namespace (R-04,
+// ENV-16, PL-ADD-11, DIS-24).
 func TestOwnNamespace(t *testing.T) {
 	t.Parallel()
 	const own = "/proc/self/ns/net"
@@ -351,7 +351,7 @@ func TestNameservers(t *testing.T) {
 	}
 }
 
-// TestUnprintableResult checks that an attachment whose result cannot be printed does not stay,
+// TestUnprintableResult checks that an attachment does not stay if its result cannot be printed,
 // even if the call has been cancelled (CNV-15).
 func TestUnprintableResult(t *testing.T) {
 	t.Parallel()

@@ -52,8 +52,8 @@ func TestGuideSuite(t *testing.T) {
 	}
 }
 
-// TestGuideRules builds the plugin of the section on rule sets and attaches a container with it: the
-// kernel has the rules that the page lists, and DEL removes the address.
+// TestGuideRules builds the plugin of the section on rule sets and attaches a container with it:
+// the kernel has the rules that the page lists, and DEL removes the address.
 func TestGuideRules(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("go"), testnet.Tool("nft"), testnet.Kernel(kernel.FeatureNFT))

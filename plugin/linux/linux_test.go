@@ -22,8 +22,8 @@ import (
 
 func TestMain(m *testing.M) { plugintest.Main(m, wire, quarantine, hostlocal.Plugin) }
 
-// wire is an interface plugin with a veth pair. It uses what the macvlan of the guide does not: the
-// link on the host, changes of its own, and a Remover.
+// wire is an interface plugin with a veth pair. It uses features that the guide's macvlan does not:
+// the host-side link, changes of its own, and a Remover.
 var wire = linux.DefineInterface(plugin.Info{Name: "wire"}, "veth", func() linux.Maker {
 	return new(wireConfig)
 })
@@ -46,7 +46,7 @@ func (c *wireConfig) Validate(*plugin.Call) error {
 func (c *wireConfig) Make(_ context.Context, s *linux.Session) ([]cni.Interface, error) {
 	file := filepath.Join(c.DataDir, string(s.Attachment().Owner()))
 	if err := s.Do("write "+file, func() error {
-		f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL, 0o600) // undo only what is ours
+		f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL, 0o600) // an existing file is not undone
 		if err == nil {
 			err = f.Close()
 		}
@@ -137,7 +137,7 @@ func TestSuite(t *testing.T) {
 				"routes": [{"dst": "0.0.0.0/0"}]}
 		}`}},
 		Rewrite: func(conf map[string]any, dir string) { conf["dataDir"] = dir },
-		Setup: func(_ testing.TB, n *plugintest.Net) { // it is shared, and stays
+		Setup: func(_ testing.TB, n *plugintest.Net) { // shared settings stay
 			n.Host.Command("sysctl", "-qw", "net.ipv4.ip_forward=1")
 		},
 		Drifts: []plugintest.Drift{
@@ -166,8 +166,8 @@ func failing(change func(*linux.Session, linux.Link) error) plugin.Definition {
 	})
 }
 
-// TestUndo makes each change that the package has on a link that exists before, and fails: nothing
-// may be left of them. Each change must have an effect, or its undo would prove nothing.
+// TestUndo makes each kind of change on an existing link and then fails: no change may remain. Each
+// change must have an effect, or its undo would prove nothing.
 func TestUndo(t *testing.T) {
 	t.Parallel()
 	mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}
@@ -210,7 +210,7 @@ func TestUndo(t *testing.T) {
 			host.Wire("eth1")
 			host.Batch("address add 10.5.0.1/24 dev eth1",
 				"address add "+old.String()+" broadcast + dev eth1")
-			if name != "down" { // then the kernel deletes routes
+			if name != "down" { // setting the link down deletes its routes
 				host.Batch("route add 10.6.0.0/16 dev eth1")
 			}
 			host.Command("sysctl", "-qw", "net.ipv4.ip_forward=1", forward+"=1")

@@ -18,7 +18,8 @@ import (
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
 
-// marker is a chained plugin that is right but for its bugs: it marks the host's end of the pair with an alias.
+// marker is a chained plugin that is correct except for its planted bugs. It marks the host-side
+// veth with an alias.
 type marker struct {
 	plugin.Common
 	Loud bool `json:"loud"`
@@ -52,7 +53,7 @@ func chainedSuite(b bugs) plugintest.Suite {
 
 type decoration = chained.Session
 
-// end finds the host's end.
+// end returns the host-side veth.
 func end(s *decoration) (kernel.Link, error) {
 	for _, i := range s.Prev.Interfaces {
 		if i.Sandbox == "" {
@@ -139,7 +140,7 @@ type chainedSample struct {
 }
 
 func (s chainedSample) Add(ctx context.Context, c *plugin.Call) (*cni.Result, error) {
-	if c.Prev == nil && s.has("previous result is not missed") {
+	if c.Prev == nil && s.has("missing previous result is accepted") {
 		return &cni.Result{IPs: []cni.IP{{Address: netip.MustParsePrefix("10.0.0.2/24")}}}, nil
 	}
 	if c.Prev != nil && len(c.Prev.Interfaces) == 0 && s.has("poor previous result has no code") {
@@ -158,7 +159,7 @@ func (s chainedSample) Add(ctx context.Context, c *plugin.Call) (*cni.Result, er
 		r.Interfaces, r.IPs = r.Interfaces[:0], nil
 	case s.has("result is another each time"):
 		r.Interfaces = append(r.Interfaces, cni.Interface{Name: rand.Text()})
-	case s.has("result tells the program's name"):
+	case s.has("result contains the program's name"):
 		r.Interfaces = append(r.Interfaces, cni.Interface{Name: os.Args[0]})
 	}
 	return r, nil

@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// del calls DEL under all circumstances. It has to succeed, leave nothing of the attachment, and not touch another
-// one of the same network.
+// del calls DEL under all circumstances. DEL must succeed, leave nothing of the attachment, and not
+// change another attachment of the same network.
 // PL-DEL-01, PL-DEL-02, PL-DEL-03, PL-DEL-04, PL-DEL-05, R-32
 func del(_ *testing.T, r *Runtime) {
 	r.Add("other")
@@ -33,8 +33,8 @@ func del(_ *testing.T, r *Runtime) {
 	r.Check("other")
 }
 
-// renamed removes an attachment whose network has another name by now. Addresses are reserved under the former name: DEL
-// under that name releases them, as GC would.
+// renamed detaches a container after its network was renamed. Addresses are reserved under the
+// former name, so a DEL with that name, or GC, releases them.
 // PL-DEL-10
 func (r *Runtime) renamed() {
 	r.t.Helper()
@@ -58,11 +58,13 @@ func (r *Runtime) renamed() {
 
 // delCase is one way to call DEL.
 type delCase struct {
-	container string // its ID says what is special
-	blind     bool   // DEL cannot know the namespace, which ends afterwards
+	container string // the ID describes the case
+	blind     bool   // DEL cannot find the namespace, which is removed afterwards
 	missing   bool   // there was no ADD
-	gone      bool   // the interface does not exist any more, nor maybe the namespace, which ends afterwards
-	change    func(*Runtime, *Request)
+	// The interface, and possibly the namespace, no longer exists. The namespace is removed
+	// afterwards.
+	gone   bool
+	change func(*Runtime, *Request)
 }
 
 func (r *Runtime) delCase(c delCase) {
@@ -74,7 +76,7 @@ func (r *Runtime) delCase(c delCase) {
 	}
 	q := r.Request(cni.Del, c.container)
 	c.change(r, &q)
-	for range 2 { // it is idempotent
+	for range 2 { // DEL is idempotent
 		if _, err := r.Do(r.t.Context(), q); err != nil {
 			r.t.Errorf("DEL, %s: want success (PL-DEL-02, PL-DEL-03, PL-DEL-04): %v", c.container, err)
 		}
@@ -106,13 +108,13 @@ var delCases = []delCase{
 			r.t.Fatal(err)
 		}
 	}},
-	{container: "netns-path-is-a-folder", blind: true, change: func(r *Runtime, q *Request) { q.Netns = r.bin }},
+	{container: "netns-path-is-a-directory", blind: true, change: func(r *Runtime, q *Request) { q.Netns = r.bin }},
 	{container: "netns-destroyed", gone: true, change: func(r *Runtime, q *Request) { r.Remove(q.ContainerID) }},
 	{container: "interface-gone", gone: true, change: func(r *Runtime, q *Request) { r.unplug(q.ContainerID) }},
 }
 
-// brokenConfigurations are cases in which a member of the configuration has become wrong since ADD, one each, and
-// those in which only what identifies the attachment is left.
+// brokenConfigurations returns cases with one invalid member of the configuration each, and one
+// case with only the members that identify the attachment.
 func brokenConfigurations(conf object) []delCase {
 	cases := []delCase{{container: "reduced-configuration", change: func(_ *Runtime, q *Request) {
 		reduced := object{}
@@ -137,7 +139,7 @@ func brokenConfigurations(conf object) []delCase {
 	return cases
 }
 
-// identifier makes a container ID of any text.
+// identifier turns any text into a container ID.
 func identifier(s string) string {
 	return strings.Map(func(c rune) rune {
 		if cni.ValidateContainerID("x"+string(c)) != nil {

@@ -18,13 +18,13 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// sample is an interface plugin that is right but for its bugs.
+// sample is an interface plugin that is correct except for its planted bugs.
 type sample struct {
 	*attach.Plugin
 	conf *config
 }
 
-// bugs are the names of bugs, separated by commas.
+// bugs lists names of bugs, separated by commas.
 type bugs string
 
 func (b bugs) has(bug string) bool { return slices.Contains(strings.Split(string(b), ","), bug) }
@@ -120,13 +120,13 @@ func (s sample) Add(ctx context.Context, c *plugin.Call) (*cni.Result, error) {
 	if s.conf.has("address is given twice") {
 		r.IPs[0].Address = netip.MustParsePrefix("10.1.0.7/16")
 	}
-	if s.conf.has("result tells the program's name") {
+	if s.conf.has("result contains the program's name") {
 		r.DNS.Domain = os.Args[0]
 	}
 	return r, nil
 }
 
-// note makes a file beside the reservations for the time of a call.
+// note creates a file next to the reservations for the duration of a call.
 func note(c *plugin.Call) (remove func(), err error) {
 	var conf struct{ IPAM struct{ DataDir string } }
 	if err := json.Unmarshal(c.Stdin(), &conf); err != nil {

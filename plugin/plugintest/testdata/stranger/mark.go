@@ -38,7 +38,7 @@ type config struct {
 	DataDir string `json:"dataDir"`
 }
 
-// Apply records the mark, then makes it.
+// Apply records the mark, then sets it.
 func (c *config) Apply(_ context.Context, s *linux.Session, _ *cni.Result) error {
 	link, err := hostSide(s)
 	if err != nil {
