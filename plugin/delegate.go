@@ -91,7 +91,8 @@ func (d Delegator) optional(_ []byte, err error) error {
 }
 
 func (d Delegator) call(ctx context.Context, typ string, verb cni.Command) ([]byte, error) {
-	if typ == d.plugin { // prevents endless recursion: ADD fails earlier, DEL and GC have nothing to do
+	// Prevents endless recursion: ADD fails earlier, DEL and GC have nothing to do.
+	if typ == d.plugin {
 		return nil, nil
 	}
 	path, err := d.Find(typ)

@@ -218,7 +218,8 @@ func TestDelegateProcess(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := os.MkdirAll(filepath.Join(dir, "folder", "pool"), 0o700); err != nil { // no regular file
+			// No regular file.
+			if err := os.MkdirAll(filepath.Join(dir, "folder", "pool"), 0o700); err != nil {
 				t.Fatal(err)
 			}
 			p := newProcess(t, cni.Add, "")

@@ -82,7 +82,8 @@ type Common struct {
 	DNS           cni.DNS         `json:"dns"`           // for the result
 	PrevResult    json.RawMessage `json:"prevResult"`    // as received; [Call.Prev] is decoded
 	RuntimeConfig RuntimeConfig   `json:"runtimeConfig"` // capability arguments
-	ConfArgs      ConfArgs        `json:"args"`          // generic arguments; unknown ones are ignored
+	// ConfArgs are generic arguments; unknown ones are ignored.
+	ConfArgs ConfArgs `json:"args"`
 }
 
 func (c *Common) common() *Common { return c }

@@ -24,7 +24,8 @@ type Schema struct {
 	Items       *Schema            `json:"items,omitempty"`
 	Required    []string           `json:"required,omitempty"`
 	Properties  map[string]*Schema `json:"properties,omitempty"`
-	Additional  *Schema            `json:"additionalProperties,omitempty"` // schema of keys that are not in Properties
+	// Additional is the schema of keys that are not in Properties.
+	Additional *Schema `json:"additionalProperties,omitempty"`
 
 	// Order lists the keys of Properties in the order of the struct fields.
 	Order []string `json:"-"`

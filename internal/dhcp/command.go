@@ -10,20 +10,20 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// DaemonOptions are the flags of the daemon, and what its tests set. A field that is zero has the
-// default that its comment names.
+// DaemonOptions are the flags of the daemon, and options for its tests. The comments of the fields
+// name their defaults, which zero stands for.
 type DaemonOptions struct {
 	Socket     string   // /run/cni/dhcp.sock
-	HostPrefix string   // of paths: where a container has the file system of the host
-	PIDFile    string   // absolute; empty: none
-	Listener   *os.File // that systemd has opened; nil: the daemon opens one
-	TakeOver   bool     // from a daemon that runs already
-	Debug      bool     // the program logs each message
+	HostPrefix string   // prefix of paths, if a container mounts the host's file system there
+	PIDFile    string   // absolute, or empty for none
+	Listener   *os.File // opened by systemd, or nil: the daemon opens one
+	TakeOver   bool     // replace a running daemon
+	Debug      bool     // log each message
 
-	Broadcast     bool          // asks servers for answers by broadcast
-	Timeout       time.Duration // after the first transmission of a message, 10 s
-	ResendMax     time.Duration // between attempts to get a lease, at most, 62 s
-	ResendTimeout time.Duration // for getting the first lease, 208 s
+	Broadcast     bool          // ask servers to answer by broadcast
+	Timeout       time.Duration // wait after the first transmission of a message, 10 s
+	ResendMax     time.Duration // longest pause between attempts to get a lease, 62 s
+	ResendTimeout time.Duration // limit for getting the first lease, 208 s
 	LookEvery     time.Duration // between checks of the interfaces and addresses, 1 min
 
 	Log *slog.Logger
@@ -56,15 +56,15 @@ Only root may use the socket. What happens is logged to standard error, as key=v
 		"put this before the paths of the socket and of namespaces")
 	f.StringVar(&o.PIDFile, "pidfile", "",
 		"write the process ID to this `PATH`, which must be absolute")
-	f.BoolVar(&o.TakeOver, "takeover", false, "replace a daemon that runs")
-	f.BoolVar(&o.Broadcast, "broadcast", false, "have servers answer by broadcast")
+	f.BoolVar(&o.TakeOver, "takeover", false, "replace a running daemon")
+	f.BoolVar(&o.Broadcast, "broadcast", false, "ask servers to answer by broadcast")
 	f.DurationVar(&o.Timeout, "timeout", 10*time.Second,
-		"wait so long for an answer, then twice and four times as long")
+		"time to wait for an answer; the next tries wait 2 and 4 times as long")
 	f.DurationVar(&o.ResendMax, "resendmax", 62*time.Second,
-		"wait at most so long between attempts to get a lease")
+		"longest pause between attempts to get a lease")
 	f.DurationVar(&o.ResendTimeout, "resendtimeout", 208*time.Second,
-		"fail when there is no lease after this time")
-	f.BoolVar(&o.Debug, "debug", false, "log each message too")
+		"time limit for the first lease")
+	f.BoolVar(&o.Debug, "debug", false, "log each message")
 	return cmd
 }
 
@@ -74,8 +74,7 @@ func setFlags(f *pflag.FlagSet) (args []string) {
 	return args
 }
 
-// LongFlags returns arguments with two dashes before each flag that has one: the upstream plugin
-// accepts both.
+// LongFlags adds a second dash to flags with one dash, because the upstream plugin accepts both.
 func LongFlags(args []string) []string {
 	out := make([]string, len(args))
 	for i, arg := range args {

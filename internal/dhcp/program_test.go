@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestFind: PATH counts where the directory of the test binary has no tenon-dhcp; a file that
-// cannot be executed does not.
+// TestFind checks that FindProgram searches PATH if the directory of the test binary does not
+// contain tenon-dhcp, and ignores files that are not executable.
 func TestFind(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)
@@ -53,7 +53,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestCall: the reply is the output of the program; its error is what the program writes to
+// TestCall checks that the reply is the output of the program, and that the error contains its
 // standard error.
 func TestCall(t *testing.T) {
 	dir := t.TempDir()
@@ -71,7 +71,7 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// TestLongFlags: the upstream plugin accepts flags with one dash or two.
+// TestLongFlags checks that flags may have one dash or two, as for the upstream plugin.
 func TestLongFlags(t *testing.T) {
 	t.Parallel()
 	got := LongFlags([]string{"-socketpath", "/a-b", "--debug", "-h", "-timeout=1s", "-"})

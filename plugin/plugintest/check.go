@@ -123,7 +123,8 @@ func ofInterface(result *cni.Result, sandbox string) []Drift {
 		command("interface down", "link", "set", ifName, "down"),
 		command("interface gone", "link", "delete", ifName),
 		{Name: "interface renamed", Break: func(_ testing.TB, a Attached) string {
-			a.Container.Command("ip", "link", "set", ifName, "down") // before Linux 6.2 only interfaces that are down can be renamed
+			// Before Linux 6.2 only interfaces that are down can be renamed.
+			a.Container.Command("ip", "link", "set", ifName, "down")
 			a.Container.Command("ip", "link", "set", ifName, "name", "renamed")
 			return ifName
 		}},

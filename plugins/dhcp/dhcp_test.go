@@ -22,7 +22,8 @@ import (
 	"github.com/tenon-cni/tenon/plugins/dhcp"
 )
 
-// daemonAt makes the test binary a daemon at a socket: the suite counts what its own process has open.
+// daemonAt runs the test binary as a daemon at a socket, because the suite counts the open files of
+// its own process.
 const daemonAt = "TENON_TEST_DHCP_SOCKET"
 
 func TestMain(m *testing.M) {
@@ -80,12 +81,12 @@ func suite(socket string) plugintest.Suite {
 
 func TestSuite(t *testing.T) { plugintest.Run(t, suite(start(t))) }
 
-// TestRefused: what can not be asked for is refused before anybody is asked.
+// TestRefused checks that the plugin refuses invalid options before it calls the daemon.
 func TestRefused(t *testing.T) {
 	for _, tt := range []struct{ name, ipam, want string }{
 		{"no ipam section", ``, "no ipam section"},
-		{"unknown option", `, "ipam": {"type": "dhcp", "request": [{"option": "hostname"}]}`, `"hostname" is no DHCP option`},
-		{"unknown DHCPv6", `, "ipam": {"type": "dhcp", "dhcp6": "managed"}`, `dhcp6: "managed" is neither`},
+		{"unknown option", `, "ipam": {"type": "dhcp", "request": [{"option": "hostname"}]}`, `"hostname" is not a DHCP option`},
+		{"unknown DHCPv6", `, "ipam": {"type": "dhcp", "dhcp6": "managed"}`, `dhcp6: "managed" is not one of`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := dhcp.Plugin.Validate([]byte(`{"cniVersion": "1.1.0", "name": "lan", "type": "bridge"` + tt.ipam + `}`))

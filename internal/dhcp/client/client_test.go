@@ -17,7 +17,7 @@ func TestEarlier(t *testing.T) {
 		}
 	}
 	if got := client.Earlier(time.Time{}, start, 7); !got.IsZero() {
-		t.Errorf("never has become %v", got)
+		t.Errorf("no result was %v", got)
 	}
 }
 

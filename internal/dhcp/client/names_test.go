@@ -25,12 +25,12 @@ func TestNames(t *testing.T) {
 		{"half a pointer", "\x01a\x00\xc0", nil},
 		{"a label is cut off", "\x05ab", nil},
 		{"a name does not end", "\x01a", nil},
-		{"a label of a kind that there is not", "\x41a\x00", nil},
+		{"a label of an unknown kind", "\x41a\x00", nil},
 		{"a name that is too long", long, nil},
 		{"a line break", "\x03a\nb\x00", nil},
 		{"a dot in a label", "\x03a.b\x00", nil},
-		{"one mistake spoils the list", "\x01a\x00\x05b", nil},
-		{"more than anybody needs", strings.Repeat("\x01a\x00", 33), nil},
+		{"one error invalidates the list", "\x01a\x00\x05b", nil},
+		{"too many names", strings.Repeat("\x01a\x00", 33), nil},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

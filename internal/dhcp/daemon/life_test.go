@@ -27,7 +27,7 @@ const (
 	other = "10.92.0.150,10.92.0.170"
 )
 
-// addresses are the IPv4 addresses and routes of a container's eth0.
+// addresses returns the IPv4 addresses and routes of a container's eth0.
 func (d *node) addresses(container string) string {
 	c := d.n.Container(container)
 	return c.Command("ip", "-4", "-o", "addr", "show", "dev", "eth0") + c.Command("ip", "-4", "route", "show", "dev", "eth0")
@@ -43,8 +43,8 @@ func (d *node) eventuallyState(container, want string) {
 	})
 }
 
-// TestRestart: R-53: a daemon that is started again goes on with the leases of those who are still there, and gives back none
-// at its end; it forgets those who are not.
+// TestRestart checks that a restarted daemon continues with the leases of existing containers and
+// forgets the others, and that a daemon releases no lease when it ends.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a", "b")
@@ -54,7 +54,7 @@ func TestRestart(t *testing.T) {
 	d.add("b")
 	d.stop()
 	if strings.Contains(s.Log(), s.Kind.Released) {
-		t.Error("leases were given back")
+		t.Error("leases were released")
 	}
 	n.Remove("b")
 	d.start()
@@ -62,7 +62,7 @@ func TestRestart(t *testing.T) {
 		t.Errorf("%v, before %v", got.IPs, r.IPs)
 	}
 	if l, ok := d.lease("b"); ok {
-		t.Errorf("of a container that is gone: %+v", l)
+		t.Errorf("a container that no longer exists has a lease: %+v", l)
 	}
 	first, _ := d.lease("a")
 	testnet.Eventually(t, func() error {
@@ -73,7 +73,7 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// eachServer runs a test with each of some servers.
+// eachServer runs a test with each of the given servers.
 func eachServer(t *testing.T, kinds []dhcpserver.Kind, test func(t *testing.T, k dhcpserver.Kind)) {
 	t.Parallel()
 	for _, k := range kinds {
@@ -84,8 +84,9 @@ func eachServer(t *testing.T, kinds []dhcpserver.Kind, test func(t *testing.T, k
 	}
 }
 
-// TestRebind: a server that was away while the lease was to be renewed is asked by broadcast. Not dnsmasq, the
-// first: it lends for two minutes at least, and who rebinds asks again after half of what is left.
+// TestRebind checks that the client rebinds by broadcast if the server was away at the time of
+// renewal. It omits dnsmasq, the first server, which grants at least two minutes: a rebinding
+// client repeats its request only after half of the remaining time.
 func TestRebind(t *testing.T) {
 	eachServer(t, dhcpserver.Kinds[1:], func(t *testing.T, k dhcpserver.Kind) {
 		n := dhcpserver.NewNet(t, "a")
@@ -104,12 +105,12 @@ func TestRebind(t *testing.T) {
 	})
 }
 
-// TestChangedAddress: R-57: a server that refuses the address, and gives another, is obeyed: the interface has that one, with its
-// routes, and nothing of the one before.
+// TestChangedAddress checks that the daemon follows a server that refuses the address and grants
+// another: the interface gets the new address and routes, and loses the old ones.
 func TestChangedAddress(t *testing.T) {
 	eachServer(t, dhcpserver.Kinds, func(t *testing.T, k dhcpserver.Kind) {
 		n := dhcpserver.NewNet(t, "a")
-		s := dhcpserver.Start(t, n, k, pool, 20) // some servers do not refuse: the lease ends
+		s := dhcpserver.Start(t, n, k, pool, 20) // some servers do not refuse, so the lease expires
 		d := newNode(t, n)
 		r := d.add("a")
 		before := d.addresses("a")
@@ -134,8 +135,8 @@ func TestChangedAddress(t *testing.T) {
 	})
 }
 
-// TestLost: a lease that nobody prolongs is taken off the interface, CHECK says why, and when a server is back there is one
-// again.
+// TestLost checks that the daemon removes an address that no server renews, that CHECK reports the
+// reason, and that the container gets a lease again when a server is back.
 func TestLost(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
@@ -152,7 +153,7 @@ func TestLost(t *testing.T) {
 	if left := d.addresses("a"); left != "" {
 		t.Errorf("left:\n%s", left)
 	}
-	d.stop() // what is lost is known to the next daemon, too
+	d.stop() // the next daemon knows the reason, too
 	d.start()
 	if _, err := d.call(dhcp.Check, "a"); err == nil || !strings.Contains(err.Error(), "the lease has expired") {
 		t.Errorf("CHECK after a restart: %v", err)
@@ -167,7 +168,8 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestNoServer: R-59: DEL ends at once what would try for long; without it the error says what was waited for, and where.
+// TestNoServer checks that DEL interrupts an ADD that waits for a server, and that the error of ADD
+// names the missing answer and the interface.
 func TestNoServer(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a", "b")
@@ -191,8 +193,8 @@ func TestNoServer(t *testing.T) {
 	}
 }
 
-// TestSlowLink: R-61: a port that lets nothing through for longer than it takes to send a message three times (spanning tree)
-// costs time, and nothing else.
+// TestSlowLink checks that a port that forwards nothing during three transmissions of a message
+// (spanning tree) only delays the lease.
 func TestSlowLink(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
@@ -210,8 +212,8 @@ func TestSlowLink(t *testing.T) {
 	}
 }
 
-// TestLinkGone: a lease ends with its interface; CHECK and ADD say so at once, and for another interface of the name
-// there is another lease.
+// TestLinkGone checks that a lease ends with its interface, that CHECK and ADD report it
+// immediately, and that another interface of the same name gets another lease.
 func TestLinkGone(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
@@ -236,11 +238,12 @@ func TestLinkGone(t *testing.T) {
 	d.must(dhcp.Check, "a")
 	n.Container("a").Batch("link del eth0")
 	dhcpserver.PlugIn(n, "a")
-	d.add("a") // the lease before had not noticed
+	d.add("a") // the previous lease had not noticed
 	d.must(dhcp.Check, "a")
 }
 
-// TestTakeOver: a daemon that replaces another has its socket, and its leases, and no client notices.
+// TestTakeOver checks that a daemon that replaces another gets its socket and its leases, without
+// interruption for clients.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
@@ -277,7 +280,8 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// TestActivation: a socket that systemd has opened is used, and stays.
+// TestActivation checks that a daemon uses the socket that systemd has opened, and leaves it in
+// place.
 func TestActivation(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
@@ -300,8 +304,8 @@ func TestActivation(t *testing.T) {
 	}
 }
 
-// TestHostPrefix: R-62: the prefix is put before the paths of socket, namespaces and leases: all of them are there, and nowhere
-// else. The process ID is in its file as long as the daemon runs.
+// TestHostPrefix checks that the prefix applies to the paths of socket, namespaces and leases,
+// which exist only there, and that the PID file exists as long as the daemon runs.
 func TestHostPrefix(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
@@ -340,7 +344,7 @@ func TestHostPrefix(t *testing.T) {
 	}
 }
 
-// TestStaleSocket: R-56: a socket that a killed daemon has left is no obstacle.
+// TestStaleSocket checks that a daemon replaces the socket of a killed daemon.
 func TestStaleSocket(t *testing.T) {
 	t.Parallel()
 	d := newNode(t, dhcpserver.NewNet(t, "a"))
@@ -354,7 +358,8 @@ func TestStaleSocket(t *testing.T) {
 	d.start()
 }
 
-// TestDisconnect: a runtime that is killed while it waits leaves nothing behind.
+// TestDisconnect checks that a request leaves nothing behind if the client is killed while it
+// waits.
 func TestDisconnect(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")

@@ -17,8 +17,9 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// TestMany: 500 leases of an earlier daemon are adopted, and need less than 40 MiB and few threads, while all servers are asked at
-// the same time. It logs how long adoption takes; the budget is 2 s.
+// TestMany checks that 500 leases of an earlier daemon are adopted with less than 40 MiB of memory
+// and few threads, while all clients send requests at the same time. It logs the time of adoption;
+// the budget is 2 s.
 func TestMany(t *testing.T) {
 	const many = 500
 	testnet.Require(t, testnet.Kernel(kernel.FeatureVeth), testnet.Tool("ip"))
@@ -85,7 +86,7 @@ func number(text string) (n int) {
 	return n
 }
 
-// status is /proc/PID/status of the daemon that is a process.
+// status returns /proc/PID/status of the daemon process.
 func (d *node) status() map[string]string {
 	d.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.pid))

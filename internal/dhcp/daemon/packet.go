@@ -19,7 +19,7 @@ const (
 	ttl           = 64
 )
 
-// errOther reports that a packet is none of those.
+// errOther reports that a packet is not a UDP packet to the port.
 var errOther = errors.New("not a UDP packet to the port")
 
 // udp returns an IPv4 packet with a UDP datagram.
@@ -37,17 +37,17 @@ func udp(from, to netip.AddrPort, payload []byte) []byte {
 	binary.BigEndian.PutUint16(u[4:], uint16(udpLen+len(payload)))
 	b = append(b, payload...)
 	c := checksum(pseudo(b[:ipLen], b[ipLen:]))
-	if c == 0 { // 0 says that there is none
+	if c == 0 { // 0 stands for no checksum
 		c = 0xffff
 	}
 	binary.BigEndian.PutUint16(b[ipLen+6:], c)
 	return b
 }
 
-// parseUDP returns the datagram of an IPv4 packet to a port, and its source. With partial it does
-// not check the checksum of UDP: the kernel leaves it to hardware, which a packet between two of
-// its links never meets. The error is errOther for anything else, fragments and damaged packets
-// included.
+// parseUDP returns the UDP payload of an IPv4 packet to a port, and its source. With partial it
+// does not check the UDP checksum: the kernel leaves the checksum to hardware, and a packet between
+// two virtual links never passes hardware. For all other packets, including fragments and damaged
+// packets, the error is errOther.
 func parseUDP(b []byte, port uint16, partial bool) (payload []byte, from netip.AddrPort, err error) {
 	if len(b) < ipLen || b[0]>>4 != 4 {
 		return nil, from, errOther
@@ -95,8 +95,8 @@ const (
 	arpRequest = 1
 )
 
-// arpProbe returns a request for an address with the sender 0.0.0.0 (RFC 5227 section 1.1), which
-// changes no cache.
+// arpProbe returns an ARP request for an address with the sender 0.0.0.0 (RFC 5227 section 1.1),
+// which changes no ARP cache.
 func arpProbe(mac net.HardwareAddr, address netip.Addr) []byte {
 	b := []byte{0, 1, 8, 0, 6, 4, 0, arpRequest}
 	b = append(b, mac...)
@@ -105,8 +105,8 @@ func arpProbe(mac net.HardwareAddr, address netip.Addr) []byte {
 	return append(b, address.AsSlice()...)
 }
 
-// claims returns the sender of an ARP packet if it has an address or is about to take it (another
-// probe for it); nil for mac itself.
+// claims returns the sender of an ARP packet if the sender has an address or probes it. It returns
+// nil if the sender is mac itself.
 func claims(b []byte, mac net.HardwareAddr, address netip.Addr) net.HardwareAddr {
 	if len(b) < arpLen || string(b[:6]) != "\x00\x01\x08\x00\x06\x04" {
 		return nil

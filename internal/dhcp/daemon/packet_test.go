@@ -13,7 +13,8 @@ var (
 	everybody = netip.MustParseAddrPort("255.255.255.255:67")
 )
 
-// TestUDP compares a packet with one whose checksums were computed by hand from RFC 1071, and takes it apart again.
+// TestUDP compares a packet with one whose checksums were computed by hand from RFC 1071, and
+// parses it.
 func TestUDP(t *testing.T) {
 	t.Parallel()
 	got := udp(netip.MustParseAddrPort("192.0.2.1:67"), netip.MustParseAddrPort("192.0.2.2:68"), []byte("abc"))
@@ -26,7 +27,7 @@ func TestUDP(t *testing.T) {
 	}
 	for size := range 50 {
 		payload := bytes.Repeat([]byte{0xfe}, size)
-		padded := append(udp(nobody, everybody, payload), 0, 0, 0) // as Ethernet does
+		padded := append(udp(nobody, everybody, payload), 0, 0, 0) // Ethernet pads short frames
 		back, from, err := parseUDP(padded, serverPort, false)
 		if err != nil || !bytes.Equal(back, payload) || from != nobody {
 			t.Errorf("%d bytes: % x from %s, %v", size, back, from, err)
@@ -34,7 +35,7 @@ func TestUDP(t *testing.T) {
 	}
 }
 
-// TestParseRefuses: what is damaged, or something else.
+// TestParseRefuses checks that parseUDP refuses damaged packets and packets of other kinds.
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	good := udp(everybody, nobody, []byte("payload"))
@@ -56,7 +57,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// TestClaims: who answers, announces or probes has an address.
+// TestClaims checks that answers, announcements and probes claim an address.
 func TestClaims(t *testing.T) {
 	t.Parallel()
 	own, other := net.HardwareAddr{2, 0, 0, 0, 0, 1}, net.HardwareAddr{2, 0, 0, 0, 0, 2}

@@ -58,7 +58,7 @@ func sampleResult(t *testing.T) (r *cni.Result, encoded json.RawMessage) {
 	return r, encoded
 }
 
-// TestCall: what is asked arrives, with the namespace, and what is answered, with the socket.
+// TestCall checks that a request arrives with the namespace, and the reply with the socket.
 func TestCall(t *testing.T) {
 	_, encoded := sampleResult(t)
 	var got dhcp.Request
@@ -93,7 +93,7 @@ func TestCall(t *testing.T) {
 	}
 	var want unix.Stat_t
 	if err := unix.Fstat(int(self.Fd()), &want); err != nil || want.Ino != ns.Ino {
-		t.Errorf("another namespace came: %d, %d, %v", ns.Ino, want.Ino, err)
+		t.Errorf("received another namespace: %d, %d, %v", ns.Ino, want.Ino, err)
 	}
 	if string(r.Result) != string(compact(t, encoded)) || r.Listener == nil {
 		t.Errorf("%+v", r)
@@ -109,7 +109,8 @@ func compact(t *testing.T, v json.RawMessage) []byte {
 	return b
 }
 
-// TestErrors: the error of the daemon keeps its code and details; nobody, and nobody any more, are told apart from it.
+// TestErrors checks that an error of the daemon keeps its code and details, and that Call
+// distinguishes it from a missing and from a stale socket.
 func TestErrors(t *testing.T) {
 	socket := serve(t, func(context.Context, *dhcp.Request) *dhcp.Reply {
 		return dhcp.Fail(cni.Errorf(cni.CodeTryAgainLater, "no more tries").WithDetails("no OFFER"))
@@ -125,7 +126,7 @@ func TestErrors(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{file: "is no socket", "/" + strings.Repeat("x", 107): "the path has 108 bytes"} {
+	for path, want := range map[string]string{file: "is not a socket", "/" + strings.Repeat("x", 107): "this one has 108"} {
 		if _, err := daemon.Listen(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("listen on %s: %v", path, err)
 		}
@@ -142,7 +143,7 @@ func TestErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := daemon.Listen(stale); !errors.Is(err, unix.EADDRINUSE) {
-		t.Errorf("somebody is there: %v", err)
+		t.Errorf("listen on a socket in use: %v", err)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
@@ -152,14 +153,14 @@ func TestErrors(t *testing.T) {
 	}
 	l, err = daemon.Listen(stale)
 	if err != nil {
-		t.Fatalf("a stale socket is in the way: %v", err)
+		t.Fatalf("listen on a stale socket: %v", err)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestClientHangsUp: a client that disconnects cancels its request.
+// TestClientHangsUp checks that a client that disconnects cancels its request.
 func TestClientHangsUp(t *testing.T) {
 	begun, over := make(chan struct{}), make(chan struct{})
 	socket := serve(t, func(ctx context.Context, _ *dhcp.Request) *dhcp.Reply {
@@ -179,7 +180,8 @@ func TestClientHangsUp(t *testing.T) {
 	<-over
 }
 
-// TestHostilePlugin: nonsense, endless lines and silence end a connection, and nothing else.
+// TestHostilePlugin checks that invalid data, endless lines and silence end a connection and have
+// no other effect.
 func TestHostilePlugin(t *testing.T) {
 	socket := serve(t, func(context.Context, *dhcp.Request) *dhcp.Reply { return new(dhcp.Reply) })
 	for name, sent := range map[string]string{

@@ -14,8 +14,9 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
 )
 
-// TestSLAAC: the address and the router that the kernel has by router advertisements are reported, also where the namespace's
-// interfaces are not to accept any; CHECK sees that the address is gone, and DEL leaves it to the kernel.
+// TestSLAAC checks that the result contains the address and the router that the kernel has from
+// router advertisements, even if the namespace disables them, that CHECK notices when the address
+// is gone, and that DEL leaves the address to the kernel.
 func TestSLAAC(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
@@ -31,7 +32,7 @@ func TestSLAAC(t *testing.T) {
 	}
 	for _, rt := range r.Routes {
 		if rt.Dst.Addr().Is6() {
-			t.Errorf("route %+v, which is the kernel's", rt)
+			t.Errorf("the result contains the kernel's route %+v", rt)
 		}
 	}
 	if got := c.Command("ip", "-6", "route", "show", "default"); !strings.Contains(got, "via "+r.IPs[1].Gateway.String()) {
@@ -49,12 +50,13 @@ func TestSLAAC(t *testing.T) {
 	d.must(dhcp.Allocate, "a")
 	c.Command("sysctl", "-qw", "net.ipv6.conf.eth0.accept_ra=0")
 	c.Batch("addr del " + r.IPs[1].Address.String() + " dev eth0")
-	if _, err := d.call(dhcp.Check, "a"); err == nil || !strings.Contains(err.Error(), "no address by router advertisements any more") {
+	if _, err := d.call(dhcp.Check, "a"); err == nil || !strings.Contains(err.Error(), "no longer has an address from router advertisements") {
 		t.Errorf("CHECK without the address: %v", err)
 	}
 }
 
-// TestNoRouter: without a router ADD fails in its time, and the IPv4 address is free again.
+// TestNoRouter checks that ADD fails in time without a router, and that the daemon releases the
+// IPv4 address.
 func TestNoRouter(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")

@@ -22,7 +22,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// The values that the upstream plugin and its daemon exchange.
+// Values that the upstream plugin and its daemon exchange.
 type (
 	CmdArgs struct {
 		ContainerID, Netns, IfName, Args, Path, NetnsOverride string
@@ -45,7 +45,7 @@ type (
 		Routes     []*Route
 	}
 	DHCP struct {
-		mu     sync.Mutex // the race detector does not see that the socket orders things
+		mu     sync.Mutex // the race detector does not see the order that the socket imposes
 		got    CmdArgs
 		result Result
 		err    error
@@ -92,7 +92,7 @@ func upstreamResult() Result {
 	}
 }
 
-// install builds tenon-dhcp where the client finds it.
+// install builds tenon-dhcp in the directory where the client finds it.
 func install(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -102,7 +102,8 @@ func install(t *testing.T) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// TestUpstreamDaemon: tenon-dhcp makes the request of a client that meets net/dhcp.
+// TestUpstreamDaemon checks that tenon-dhcp makes the request of a client that meets upstream's
+// daemon.
 func TestUpstreamDaemon(t *testing.T) {
 	install(t)
 	socket := filepath.Join(t.TempDir(), "dhcp.sock")
@@ -146,8 +147,8 @@ func TestUpstreamDaemon(t *testing.T) {
 	}
 }
 
-// TestUpstreamClient: a client that begins with net/rpc is served, several calls on one
-// connection.
+// TestUpstreamClient checks that the daemon serves a client that uses net/rpc, with several calls
+// on one connection.
 func TestUpstreamClient(t *testing.T) {
 	var got []dhcp.Verb
 	_, encoded := sampleResult(t)
@@ -190,8 +191,8 @@ func TestUpstreamClient(t *testing.T) {
 	}
 }
 
-// TestUpstreamHangsUp: a client that disconnects cancels its request, and one that sends too much is not
-// served.
+// TestUpstreamHangsUp checks that a client that disconnects cancels its request, and that a request
+// that is too long is refused.
 func TestUpstreamHangsUp(t *testing.T) {
 	begun, over := make(chan struct{}), make(chan struct{})
 	socket := serve(t, func(ctx context.Context, _ *dhcp.Request) *dhcp.Reply {
@@ -219,7 +220,8 @@ func TestUpstreamHangsUp(t *testing.T) {
 	}
 }
 
-// TestHostileUpstreamClient: values that are no request end a connection, and nothing else.
+// TestHostileUpstreamClient checks that values that are not requests end a connection and have no
+// other effect.
 func TestHostileUpstreamClient(t *testing.T) {
 	socket := serve(t, func(context.Context, *dhcp.Request) *dhcp.Reply { return new(dhcp.Reply) })
 	for _, sent := range []string{"", "\xff\xff", "\x03\x01\x02\x03", strings.Repeat("\x7f", 1<<16)} {

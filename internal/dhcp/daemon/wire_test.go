@@ -19,8 +19,9 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
 )
 
-// TestWire: what a network provides and requests is what the server gets: also the flag for answers by broadcast, and the client's
-// name, at most 255 bytes and another for each interface however long names are (R-60).
+// TestWire checks that the server gets the options that a network provides and requests, the
+// broadcast flag, and a client identifier of at most 255 bytes, which differs between interfaces
+// even if their names are long (R-60).
 func TestWire(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a", "b")
@@ -34,7 +35,7 @@ func TestWire(t *testing.T) {
 	d.conf = `{"cniVersion": "1.1.0", "name": "` + network + `-END", "type": "x", "ipam": {"type": "dhcp", "request": [{"option": "121"}, {"option": "interface-mtu"}],
 		"provide": [{"option": "host-name", "value": "x", "fromArg": "K8S_POD_NAME"}, {"option": "60", "value": "tenon"}]}}`
 	ids := map[string]bool{}
-	for _, netns := range []string{"a", "b"} { // which have the same address from this server
+	for _, netns := range []string{"a", "b"} { // this server gives both the same address
 		q := dhcp.Request{
 			Verb: dhcp.Allocate, Container: container, IfName: "eth0", Netns: n.Container(netns).Path(),
 			Args: "IgnoreUnknown=1;K8S_POD_NAME=web", Config: json.RawMessage(strings.Replace(d.conf, "-END", netns, 1)),
@@ -58,8 +59,8 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// TestRoutes: the routes of a result are the classless ones alone, or else the classful ones and one through the first router; all
-// have the metric.
+// TestRoutes checks that the routes of a result are the classless ones alone or, without them, the
+// classful ones and one through the first router. All have the metric.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	routers := v4.Option{Code: v4.OptRouter, Value: []byte{10, 92, 0, 1, 10, 92, 0, 2}}
@@ -97,8 +98,8 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestChangedRoutes: R-57: what a renewal changes beside the address reaches the interface, the result and the next daemon; what
-// others have added stays.
+// TestChangedRoutes checks that changes of a renewal other than the address reach the interface,
+// the result and the next daemon, and that routes of other programs stay (R-57).
 func TestChangedRoutes(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
@@ -131,7 +132,7 @@ func TestChangedRoutes(t *testing.T) {
 		if shown := c.Command("ip", "link", "show", "eth0"); !strings.Contains(shown, " mtu 1300 ") {
 			return errors.New(shown)
 		}
-		// The daemon publishes the lease after it has changed the interface.
+		// The daemon changes the interface before it publishes the lease.
 		if l, _ := d.lease("a"); l.DNS.Domain != "new.example" {
 			return fmt.Errorf("the list has %v", l.DNS)
 		}
@@ -154,7 +155,7 @@ func TestChangedRoutes(t *testing.T) {
 	}
 }
 
-// plain is a list of routes without what ip says of the interface.
+// plain returns a list of routes without the attributes of the interface.
 func plain(routes string) string {
 	var lines []string
 	for line := range strings.Lines(strings.ReplaceAll(routes, "dev eth0 ", "")) {
@@ -164,7 +165,7 @@ func plain(routes string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestUnrequestedMTU: a server that sends an MTU to who has not asked for it changes nothing.
+// TestUnrequestedMTU checks that an MTU that the client has not requested changes nothing.
 func TestUnrequestedMTU(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
@@ -177,7 +178,7 @@ func TestUnrequestedMTU(t *testing.T) {
 	}
 }
 
-// TestNotSaved: an address that cannot be written to its file is told to nobody, and given back.
+// TestNotSaved checks that the daemon releases an address if it cannot save the lease.
 func TestNotSaved(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
@@ -199,7 +200,8 @@ func TestNotSaved(t *testing.T) {
 	})
 }
 
-// TestHandedOver: a namespace whose path leads nowhere where the daemon runs is used all the same: the plugin hands it over.
+// TestHandedOver checks that the daemon uses a namespace even if its path does not exist where it
+// runs, because the plugin passes the namespace.
 func TestHandedOver(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
@@ -219,7 +221,8 @@ func TestHandedOver(t *testing.T) {
 		ns.Close()
 	}
 	before, _ := d.lease("a")
-	n.Container("a").Batch("addr add " + before.Addresses[0].String() + " brd + dev eth0") // as the interface plugin does
+	// As the interface plugin does.
+	n.Container("a").Batch("addr add " + before.Addresses[0].String() + " brd + dev eth0")
 	testnet.Eventually(t, func() error {
 		if l, _ := d.lease("a"); !l.Expires.After(before.Expires) {
 			return fmt.Errorf("not renewed: %+v", l)

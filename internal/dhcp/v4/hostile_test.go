@@ -10,7 +10,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 )
 
-// What a hostile or broken server says in OFFER and ACK is never taken; the client goes on, and waits in between.
+// A client refuses the OFFER and ACK of a hostile or faulty server, continues, and pauses between
+// attempts.
 func TestHostileServer(t *testing.T) {
 	t.Parallel()
 	set := func(code byte, value ...byte) func(*v4.Message) {
@@ -25,7 +26,7 @@ func TestHostileServer(t *testing.T) {
 	}{
 		{"another transaction", func(r *v4.Message) { r.XID++ }},
 		{"another client", func(r *v4.Message) { r.MAC = other }},
-		{"a request, not a reply", func(r *v4.Message) { r.Reply = false }},
+		{"a request instead of a reply", func(r *v4.Message) { r.Reply = false }},
 		{"no address", func(r *v4.Message) { r.Your = netip.Addr{} }},
 		{"0.0.0.0/8", your("0.1.2.3")},
 		{"loopback", your("127.0.0.1")},
@@ -58,7 +59,7 @@ func TestHostileServer(t *testing.T) {
 				}
 				s.alter = nil
 				if c.run(3 * time.Minute); c.m.Held == nil {
-					t.Error("does not take what is good afterwards")
+					t.Error("the client does not accept valid messages afterwards")
 				}
 			})
 			t.Run(fmt.Sprint(row.name, " in ", kind, " of a renewal"), func(t *testing.T) {
@@ -70,7 +71,7 @@ func TestHostileServer(t *testing.T) {
 				}
 				c.alter = nil
 				if c.run(time.Minute - 1); !strings.Contains(c.log.String(), "bind") && c.m.Held == nil {
-					t.Errorf("is not renewed when the server is well again\n%s", &c.log)
+					t.Errorf("the lease is not renewed when the server works again\n%s", &c.log)
 				}
 			})
 		}
@@ -85,12 +86,12 @@ func TestHostileServer(t *testing.T) {
 			s := newServer()
 			s.alter = alter
 			c := newSim(s, v4.Params{Total: 10 * time.Second, Timeout: 2 * time.Second}).start(nil).run(time.Minute)
-			if want := "no OFFER in 3 tries: an offer does not say of which server it is"; c.m.Held != nil || c.m.Refused != want {
+			if want := "no OFFER in 3 tries: an offer does not name its server"; c.m.Held != nil || c.m.Refused != want {
 				t.Errorf("has %v, got %q, want %q", c.m.Held, c.m.Refused, want)
 			}
 		})
 	}
-	t.Run("no server in the ACK is that of the OFFER", func(t *testing.T) {
+	t.Run("an ACK without a server counts as from the OFFER's", func(t *testing.T) {
 		t.Parallel()
 		s := newServer()
 		s.alter = func(r *v4.Message) {
@@ -116,7 +117,7 @@ func TestHostileServer(t *testing.T) {
 			t.Errorf("has %v, got %q, want %q", c.m.Held, c.m.Refused, want)
 		}
 	})
-	t.Run("a router outside of a network of one address, as clouds have it", func(t *testing.T) {
+	t.Run("a router outside of a network of one address, as in clouds", func(t *testing.T) {
 		t.Parallel()
 		s := newServer()
 		s.mask, s.options = "255.255.255.255", []v4.Option{{Code: v4.OptRouter, Value: ip("169.254.1.1")}}
@@ -126,7 +127,7 @@ func TestHostileServer(t *testing.T) {
 	})
 }
 
-// A storm of messages makes the client neither send nor wake more often.
+// A flood of messages does not make the client send or wake more often.
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	for _, state := range []string{"paused", "requesting", "bound", "renewing", "rebinding", "stopped"} {

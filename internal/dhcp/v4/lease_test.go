@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 )
 
-// got returns the lease that a client gets with some options.
+// got returns the lease that a client gets with the given options.
 func got(t *testing.T, s *server) v4.Lease {
 	t.Helper()
 	c := newSim(s, v4.Params{}).start(nil)
@@ -31,7 +31,7 @@ func TestLeaseTimes(t *testing.T) {
 	}{
 		{"nothing is said", 0, 0, 0, 30 * time.Minute, 51 * time.Minute, time.Hour},
 		{"only the end", 120, 0, 0, 60 * time.Second, 102 * time.Second, 120 * time.Second},
-		{"all of it", 1000, 100, 900, 100 * time.Second, 900 * time.Second, 1000 * time.Second},
+		{"all times", 1000, 100, 900, 100 * time.Second, 900 * time.Second, 1000 * time.Second},
 		{"T1 and no T2", 1000, 600, 0, 600 * time.Second, 850 * time.Second, 1000 * time.Second},
 		{"T2 before the half", 1000, 0, 400, 400 * time.Second, 400 * time.Second, 1000 * time.Second},
 		{"T1 after T2", 1000, 900, 800, 500 * time.Second, 800 * time.Second, 1000 * time.Second},
@@ -77,24 +77,24 @@ func TestLeaseOptions(t *testing.T) {
 	}{
 		{"none", nil, "[] []"},
 		{"routers", []v4.Option{opt(v4.OptRouter, ip("10.0.0.1", "10.0.0.2")...)}, "[10.0.0.1 10.0.0.2] []"},
-		{"routers that are none", []v4.Option{opt(v4.OptRouter, ip("0.0.0.0", "10.0.0.7", "10.0.1.1", "224.0.0.1", "10.0.0.2")...)}, "[10.0.0.2] []"},
+		{"invalid routers", []v4.Option{opt(v4.OptRouter, ip("0.0.0.0", "10.0.0.7", "10.0.1.1", "224.0.0.1", "10.0.0.2")...)}, "[10.0.0.2] []"},
 		{"half an address", []v4.Option{opt(v4.OptRouter, 10, 0, 0, 1, 10, 0)}, "[10.0.0.1] []"},
 		{"classful routes", []v4.Option{opt(v4.OptStaticRoutes, ip("10.0.0.0", "10.1.2.3", "172.16.9.9", "10.0.0.3", "192.168.1.0", "192.168.2.3")...)},
 			"[] [{10.0.0.0/8 10.1.2.3} {172.16.0.0/16 10.0.0.3} {192.168.1.0/24 192.168.2.3}]"},
-		{"classful routes that are none", []v4.Option{opt(v4.OptStaticRoutes,
+		{"invalid classful routes", []v4.Option{opt(v4.OptStaticRoutes,
 			ip("0.0.0.0", "10.0.0.1", "224.0.0.1", "10.0.0.1", "255.255.255.255", "10.0.0.1", "127.0.0.0", "10.0.0.1", "11.0.0.0", "224.0.0.1")...)}, "[] []"},
 		{"R-63: classless routes, one on the link", []v4.Option{opt(v4.OptClasslessRoute, append([]byte{16, 10, 50}, append(ip("10.0.0.254"), 22, 10, 60, 4, 0, 0, 0, 0)...)...)},
 			"[] [{10.50.0.0/16 10.0.0.254} {10.60.4.0/22 0.0.0.0}] classless"},
-		{"classless routes go before classful ones", []v4.Option{opt(v4.OptStaticRoutes, ip("10.0.0.0", "10.1.2.3")...), opt(v4.OptRouter, ip("10.9.9.9")...),
+		{"classless routes take precedence over classful ones", []v4.Option{opt(v4.OptStaticRoutes, ip("10.0.0.0", "10.1.2.3")...), opt(v4.OptRouter, ip("10.9.9.9")...),
 			opt(v4.OptClasslessRoute, 0, 10, 0, 0, 1)}, "[10.9.9.9] [{0.0.0.0/0 10.0.0.1}] classless"},
 		{"bits beyond the length", []v4.Option{opt(v4.OptClasslessRoute, 9, 10, 0xff, 10, 0, 0, 1)}, "[] [{10.128.0.0/9 10.0.0.1}] classless"},
-		{"networks without all of a first byte", []v4.Option{opt(v4.OptClasslessRoute, 1, 0, 10, 0, 0, 1, 1, 128, 10, 0, 0, 1, 5, 0, 10, 0, 0, 1)},
+		{"prefix lengths below 8", []v4.Option{opt(v4.OptClasslessRoute, 1, 0, 10, 0, 0, 1, 1, 128, 10, 0, 0, 1, 5, 0, 10, 0, 0, 1)},
 			"[] [{0.0.0.0/1 10.0.0.1} {128.0.0.0/1 10.0.0.1} {0.0.0.0/5 10.0.0.1}] classless"},
-		{"classless routes that are none", []v4.Option{opt(v4.OptClasslessRoute, 8, 127, 10, 0, 0, 1, 8, 224, 10, 0, 0, 1, 8, 0, 10, 0, 0, 1, 8, 11, 255, 255, 255, 255)}, "[] []"},
+		{"invalid classless routes", []v4.Option{opt(v4.OptClasslessRoute, 8, 127, 10, 0, 0, 1, 8, 224, 10, 0, 0, 1, 8, 0, 10, 0, 0, 1, 8, 11, 255, 255, 255, 255)}, "[] []"},
 		{"a classless route that is too long", []v4.Option{opt(v4.OptClasslessRoute, 33, 10, 0, 0, 0, 0, 10, 0, 0, 1)}, "[] []"},
 		{"a classless route that is cut off", []v4.Option{opt(v4.OptClasslessRoute, 8, 10, 10, 0, 0, 1, 8, 11, 10, 0, 0)}, "[] []"},
 		{"MTU", []v4.Option{opt(v4.OptMTU, 1450>>8, 1450&0xff)}, "[] [] mtu 1450"},
-		{"an MTU that no link may have", []v4.Option{opt(v4.OptMTU, 0, 67)}, "[] []"},
+		{"an MTU below the minimum", []v4.Option{opt(v4.OptMTU, 0, 67)}, "[] []"},
 		{"an MTU of another size", []v4.Option{opt(v4.OptMTU, 1, 2, 3)}, "[] []"},
 		{"names", []v4.Option{opt(v4.OptDNS, ip("10.0.0.1", "0.0.0.0")...), opt(v4.OptDomainName, []byte("lab.example\x00")...), opt(v4.OptSearch, []byte("\x01a\x00\x01b\xc0\x00")...)},
 			"[] [] [10.0.0.1] lab.example [a b.a]"},
@@ -123,7 +123,7 @@ func TestLeaseOptions(t *testing.T) {
 	}
 }
 
-// saved checks that a lease that is saved and read is the same, also in its times.
+// saved checks that a lease does not change when it is saved and read, including its times.
 func saved(t *testing.T, l v4.Lease) {
 	t.Helper()
 	b, err := json.Marshal(l)
@@ -151,7 +151,7 @@ func TestLeaseJSON(t *testing.T) {
 	}
 }
 
-// Same must look at each field but who lent it and the times.
+// Same must compare each field except the server and the times.
 func TestSame(t *testing.T) {
 	t.Parallel()
 	full := newServer()

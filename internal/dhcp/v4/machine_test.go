@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 )
 
-// bound returns a client that has 10.0.0.7/24 for an hour, since the dawn.
+// bound returns a client that has had 10.0.0.7/24 for an hour from dawn.
 func bound(t *testing.T, p v4.Params) *sim {
 	t.Helper()
 	s := newSim(newServer(), p).start(nil)
@@ -26,18 +26,18 @@ func bound(t *testing.T, p v4.Params) *sim {
 	return s
 }
 
-// earlier is what a run before had: 10.0.0.7/24, up to half an hour after the dawn.
+// earlier is the lease of a previous run: 10.0.0.7/24, until half an hour after dawn.
 func earlier() *v4.Lease {
 	return &v4.Lease{Address: netip.MustParsePrefix("10.0.0.7/24"), Server: netip.MustParseAddr("10.0.0.1"),
 		Renew: dawn, Rebind: dawn.Add(20 * time.Minute), Expires: dawn.Add(30 * time.Minute)}
 }
 
-// R-54: a renewal is unicast, from the address, with the address in ciaddr and nowhere else.
+// R-54: a renewal is unicast from the leased address, which appears only in ciaddr.
 func TestRenewsForHours(t *testing.T) {
 	t.Parallel()
 	s := bound(t, v4.Params{Broadcast: true})
 	if !s.last.Broadcast {
-		t.Error("a REQUEST without address is not to be answered by broadcast")
+		t.Error("a REQUEST without an address does not ask for a broadcast answer")
 	}
 	s.run(65*time.Minute).expect(t, `
 		30m0s DHCPREQUEST from 10.0.0.7 to 10.0.0.1 ciaddr 10.0.0.7
@@ -46,7 +46,7 @@ func TestRenewsForHours(t *testing.T) {
 		1h0m0s bind 10.0.0.7/24
 	`)
 	if s.last.Broadcast {
-		t.Error("a renewal is to be answered by broadcast")
+		t.Error("a renewal asks for a broadcast answer")
 	}
 	s.run(1000 * time.Hour)
 	if n := strings.Count(s.log.String(), "bind"); n != 2000 {
@@ -54,13 +54,15 @@ func TestRenewsForHours(t *testing.T) {
 	}
 }
 
-// Clients that have their leases since the same moment do not ask together: neither at T1 nor T2, which come earlier by up to a
-// tenth and never later (RFC 2131 section 4.4.5), nor when a daemon starts them, unless it is time by then.
+// Clients that got their leases at the same moment do not send at the same time: neither at T1 nor
+// T2, which move forward by up to a tenth and never back (RFC 2131 section 4.4.5), nor when a
+// daemon starts them, unless a renewal is due.
 func TestJitter(t *testing.T) {
 	t.Parallel()
 	seconds, starts := map[int]bool{}, map[time.Duration]bool{}
 	for n := range uint64(100) {
-		random := func() uint64 { return n * 0x9e3779b97f4a7c15 } // any, and another for each client
+		// Arbitrary, and different for each client.
+		random := func() uint64 { return n * 0x9e3779b97f4a7c15 }
 		l := newSim(newServer(), v4.Params{Rand: random}).start(nil).m.Held
 		renew, rebind := l.Renew.Sub(dawn), l.Rebind.Sub(dawn)
 		if renew > 30*time.Minute || renew <= 27*time.Minute || rebind > 51*time.Minute || rebind <= 51*time.Minute*9/10 || rebind <= renew || !l.Expires.Equal(dawn.Add(time.Hour)) {
@@ -123,7 +125,7 @@ func TestExpiryLosesAndGoesOn(t *testing.T) {
 		t.Errorf("got\n%s", got)
 	}
 	if s.run(100 * time.Hour); strings.Contains(s.log.String(), "fail") {
-		t.Error("a client that had a lease has given up")
+		t.Error("a client that has had a lease gives up")
 	}
 	s.mute = false
 	if s.run(2 * time.Minute); !strings.HasSuffix(s.log.String(), "bind 10.0.0.7/24\n") {
@@ -190,7 +192,7 @@ func TestRestarts(t *testing.T) {
 			t.Errorf("expires %v", l.Expires)
 		}
 	})
-	t.Run("nobody answers", func(t *testing.T) {
+	t.Run("no answer", func(t *testing.T) {
 		t.Parallel()
 		s := newSim(nil, v4.Params{})
 		s.server = &server{mute: true}
@@ -203,7 +205,7 @@ func TestRestarts(t *testing.T) {
 			t.Error("the lease is lost")
 		}
 	})
-	t.Run("it ends while nobody answers", func(t *testing.T) {
+	t.Run("it expires without an answer", func(t *testing.T) {
 		t.Parallel()
 		l := earlier()
 		l.Expires = dawn.Add(5 * time.Second)
@@ -214,7 +216,7 @@ func TestRestarts(t *testing.T) {
 			5s DHCPDISCOVER
 		`)
 	})
-	t.Run("it has ended before", func(t *testing.T) {
+	t.Run("it has already expired", func(t *testing.T) {
 		t.Parallel()
 		l := earlier()
 		l.Expires = dawn
@@ -223,7 +225,7 @@ func TestRestarts(t *testing.T) {
 			1s fail: no OFFER in one try
 		`)
 	})
-	t.Run("it never ends", func(t *testing.T) {
+	t.Run("it never expires", func(t *testing.T) {
 		t.Parallel()
 		l := earlier()
 		l.Renew, l.Rebind, l.Expires = time.Time{}, time.Time{}, time.Time{}
@@ -260,13 +262,14 @@ func TestProbe(t *testing.T) {
 		10s DHCPREQUEST 50:10.0.0.8 54:10.0.0.1
 		10s probe 10.0.0.8
 	`)
-	s.do(s.m.Probed(s.now, netip.MustParseAddr("10.0.0.7"), other)) // too late, for another
+	// Too late, and for another address.
+	s.do(s.m.Probed(s.now, netip.MustParseAddr("10.0.0.7"), other))
 	s.do(s.m.Probed(s.now, netip.MustParseAddr("10.0.0.8"), nil))
 	s.expect(t, "15s bind 10.0.0.8/24\n")
 	if l := s.m.Held; !l.Expires.Equal(dawn.Add(time.Hour + 10*time.Second)) {
 		t.Errorf("the lease begins with the probe, not with the REQUEST: %v", l.Expires)
 	}
-	s.do(s.m.Probed(s.now, netip.MustParseAddr("10.0.0.8"), other)) // not expected any more
+	s.do(s.m.Probed(s.now, netip.MustParseAddr("10.0.0.8"), other)) // no longer expected
 	s.expect(t, "")
 }
 
@@ -288,11 +291,11 @@ func TestProbeTakesLongerThanTheLease(t *testing.T) {
 		0s DHCPDISCOVER
 		0s DHCPREQUEST 50:10.0.0.7 54:10.0.0.1
 		0s probe 10.0.0.7
-		10s fail: the server gave 10.0.0.7/24 for a shorter time than it takes to see whether it is free
+		10s fail: the server gave 10.0.0.7/24 for a shorter time than the probe takes
 	`)
 }
 
-// R-57: what a renewal changes is said, with what was before.
+// R-57: a Bind after a renewal contains the changed lease and the previous one.
 func TestRenewalChanges(t *testing.T) {
 	t.Parallel()
 	s := bound(t, v4.Params{})
@@ -325,7 +328,8 @@ func TestRenewalChangesToAnAddressInUse(t *testing.T) {
 	`)
 }
 
-// The times of the page: a message after T, 2T and 4T again; pauses 2 s, then twice as much up to -resendmax.
+// Times documented in docs/plugins/dhcp.md: a message is repeated after T, 2T and 4T; pauses start
+// at 2 s and double up to -resendmax.
 func TestRetransmission(t *testing.T) {
 	t.Parallel()
 	s := newSim(&server{mute: true}, v4.Params{Timeout: 2 * time.Second, Pause: 8 * time.Second})
@@ -352,7 +356,7 @@ func TestNoMoreTries(t *testing.T) {
 		server *server
 		want   string
 	}{
-		{"nobody answers", &server{mute: true}, `
+		{"no answer", &server{mute: true}, `
 			0s DHCPDISCOVER
 			2s DHCPDISCOVER
 			6s DHCPDISCOVER
@@ -373,7 +377,7 @@ func TestNoMoreTries(t *testing.T) {
 			0s DHCPDISCOVER
 			2s DHCPDISCOVER
 			6s DHCPDISCOVER
-			10s fail: no OFFER in 3 tries: the server gave 10.0.0.255/24, which stands for the network or for all of its nodes
+			10s fail: no OFFER in 3 tries: the server gave 10.0.0.255/24, which is the address of the network or its broadcast address
 		`},
 		{"every REQUEST is refused", &server{id: "10.0.0.1", your: "10.0.0.7", mask: "255.255.255.0", nak: true}, `
 			0s DHCPDISCOVER
@@ -400,7 +404,7 @@ func TestNoMoreTries(t *testing.T) {
 	}
 }
 
-// R-59: giving up does not wait for anything.
+// R-59: a client that is released or stopped does not wait.
 func TestReleaseDuringPause(t *testing.T) {
 	t.Parallel()
 	s := newSim(&server{mute: true}, v4.Params{}).start(nil).run(71 * time.Second)
@@ -415,7 +419,7 @@ func TestReleaseDuringPause(t *testing.T) {
 	}
 }
 
-// R-60: the identifier is at most 255 bytes, and the same in what gives the address back.
+// R-60: the identifier has at most 255 bytes, and is the same in the release.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -442,14 +446,14 @@ func TestRelease(t *testing.T) {
 				t.Errorf("RELEASE: %q", got)
 			}
 			if s.last.XID == xid || s.last.Get(v4.OptParameters) != nil || s.last.Get(v4.OptMaxMessageSize) != nil || s.last.Broadcast {
-				t.Errorf("RELEASE says what RFC 2131 table 5 does not allow: %+v", s.last)
+				t.Errorf("RELEASE contains options that RFC 2131 table 5 does not allow: %+v", s.last)
 			}
 			if s.m.Held != nil || s.m.State() != "stopped" {
 				t.Errorf("%s with %v", s.m.State(), s.m.Held)
 			}
 		})
 	}
-	t.Run("what is still probed is given back", func(t *testing.T) {
+	t.Run("an address that is being probed is released", func(t *testing.T) {
 		t.Parallel()
 		s := newSim(newServer(), v4.Params{Probe: true}).start(nil)
 		s.log.Reset()
@@ -470,7 +474,7 @@ func TestClientID(t *testing.T) {
 	}
 }
 
-// What a user provides goes into what is asked, but for what is the protocol's own.
+// Options of the configuration appear in requests, except those that the protocol sets.
 func TestProvided(t *testing.T) {
 	t.Parallel()
 	s := newSim(&server{mute: true}, v4.Params{Parameters: []byte{1, 3, 121}, Options: []v4.Option{
@@ -485,7 +489,8 @@ func TestProvided(t *testing.T) {
 	}
 }
 
-// RFC 2131 section 4.4.1: the REQUEST has the seconds of the DISCOVER whose offer it takes, and its transaction.
+// RFC 2131 section 4.4.1: a REQUEST has the seconds and the transaction of the DISCOVER of the
+// accepted offer.
 func TestSeconds(t *testing.T) {
 	t.Parallel()
 	s := newSim(newServer(), v4.Params{})
@@ -518,8 +523,8 @@ func TestFirstOfManyServers(t *testing.T) {
 		0s bind 10.0.0.7/24
 	`)
 	s.run(30 * time.Minute)
-	s.do(s.m.Received(s.now, second.reply(s.last, v4.NAK))) // was not asked
+	s.do(s.m.Received(s.now, second.reply(s.last, v4.NAK))) // this server was not asked
 	if s.m.Held == nil {
-		t.Error("another server than the one that was asked has ended the lease")
+		t.Error("a server that the client has not asked ends the lease")
 	}
 }

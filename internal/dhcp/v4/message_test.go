@@ -30,7 +30,7 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// packet is a message of bytes: the options, and what is in the fields for the file and the name of the server.
+// packet returns a message with options, and with the given file and server name fields.
 func packet(options, file, sname string) []byte {
 	b := (&v4.Message{Reply: true, MAC: mac}).Encode()[:240]
 	copy(b[108:236], file)
@@ -44,11 +44,11 @@ func TestDecode(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		b    []byte
-		want dhcpv4.Options // without the type; nil: malformed
+		want dhcpv4.Options // without the type; nil if malformed
 	}{
 		{"an option of several parts (RFC 3396)", packet("\x35\x01\x02\x0c\xff"+long+"\x06\x00\x0c\x02bc\xff", "", ""), dhcpv4.Options{12: []byte(long + "bc"), 6: nil}},
 		{"no end, and pads", packet("\x00\x35\x01\x02\x00\x00\x0c\x01a\x00", "", ""), dhcpv4.Options{12: []byte("a")}},
-		{"what follows the end is nothing", packet("\x35\x01\x02\x0c\x01a\xff\x0c\x01b", "", ""), dhcpv4.Options{12: []byte("a")}},
+		{"bytes after the end are ignored", packet("\x35\x01\x02\x0c\x01a\xff\x0c\x01b", "", ""), dhcpv4.Options{12: []byte("a")}},
 		{"overload: the file, then the name", packet("\x35\x01\x02\x34\x01\x03\x0c\x01a\xff", "\x0c\x01b\xff", "\x0c\x01c\xff"), dhcpv4.Options{52: []byte{3}, 12: []byte("abc")}},
 		{"overload: only the name", packet("\x35\x01\x02\x34\x01\x02\xff", "\x0c\x01b\xff", "\x0c\x01c\xff"), dhcpv4.Options{52: []byte{2}, 12: []byte("c")}},
 		{"overload within an overloaded field", packet("\x35\x01\x02\x34\x01\x01\xff", "\x34\x01\x03\xff", "\x0c\x01c\xff"), dhcpv4.Options{52: []byte{1, 3}}},
@@ -59,7 +59,7 @@ func TestDecode(t *testing.T) {
 		{"two types", packet("\x35\x01\x02\x35\x01\x05\xff", "", ""), nil},
 		{"no options", packet("", "", ""), nil},
 		{"too short", packet("", "", "")[:239], nil},
-		{"longer than it may be", packet("\x35\x01\x02\xff"+strings.Repeat("\x00", 1472-243), "", ""), nil},
+		{"longer than the maximum", packet("\x35\x01\x02\xff"+strings.Repeat("\x00", 1472-243), "", ""), nil},
 		{"another cookie", append(packet("", "", "")[:239], "\x62\x35\x01\x02\xff"...), nil},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// What is decoded must not change when the buffer is used again.
+// A decoded message must not change when the buffer is used again.
 func TestDecodeKeepsNothing(t *testing.T) {
 	t.Parallel()
 	b := packet("\x35\x01\x02\x0c\x01a\x0c\x01b\xff", "", "")
@@ -147,7 +147,8 @@ func FuzzDecode(f *testing.F) {
 		once := m.Encode()
 		again, err := v4.Decode(once)
 		if err != nil {
-			if len(once) > 1472 { // what is said twice in overloaded fields is longer in one
+			// Options that repeat in overloaded fields take more space in one field.
+			if len(once) > 1472 {
 				return
 			}
 			t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/v6"
 )
 
-// tape is what a fuzzer wants to happen.
+// tape is the fuzzer's input, a series of decisions.
 type tape []byte
 
 func (b *tape) next() (n int) {
@@ -22,7 +22,7 @@ func (b *tape) next() (n int) {
 
 func pick[T any](b *tape, list ...T) T { return list[b.next()%len(list)] }
 
-// reply is a message to the client; most of it is right most of the time.
+// reply returns a message to the client. Most of its parts are valid most of the time.
 func (b *tape) reply(q *v6.Message) *v6.Message {
 	times := []uint32{2000, 1000, 0, 1, 7, ever, ever - 1}
 	s := &server{name: pick(b, "server", "server", "other", ""), t1: pick(b, times...), t2: pick(b, times...)}
@@ -51,7 +51,7 @@ func (b *tape) reply(q *v6.Message) *v6.Message {
 	return r
 }
 
-// world is what may be seen of a client, and what must always be true of it.
+// world holds the observable state of a client, and checks its invariants.
 type world struct {
 	t         *testing.T
 	m         *v6.Machine
@@ -59,9 +59,9 @@ type world struct {
 	now       time.Time
 	wake      time.Time
 	last      *v6.Message
-	has       *v6.Lease           // by the actions
-	granted   map[netip.Addr]bool // in a REPLY, or of an earlier run
-	idle      int                 // wakings at one time
+	has       *v6.Lease           // according to the actions
+	granted   map[netip.Addr]bool // granted by a REPLY, or in an earlier run
+	idle      int                 // wake-ups at the same time
 }
 
 func (w *world) check(actions []v6.Action, wake time.Time) {
@@ -129,7 +129,7 @@ func (w *world) invariant() {
 	}
 }
 
-// tick lets time pass to the next waking.
+// tick advances the time to the next wake-up.
 func (w *world) tick() {
 	if w.wake.IsZero() {
 		return
@@ -143,7 +143,7 @@ func (w *world) tick() {
 	w.check(w.m.Tick(w.now))
 }
 
-// Whatever happens in whatever order: a client never has what it was not given, and sleeps in between.
+// In any order of events, a client holds only what it was granted, and sleeps between events.
 func FuzzMachine(f *testing.F) {
 	f.Add(byte(0), []byte{0, 1, 0, 1, 1, 1, 0, 1, 0, 0, 0, 0, 1, 0, 1, 1, 1, 0, 1, 0, 1, 0})
 	f.Add(byte(4), []byte{0, 1, 0, 1, 1, 1, 0, 1, 0, 0, 0, 0, 3, 1, 5, 9, 9, 4})
@@ -166,7 +166,7 @@ func FuzzMachine(f *testing.F) {
 		for len(events) > 0 {
 			w.happen(&events)
 		}
-		// Left alone, it does not run in circles.
+		// Without further events, it must not loop.
 		began := w.now
 		for range 100 {
 			w.tick()
@@ -194,7 +194,7 @@ func (w *world) happen(events *tape) {
 		w.check(w.m.Received(w.now, r))
 	case 3:
 		w.check(w.m.Declined(w.now, address(), address()))
-	case 4: // the one who runs it was late
+	case 4: // the caller was late
 		w.now = w.now.Add(time.Duration(events.next()*events.next()) * time.Second)
 		w.check(w.m.Tick(w.now))
 	case 5:
@@ -206,7 +206,7 @@ func (w *world) happen(events *tape) {
 		}
 	case 7:
 		w.check(w.m.Probed(w.now, address()))
-	case 6: // an answer to what was never asked
+	case 6: // an unexpected answer
 		r := events.reply(w.last)
 		r.XID++
 		if actions, _ := w.m.Received(w.now, r); len(actions) > 0 {

@@ -12,7 +12,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/v6"
 )
 
-// What a hostile or broken server says is never taken; the client goes on, and waits in between.
+// A client refuses the messages of a hostile or faulty server, continues, and pauses between
+// attempts.
 func TestHostileServer(t *testing.T) {
 	t.Parallel()
 	grant := func(list ...granted) func(*v6.Message) {
@@ -37,7 +38,7 @@ func TestHostileServer(t *testing.T) {
 		{"an empty server", put(dhcpv6.OptionServerID, []byte{})},
 		{"a server that is too long", put(dhcpv6.OptionServerID, make([]byte, 131))},
 		{"RECONFIGURE", func(r *v6.Message) { r.Type = v6.Reconfigure }},
-		{"a message of clients", func(r *v6.Message) { r.Type = v6.Renew }},
+		{"a message type of clients", func(r *v6.Message) { r.Type = v6.Renew }},
 		{"no IA", put(dhcpv6.OptionIANA, nil)},
 		{"another IA", put(dhcpv6.OptionIANA, append(uint32s(2, 0, 0), one...))},
 		{"an IA that is cut off", put(dhcpv6.OptionIANA, uint32s(1, 0))},
@@ -72,7 +73,7 @@ func TestHostileServer(t *testing.T) {
 				}
 				s.alter = nil
 				if c.run(2 * time.Hour); c.m.Held == nil {
-					t.Error("does not take what is good afterwards")
+					t.Error("the client does not accept valid messages afterwards")
 				}
 			})
 		}
@@ -85,7 +86,7 @@ func TestHostileServer(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a hundred addresses, others each time", func(t *testing.T) {
+	t.Run("a hundred addresses, different ones each time", func(t *testing.T) {
 		t.Parallel()
 		s := newServer()
 		s.granted = nil
@@ -93,14 +94,14 @@ func TestHostileServer(t *testing.T) {
 			s.granted = append(s.granted, granted{fmt.Sprintf("2001:db8::%x", i+1), 1000, 2000})
 		}
 		c := newSim(s, v6.Params{}).start(nil).run(400 * time.Second)
-		for i := range s.granted { // and others each time
+		for i := range s.granted { // different ones each time
 			s.granted[i].addr = fmt.Sprintf("2001:db8:1::%x", i+1)
 		}
 		if c.run(400 * time.Second); c.m.Held == nil || len(c.m.Held.Addresses) != 16 {
 			t.Errorf("has %v", c.m.Held)
 		}
 	})
-	t.Run("maximum times that are not allowed", func(t *testing.T) {
+	t.Run("maximum times outside of the allowed range", func(t *testing.T) {
 		t.Parallel()
 		for _, n := range []uint32{0, 59, 86401, ever} {
 			s := newServer()
@@ -113,7 +114,7 @@ func TestHostileServer(t *testing.T) {
 	})
 }
 
-// A storm of messages makes the client neither send nor wake more often.
+// A flood of messages does not make the client send or wake more often.
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	for _, state := range []string{"soliciting", "requesting", "bound", "renewing", "rebinding", "stopped"} {

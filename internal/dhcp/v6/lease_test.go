@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/v6"
 )
 
-// saved checks that a lease that is saved and read is the same, also in its times.
+// saved checks that a lease does not change when it is saved and read, including its times.
 func saved(t *testing.T, l v6.Lease) {
 	t.Helper()
 	b, err := json.Marshal(l)
@@ -46,7 +46,7 @@ func TestLeaseJSON(t *testing.T) {
 	}
 }
 
-// Same must look at each field but who granted it and the times.
+// Same must compare each field except the server and the times.
 func TestSame(t *testing.T) {
 	t.Parallel()
 	l := *earlier()
