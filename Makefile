@@ -1,6 +1,6 @@
-# make demo   shows the whole thing working; touches nothing of this machine
-# make test   runs everything CI runs
-# Both want root, Go and nothing else; what tests need from Debian is installed when missing.
+# make demo   shows Tenon at work in a sandbox; it changes nothing on the host
+# make test   runs the tests of CI
+# Both need Go; make test also needs root and installs missing Debian packages.
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION)
@@ -10,17 +10,18 @@ FUZZTIME ?= 60s
 
 .PHONY: help
 help:
-	@echo 'make demo      build, then attach, inspect and remove a container in a sandbox of its own'
-	@echo 'make test      everything CI runs: vet, lint, tests of every tier, fuzz smoke'
-	@echo 'make race      every test with the race detector, which make test has for the packages that need it most'
-	@echo 'make test-clients  containerd 2, kubelet, rules of kube-proxy and firewalld with Tenon; builds the first two'
-	@echo 'make bench     compare with the reference plugins (PEER_DIR, default /usr/lib/cni)'
-	@echo 'make build     bin/tenon and bin/tenon-dhcp, static executables'
-	@echo 'make install   both to $$(PREFIX)/bin, the plugins to $$(DIR); DESTDIR is put before both'
-	@echo 'make lint      gofmt, go vet, staticcheck'
-	@echo 'make fuzz      every fuzz target for FUZZTIME (default 60s)'
-	@echo 'make rows      which requirements no test proves; make rows ROWSFLAGS=-v which test proves which'
-	@echo 'make golden    rewrite api/, the dependency list and the reference of the plugins in docs/'
+	@echo 'make demo          build, then attach, inspect and detach containers in a sandbox'
+	@echo 'make test          run the tests of CI (about 17 minutes, root)'
+	@echo 'make test-clients  test with containerd 2, kubelet, kube-proxy rules and firewalld'
+	@echo 'make race          run every test with the race detector'
+	@echo 'make fuzz          run every fuzz target for FUZZTIME (default 60s)'
+	@echo 'make lint          run gofmt, go vet, staticcheck and the checks of the language'
+	@echo 'make bench         compare with other plugins; BENCHFLAGS="-peer DIR -quick"'
+	@echo 'make rows          list requirements without a test; ROWSFLAGS=-v lists all tests'
+	@echo 'make golden        rewrite api/, the list of dependencies, docs/plugins, docs/schema'
+	@echo 'make build         build the static binaries bin/tenon and bin/tenon-dhcp'
+	@echo 'make install       install both in $$(PREFIX)/bin and the plugins in $$(DIR)'
+	@echo 'make site          build the documentation site in bin/site (Node 20)'
 
 .PHONY: build
 build:

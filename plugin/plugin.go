@@ -206,14 +206,17 @@ type Example struct {
 }
 
 // Examples returns the configurations in Doc: its fenced JSON blocks, each named by the preceding
-// heading.
+// heading. The block below the heading "Minimal configuration" comes last, because tests begin with
+// the richest example.
 func (i Info) Examples() []Example {
-	var list []Example
+	var list, minimal []Example
 	heading, config, inside := "", "", false
 	for line := range strings.Lines(i.Doc) {
 		switch text := strings.TrimSpace(line); {
 		case text == "```json":
 			config, inside = "", true
+		case text == "```" && inside && heading == "Minimal configuration":
+			minimal, inside = append(minimal, Example{heading, config}), false
 		case text == "```" && inside:
 			list, inside = append(list, Example{heading, config}), false
 		case inside:
@@ -222,5 +225,5 @@ func (i Info) Examples() []Example {
 			heading = strings.TrimSpace(strings.TrimLeft(text, "#"))
 		}
 	}
-	return list
+	return append(list, minimal...)
 }

@@ -9,42 +9,45 @@ import (
 	"slices"
 )
 
-// Reservations is what an allocation needs to know and to change. Its users see a state that nobody else changes.
+// Reservations are the reservations of a network during an operation. No other process changes them
+// meanwhile.
 type Reservations interface {
-	// Held lists what Release would free for the owner, by address.
+	// Held returns the leases that Release would free for the owner, sorted by address.
 	Held(ctx context.Context, o Owner) ([]Lease, error)
-	// Last is the address that was last reserved for the set with this index; the zero Addr when that is not known.
+	// Last returns the address that was last reserved for the set with this index, or the zero Addr
+	// if it is not known.
 	Last(ctx context.Context, set int) (netip.Addr, error)
-	// NextFree is the lowest address of r, between from and to, that is believed to be free; the zero Addr when there is
-	// none. It is a hint: Reserve decides.
+	// NextFree returns the lowest address of r between from and to that is probably free, or the
+	// zero Addr if there is none. It is a hint: Reserve decides.
 	NextFree(ctx context.Context, r Range, from, to netip.Addr) (netip.Addr, error)
 	// Reserve makes o the holder of a, and a the last address of the set. It returns an *InUseError
 	// if another owner holds a.
 	Reserve(ctx context.Context, set int, a netip.Addr, o Owner) error
-	// Survey counts the usable addresses of the set that are taken and lists the n oldest of them. It looks at the
-	// reservations themselves, and afterwards NextFree agrees with them.
+	// Survey counts the usable addresses of the set that are reserved and returns the n oldest
+	// leases. It reads the reservations themselves, and afterwards NextFree agrees with them.
 	Survey(ctx context.Context, set RangeSet, n int) (used uint64, oldest []Lease, err error)
 }
 
-// Request asks for one address of each set.
+// Request requests one address of each set.
 type Request struct {
 	Owner Owner
 	Sets  []RangeSet   // canonical, without overlap
-	Addrs []netip.Addr // wanted addresses; one per set is taken, the first in list order, and none may be left over
+	Addrs []netip.Addr // requested addresses, at most one per set
 }
 
-// Allocation is a reserved address and the range it lies in.
+// Allocation is a reserved address and its range.
 type Allocation struct {
 	Addr  netip.Addr
 	Range Range
 }
 
-// Prefix is the address with the length of its subnet.
+// Prefix returns the address with the prefix length of its subnet.
 func (a Allocation) Prefix() netip.Prefix { return netip.PrefixFrom(a.Addr, a.Range.Subnet.Bits()) }
 
-// Allocate reserves one address per set, in the order of the sets. An owner that holds an address of a set gets no second
-// one. The error is or wraps one of the types of this package unless res failed. Reservations made before an error stay:
-// the transaction behind res takes them back, and only them.
+// Allocate reserves one address per set, in the order of the sets. It does not give a second
+// address of a set to an owner. Unless res fails, the error is or wraps one of the types of this
+// package. Reservations made before an error remain; rolling back the transaction of res removes
+// them, and only them.
 func Allocate(ctx context.Context, res Reservations, req Request) ([]Allocation, error) {
 	requested, err := assign(req.Sets, req.Addrs)
 	if err != nil {
@@ -66,7 +69,7 @@ func Allocate(ctx context.Context, res Reservations, req Request) ([]Allocation,
 	return all, nil
 }
 
-// turn is the part of an allocation that concerns one set.
+// turn is the allocation from one set.
 type turn struct {
 	index int
 	set   RangeSet
@@ -74,14 +77,18 @@ type turn struct {
 	held  []Lease
 }
 
-func allocateOne(ctx context.Context, res Reservations, t turn, requested netip.Addr) (netip.Addr, error) {
+func allocateOne(
+	ctx context.Context, res Reservations, t turn, requested netip.Addr,
+) (netip.Addr, error) {
 	if i := slices.IndexFunc(t.held, func(l Lease) bool { return t.set.Contains(l.Addr) }); i >= 0 {
 		return netip.Addr{}, &DuplicateError{t.owner, t.held[i]}
 	}
 	if requested.IsValid() {
 		return requested, t.reserve(ctx, res, requested)
 	}
-	return t.search(ctx, res, func(a netip.Addr) error { return res.Reserve(ctx, t.index, a, t.owner) })
+	return t.search(ctx, res, func(a netip.Addr) error {
+		return res.Reserve(ctx, t.index, a, t.owner)
+	})
 }
 
 func (t turn) reserve(ctx context.Context, res Reservations, a netip.Addr) error {
@@ -96,9 +103,12 @@ func (t turn) reserve(ctx context.Context, res Reservations, a netip.Addr) error
 	return err
 }
 
-// search returns the first free address for which take does not return an *InUseError. If there seems to be none, search
-// counts the reservations, and searches again if they leave a free address.
-func (t turn) search(ctx context.Context, res Reservations, take func(netip.Addr) error) (netip.Addr, error) {
+// search returns the first free address for which take does not return an *InUseError. If no
+// address seems free, search counts the reservations and searches again if they leave a free
+// address.
+func (t turn) search(
+	ctx context.Context, res Reservations, take func(netip.Addr) error,
+) (netip.Addr, error) {
 	for surveyed := false; ; surveyed = true {
 		for a, err := range candidates(ctx, res, t.index, t.set) {
 			if err == nil {
@@ -120,18 +130,23 @@ func (t turn) search(ctx context.Context, res Reservations, take func(netip.Addr
 	}
 }
 
-// Available returns an *ExhaustedError for the first set that has no free address. It reserves nothing.
+// Available returns an *ExhaustedError for the first set without a free address. It reserves
+// nothing.
 func Available(ctx context.Context, res Reservations, sets []RangeSet) error {
 	for i, set := range sets {
-		if _, err := (turn{index: i, set: set}).search(ctx, res, func(netip.Addr) error { return nil }); err != nil {
+		if _, err := (turn{index: i, set: set}).search(ctx, res, func(netip.Addr) error {
+			return nil
+		}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// candidates yields the addresses that seem free, in the order of the search. It ends after an error.
-func candidates(ctx context.Context, res Reservations, index int, set RangeSet) iter.Seq2[netip.Addr, error] {
+// candidates yields the addresses that seem free, in search order. It ends after an error.
+func candidates(
+	ctx context.Context, res Reservations, index int, set RangeSet,
+) iter.Seq2[netip.Addr, error] {
 	return func(yield func(netip.Addr, error) bool) {
 		last, err := res.Last(ctx, index)
 		if err != nil {

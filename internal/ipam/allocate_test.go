@@ -13,13 +13,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// book keeps reservations in memory. Its hints may be wrong.
+// book keeps reservations in memory. Its hints can be wrong.
 type book struct {
 	reserved map[netip.Addr]Lease
 	last     map[int]netip.Addr
-	stale    map[netip.Addr]bool // NextFree takes these for taken until the next survey
-	trusted  bool                // NextFree takes every address for free
-	failing  error               // what Reserve returns once reserved is reached
+	stale    map[netip.Addr]bool // NextFree treats these as reserved until the next survey
+	trusted  bool                // NextFree treats every address as free
+	failing  error               // the error of Reserve once reserved is reached
 	reserve  int
 }
 
@@ -57,7 +57,9 @@ func (b *book) Reserve(_ context.Context, set int, a netip.Addr, o Owner) error 
 	return nil
 }
 
-func (b *book) Survey(_ context.Context, set RangeSet, n int) (used uint64, oldest []Lease, err error) {
+func (b *book) Survey(
+	_ context.Context, set RangeSet, n int,
+) (used uint64, oldest []Lease, err error) {
 	b.stale = nil
 	for a, l := range b.reserved {
 		if set.Usable(a) {
@@ -76,12 +78,13 @@ func newBook(last string, reserved ...string) *book {
 	}
 	for _, text := range reserved {
 		a := netip.MustParseAddr(text)
-		b.reserved[a] = Lease{Addr: a, Owner: Owner{"other", "eth0"}, Since: time.Unix(1700000000, 0), Age: 3 * time.Hour}
+		b.reserved[a] = Lease{Addr: a, Owner: Owner{"other", "eth0"},
+			Since: time.Unix(1700000000, 0), Age: 3 * time.Hour}
 	}
 	return b
 }
 
-// host-local.md 8, allocator table; R-45: first bytes that are zero, on both ends of the arithmetic.
+// TestAllocateFromOneSet includes ranges with zero bytes at both ends of the arithmetic.
 func TestAllocateFromOneSet(t *testing.T) {
 	t.Parallel()
 	const slash29 = `{"subnet":"10.0.0.0/29"}`
@@ -96,29 +99,49 @@ func TestAllocateFromOneSet(t *testing.T) {
 		{"the first is the gateway", []string{slash29}, "", "", "10.0.0.2/29"},
 		{"smallest subnet", []string{`{"subnet":"10.0.0.0/30"}`}, "", "", "10.0.0.2/30"},
 		{"IPv6", []string{`{"subnet":"2001:db8:1::/64"}`}, "", "", "2001:db8:1::2/64"},
-		{"taken ones are skipped", []string{slash29}, "", "10.0.0.2", "10.0.0.3/29"},
-		{"behind the last", []string{slash29}, "10.0.0.5", "", "10.0.0.6/29"},
-		{"around the end", []string{slash29}, "10.0.0.6", "", "10.0.0.2/29"},
-		{"around the end over taken ones", []string{slash29}, "10.0.0.4", "10.0.0.4 10.0.0.5 10.0.0.6", "10.0.0.2/29"},
+		{"reserved addresses are skipped", []string{slash29}, "", "10.0.0.2", "10.0.0.3/29"},
+		{"after the last one", []string{slash29}, "10.0.0.5", "", "10.0.0.6/29"},
+		{"wraps around at the end", []string{slash29}, "10.0.0.6", "", "10.0.0.2/29"},
+		{"wraps around over reserved addresses", []string{slash29}, "10.0.0.4",
+			"10.0.0.4 10.0.0.5 10.0.0.6", "10.0.0.2/29"},
 		{"last outside the set", []string{slash29}, "10.0.0.128", "10.0.0.2", "10.0.0.3/29"},
 		{"last in the other family", []string{slash29}, "2001:db8::1", "", "10.0.0.2/29"},
-		{"only the last is free", []string{slash29}, "10.0.0.3", "10.0.0.2 10.0.0.4 10.0.0.5 10.0.0.6", "10.0.0.3/29"},
-		{"a released one is not taken next", []string{slash29}, "10.0.0.2", "", "10.0.0.3/29"},
+		{"only the last is free", []string{slash29}, "10.0.0.3",
+			"10.0.0.2 10.0.0.4 10.0.0.5 10.0.0.6", "10.0.0.3/29"},
+		{"a released address is not reserved next", []string{slash29}, "10.0.0.2", "",
+			"10.0.0.3/29"},
 		{"first range first", twoRanges, "", "", "10.0.1.2/30"},
 		{"on to the next range", twoRanges, "10.0.1.2", "10.0.1.2", "10.0.2.2/30"},
 		{"back to the first range", twoRanges, "10.0.2.2", "10.0.2.2", "10.0.1.2/30"},
-		{"from the middle of the second range", []string{`{"subnet":"10.0.1.0/30"}`, `{"subnet":"10.0.2.0/29"}`}, "10.0.2.3", "", "10.0.2.4/29"},
-		{"gateway in the middle", []string{`{"subnet":"10.0.0.0/29","gateway":"10.0.0.4"}`}, "10.0.0.3", "", "10.0.0.5/29"},
-		{"gateway at the end", []string{`{"subnet":"10.0.0.0/29","gateway":"10.0.0.6"}`}, "10.0.0.5", "", "10.0.0.1/29"},
+		{"from the middle of the second range", []string{`{"subnet":"10.0.1.0/30"}`,
+			`{"subnet":"10.0.2.0/29"}`}, "10.0.2.3", "", "10.0.2.4/29"},
+		{"gateway in the middle", []string{`{"subnet":"10.0.0.0/29","gateway":"10.0.0.4"}`},
+			"10.0.0.3", "", "10.0.0.5/29"},
+		{"gateway at the end", []string{`{"subnet":"10.0.0.0/29","gateway":"10.0.0.6"}`},
+			"10.0.0.5", "", "10.0.0.1/29"},
 		{"last is the gateway", []string{slash29}, "10.0.0.1", "", "10.0.0.2/29"},
-		{"first byte zero, IPv4 (R-45)", []string{`{"subnet":"0.0.0.0/23"}`}, "0.0.0.255", "", "0.0.1.0/23"},
-		{"carry through 64 bits (R-45)", []string{`{"subnet":"::/32"}`}, "::ffff:ffff:ffff:ffff", "", "0:0:0:1::/32"},
-		{"first byte zero (R-45)", []string{`{"subnet":"::/120"}`}, "::fe", "", "::ff/120"},
-		{"the last address of IPv6", []string{`{"subnet":"ffff:ffff:ffff:ffff:ffff:ffff:ffff:fff8/125"}`}, "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe", "", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/125"},
-		{"around the last address of IPv6", []string{`{"subnet":"ffff:ffff:ffff:ffff:ffff:ffff:ffff:fff8/125"}`}, "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffa/125"},
-		{"full", []string{slash29}, "10.0.0.3", "10.0.0.2 10.0.0.3 10.0.0.4 10.0.0.5 10.0.0.6", "failed to allocate for range 0: no IP addresses available in range set: 10.0.0.1-10.0.0.6"},
-		{"both ranges full", twoRanges, "", "10.0.1.2 10.0.2.2", "failed to allocate for range 0: no IP addresses available in range set: 10.0.1.1-10.0.1.2,10.0.2.1-10.0.2.2"},
-		{"nothing but the gateway", []string{`{"subnet":"10.0.0.0/29","rangeEnd":"10.0.0.1"}`}, "", "", "failed to allocate for range 0: no IP addresses available in range set: 10.0.0.1-10.0.0.1"},
+		{"first byte zero, IPv4", []string{`{"subnet":"0.0.0.0/23"}`}, "0.0.0.255", "",
+			"0.0.1.0/23"},
+		{"carry through 64 bits", []string{`{"subnet":"::/32"}`}, "::ffff:ffff:ffff:ffff", "",
+			"0:0:0:1::/32"},
+		{"first byte zero", []string{`{"subnet":"::/120"}`}, "::fe", "", "::ff/120"},
+		{"the last address of IPv6",
+			[]string{`{"subnet":"ffff:ffff:ffff:ffff:ffff:ffff:ffff:fff8/125"}`},
+			"ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe", "",
+			"ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/125"},
+		{"wraps around at the last address of IPv6",
+			[]string{`{"subnet":"ffff:ffff:ffff:ffff:ffff:ffff:ffff:fff8/125"}`},
+			"ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "",
+			"ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffa/125"},
+		{"full", []string{slash29}, "10.0.0.3", "10.0.0.2 10.0.0.3 10.0.0.4 10.0.0.5 10.0.0.6",
+			"failed to allocate for range 0: no IP addresses available in range set: " +
+				"10.0.0.1-10.0.0.6"},
+		{"both ranges full", twoRanges, "", "10.0.1.2 10.0.2.2",
+			"failed to allocate for range 0: no IP addresses available in range set: " +
+				"10.0.1.1-10.0.1.2,10.0.2.1-10.0.2.2"},
+		{"only the gateway", []string{`{"subnet":"10.0.0.0/29","rangeEnd":"10.0.0.1"}`}, "", "",
+			"failed to allocate for range 0: no IP addresses available in range set: " +
+				"10.0.0.1-10.0.0.1"},
 	}
 	for _, test := range tests {
 		for _, trusted := range []bool{false, true} {
@@ -126,11 +149,14 @@ func TestAllocateFromOneSet(t *testing.T) {
 				t.Parallel()
 				b := newBook(test.last, strings.Fields(test.reserved)...)
 				b.trusted = trusted
-				all, err := Allocate(t.Context(), b, Request{Owner: Owner{"c1", "eth0"}, Sets: []RangeSet{set(t, test.ranges...)}})
+				all, err := Allocate(t.Context(), b,
+					Request{Owner: Owner{"c1", "eth0"}, Sets: []RangeSet{set(t, test.ranges...)}})
 				got := ""
 				if err != nil {
 					got = err.Error()
-				} else if got = all[0].Prefix().String(); b.reserved[all[0].Addr].Owner.Container != "c1" || b.last[0] != all[0].Addr {
+				} else if got = all[0].Prefix().
+					String(); b.reserved[all[0].Addr].Owner.Container != "c1" ||
+					b.last[0] != all[0].Addr {
 					t.Errorf("not reserved: %+v", b)
 				}
 				if got != test.want {
@@ -147,13 +173,25 @@ func TestAllocateRefuses(t *testing.T) {
 	v6 := set(t, `{"subnet":"2001:db8::/64"}`)
 	owner := Owner{"c1", "eth0"}
 	tests := []struct{ name, own, requested, want string }{
-		{"a second address", "10.1.0.3", "", "failed to allocate for range 0: 10.1.0.3 has been allocated to c1, duplicate allocation is not allowed"},
-		{"a second address that was requested (R-42)", "10.1.0.3", "10.0.0.4", "failed to allocate for range 0: 10.1.0.3 has been allocated to c1, duplicate allocation is not allowed"},
-		{"the address it has", "10.0.0.4", "10.0.0.4", "failed to allocate for range 0: 10.0.0.4 has been allocated to c1, duplicate allocation is not allowed"},
-		{"a second address in a later set", "2001:db8::7", "", "failed to allocate for range 1: 2001:db8::7 has been allocated to c1, duplicate allocation is not allowed"},
-		{"the gateway (R-49)", "", "10.0.0.1", "failed to allocate for range 0: requested ip 10.0.0.1 is subnet's gateway"},
-		{"a taken address", "", "10.0.0.2", "failed to allocate for range 0: requested IP address 10.0.0.2 is not available in range set 10.0.0.1-10.0.0.6,10.1.0.1-10.1.0.6"},
-		{"an address of no set", "", "10.0.0.7 10.9.0.1", "failed to allocate all requested IPs: 10.0.0.7 10.9.0.1"},
+		{"a second address", "10.1.0.3", "",
+			"failed to allocate for range 0: 10.1.0.3 has been allocated to c1, duplicate " +
+				"allocation is not allowed"},
+		{"a second address that was requested", "10.1.0.3", "10.0.0.4",
+			"failed to allocate for range 0: 10.1.0.3 has been allocated to c1, duplicate " +
+				"allocation is not allowed"},
+		{"the address that it holds", "10.0.0.4", "10.0.0.4",
+			"failed to allocate for range 0: 10.0.0.4 has been allocated to c1, duplicate " +
+				"allocation is not allowed"},
+		{"a second address in a later set", "2001:db8::7", "",
+			"failed to allocate for range 1: 2001:db8::7 has been allocated to c1, duplicate " +
+				"allocation is not allowed"},
+		{"the gateway", "", "10.0.0.1",
+			"failed to allocate for range 0: requested ip 10.0.0.1 is subnet's gateway"},
+		{"a reserved address", "", "10.0.0.2",
+			"failed to allocate for range 0: requested IP address 10.0.0.2 is not available in " +
+				"range set 10.0.0.1-10.0.0.6,10.1.0.1-10.1.0.6"},
+		{"an address of no set", "", "10.0.0.7 10.9.0.1",
+			"failed to allocate all requested IPs: 10.0.0.7 10.9.0.1"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -178,8 +216,10 @@ func TestAllocateRefuses(t *testing.T) {
 func TestAllocateOneOfEachSet(t *testing.T) {
 	t.Parallel()
 	b := newBook("")
-	sets := []RangeSet{set(t, `{"subnet":"10.1.2.0/24"}`), set(t, `{"subnet":"2001:db8:1::/64","gateway":"fe80::1"}`)}
-	all, err := Allocate(t.Context(), b, Request{Owner{"c1", "eth0"}, sets, []netip.Addr{netip.MustParseAddr("2001:db8:1::999")}})
+	sets := []RangeSet{set(t, `{"subnet":"10.1.2.0/24"}`),
+		set(t, `{"subnet":"2001:db8:1::/64","gateway":"fe80::1"}`)}
+	all, err := Allocate(t.Context(), b,
+		Request{Owner{"c1", "eth0"}, sets, []netip.Addr{netip.MustParseAddr("2001:db8:1::999")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,12 +227,14 @@ func TestAllocateOneOfEachSet(t *testing.T) {
 	for _, a := range all {
 		got = append(got, a.Prefix().String()+" via "+a.Range.Gateway.String())
 	}
-	if diff := cmp.Diff([]string{"10.1.2.2/24 via 10.1.2.1", "2001:db8:1::999/64 via fe80::1"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"10.1.2.2/24 via 10.1.2.1", "2001:db8:1::999/64 via fe80::1"},
+		got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// An address that a hint calls taken is found all the same before the set counts as exhausted.
+// TestStaleHintsDoNotExhaust: an address that a hint reports as reserved is found before the set
+// counts as exhausted.
 func TestStaleHintsDoNotExhaust(t *testing.T) {
 	t.Parallel()
 	sets := []RangeSet{set(t, `{"subnet":"10.0.0.0/30","gateway":"10.9.0.1"}`)}
@@ -213,11 +255,12 @@ func TestAvailable(t *testing.T) {
 	sets := []RangeSet{set(t, `{"subnet":"2001:db8::/64"}`), set(t, `{"subnet":"10.0.0.0/30"}`)}
 	b := newBook("")
 	if err := Available(t.Context(), b, sets); err != nil || len(b.reserved) > 0 {
-		t.Errorf("with a free address: %v, taken %v", err, b.reserved)
+		t.Errorf("with a free address: %v, reserved %v", err, b.reserved)
 	}
 	b = newBook("", "10.0.0.2")
 	var exhausted *ExhaustedError
-	if err := Available(t.Context(), b, sets); !errors.As(err, &exhausted) || exhausted.Used != 1 || !exhausted.Set.Is4() {
+	if err := Available(t.Context(), b, sets); !errors.As(err, &exhausted) || exhausted.Used != 1 ||
+		!exhausted.Set.Is4() {
 		t.Errorf("without a free address: %v", err)
 	}
 }
@@ -229,16 +272,17 @@ func TestErrorsOfTheStoreArePassedOn(t *testing.T) {
 	sets := []RangeSet{set(t, `{"subnet":"10.0.0.0/30"}`), set(t, `{"subnet":"10.1.0.0/30"}`)}
 	_, err := Allocate(t.Context(), b, Request{Owner: Owner{"c1", "eth0"}, Sets: sets})
 	if !errors.Is(err, b.failing) || len(b.reserved) != 1 {
-		t.Errorf("got %v, taken %v", err, b.reserved)
+		t.Errorf("got %v, reserved %v", err, b.reserved)
 	}
 }
 
-// FuzzAllocate compares the choice of an address with one made by listing all addresses.
+// FuzzAllocate compares the chosen address with a choice from a list of all addresses.
 func FuzzAllocate(f *testing.F) {
 	f.Add(uint8(6), uint8(0), uint8(3), uint8(1), uint64(0b110100), uint64(0), uint8(0))
 	f.Add(uint8(1), uint8(6), uint8(9), uint8(4), uint64(0xffff), uint64(1), uint8(1))
 	f.Add(uint8(7), uint8(9), uint8(0), uint8(15), uint64(0xfffff), uint64(0xfff), uint8(2))
-	f.Fuzz(func(t *testing.T, firstSize, secondSize, gateway, last uint8, reserved, stale uint64, family uint8) {
+	f.Fuzz(func(t *testing.T, firstSize, secondSize, gateway, last uint8, reserved, stale uint64,
+		family uint8) {
 		set := fuzzSet(firstSize, secondSize, gateway, family)
 		b := newBook("")
 		b.stale = map[netip.Addr]bool{}
@@ -256,11 +300,18 @@ func FuzzAllocate(f *testing.F) {
 			b.last[0] = all[last]
 			all = append(slices.Clone(all[last+1:]), all[:last+1]...)
 		}
-		want := firstUsable(set, all, func(a netip.Addr) bool { _, reserved := b.reserved[a]; return reserved || b.stale[a] })
+		want := firstUsable(set, all, func(a netip.Addr) bool {
+			_, reserved := b.reserved[a]
+			return reserved || b.stale[a]
+		})
 		if !want.IsValid() {
-			want = firstUsable(set, all, func(a netip.Addr) bool { _, reserved := b.reserved[a]; return reserved })
+			want = firstUsable(set, all, func(a netip.Addr) bool {
+				_, reserved := b.reserved[a]
+				return reserved
+			})
 		}
-		got, err := Allocate(t.Context(), b, Request{Owner: Owner{"c1", "eth0"}, Sets: []RangeSet{set}})
+		got, err := Allocate(t.Context(), b,
+			Request{Owner: Owner{"c1", "eth0"}, Sets: []RangeSet{set}})
 		var exhausted *ExhaustedError
 		switch {
 		case !want.IsValid() && !errors.As(err, &exhausted):
@@ -271,9 +322,10 @@ func FuzzAllocate(f *testing.F) {
 	})
 }
 
-// fuzzSet has two ranges of up to 16 addresses, at places where arithmetic goes wrong.
+// fuzzSet returns a set of two ranges of up to 16 addresses, near the limits of the arithmetic.
 func fuzzSet(firstSize, secondSize, gateway, family uint8) RangeSet {
-	starts := [][]string{{"0.0.0.250", "10.0.255.250"}, {"::fffa", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fff0"}}[family%2]
+	starts := [][]string{{"0.0.0.250", "10.0.255.250"},
+		{"::fffa", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fff0"}}[family%2]
 	var set RangeSet
 	for i, size := range []uint8{firstSize % 16, secondSize % 16} {
 		r := Range{Start: netip.MustParseAddr(starts[i])}

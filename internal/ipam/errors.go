@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// ExhaustedError says that no address of a range set is free.
+// ExhaustedError reports that a range set has no free address.
 type ExhaustedError struct {
 	Set    RangeSet
-	Used   uint64  // how many of the addresses that may be handed out are taken
-	Oldest []Lease // those taken for the longest time, oldest first
+	Used   uint64  // number of usable addresses that are reserved
+	Oldest []Lease // the oldest leases, oldest first
 }
 
 func (e *ExhaustedError) Error() string {
 	return "no IP addresses available in range set: " + e.Set.String()
 }
 
-// Details says what the addresses of the set are used for, and who has held some for the longest time.
+// Details returns the use of the addresses in the set, and the holders of the oldest leases.
 func (e *ExhaustedError) Details() string {
 	var gateways []string
 	for _, r := range e.Set {
@@ -28,8 +28,8 @@ func (e *ExhaustedError) Details() string {
 		gateways = append(gateways, text)
 	}
 	size, capacity := e.Set.Size(), e.Set.Capacity()
-	text := fmt.Sprintf("of %d addresses %d are used and %d reserved (%s)",
-		size, e.Used, size-capacity, strings.Join(gateways, ", "))
+	text := fmt.Sprintf("%d of %d addresses are in use, %d reserved (%s)",
+		e.Used, size, size-capacity, strings.Join(gateways, ", "))
 	if len(e.Oldest) > 0 {
 		text += "; oldest: " + join(e.Oldest, "; ")
 	}
@@ -38,42 +38,46 @@ func (e *ExhaustedError) Details() string {
 
 // InUseError reports that another owner holds a requested address. A store returns it without Set.
 type InUseError struct {
-	Set    RangeSet // where the address was requested from
+	Set    RangeSet // the set of the request
 	Holder Lease
 }
 
 func (e *InUseError) Error() string {
-	return fmt.Sprintf("requested IP address %s is not available in range set %s", e.Holder.Addr, e.Set)
+	return fmt.Sprintf("requested IP address %s is not available in range set %s", e.Holder.Addr,
+		e.Set)
 }
 
-// Details says since when the address has been held, and how it gets free.
+// Details returns the holder, the age of the lease, and how to free the address.
 func (e *InUseError) Details() string {
-	return e.Holder.String() + "; DEL of the holder frees it, or GC if the holder is gone"
+	return e.Holder.String() + "; detach the holder, or run GC if it no longer exists"
 }
 
-// GatewayError says that a requested address is the gateway of its range.
+// GatewayError reports that a requested address is the gateway of its range.
 type GatewayError struct{ Addr netip.Addr }
 
 func (e *GatewayError) Error() string {
 	return fmt.Sprintf("requested ip %s is subnet's gateway", e.Addr)
 }
 
-// DuplicateError says that the owner already holds an address of the set. That address stays reserved.
+// DuplicateError reports that the owner already holds an address of the set. That address stays
+// reserved.
 type DuplicateError struct {
 	Owner Owner
-	Held  Lease // the first it holds
+	Held  Lease // the first lease of the owner
 }
 
 func (e *DuplicateError) Error() string {
-	return fmt.Sprintf("%s has been allocated to %s, duplicate allocation is not allowed", e.Held.Addr, e.Owner.Container)
+	return fmt.Sprintf("%s has been allocated to %s, duplicate allocation is not allowed",
+		e.Held.Addr, e.Owner.Container)
 }
 
-// Details says since when the owner has held the address, and what helps.
+// Details returns the lease and a hint.
 func (e *DuplicateError) Details() string {
-	return fmt.Sprintf("%v; DEL %s before ADD", e.Held, e.Owner)
+	return fmt.Sprintf("%v; run DEL for %s before another ADD", e.Held, e.Owner)
 }
 
-// LeftoverError says that requested addresses lie in no set, or in one from which another requested address is taken.
+// LeftoverError reports requested addresses that lie in no set, or in a set that provides another
+// requested address.
 type LeftoverError struct{ Addrs []netip.Addr }
 
 func (e *LeftoverError) Error() string {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Errors about leases say who holds an address, for how long, and what to do. The texts of the reference plugin stay in
-// them, because people search for those.
+// TestErrors: errors about leases name the holder, the age and a remedy. They contain upstream's
+// texts, because people search for those.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	since := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -26,33 +26,46 @@ func TestErrors(t *testing.T) {
 	}{
 		{"a conflict names the holder and its age",
 			&InUseError{pool, lease("10.0.0.3", web, 3*time.Hour, BootCurrent)},
-			"requested IP address 10.0.0.3 is not available in range set 10.0.0.1-10.0.0.6,10.1.0.1-10.1.0.6",
-			"10.0.0.3 held by container web-1 interface eth0 for 3h, since 2026-03-01T12:00:00Z; DEL of the holder frees it, or GC if the holder is gone"},
+			"requested IP address 10.0.0.3 is not available in range set " +
+				"10.0.0.1-10.0.0.6,10.1.0.1-10.1.0.6",
+			"10.0.0.3 held by container web-1 interface eth0 for 3h, since 2026-03-01T12:00:00Z; " +
+				"detach the holder, or run GC if it no longer exists"},
 		{"a holder in the old format has no interface",
 			&InUseError{pool, lease("10.0.0.3", old, 50*time.Hour, BootForeign)},
-			"requested IP address 10.0.0.3 is not available in range set 10.0.0.1-10.0.0.6,10.1.0.1-10.1.0.6",
-			"10.0.0.3 held by container old for 2d, since 2026-03-01T12:00:00Z; DEL of the holder frees it, or GC if the holder is gone"},
+			"requested IP address 10.0.0.3 is not available in range set " +
+				"10.0.0.1-10.0.0.6,10.1.0.1-10.1.0.6",
+			"10.0.0.3 held by container old for 2d, since 2026-03-01T12:00:00Z; detach the " +
+				"holder, or run GC if it no longer exists"},
 		{"a reservation that could not be reclaimed",
 			&InUseError{pool, lease("10.0.0.3", web, 50*time.Hour, BootEarlier)},
-			"requested IP address 10.0.0.3 is not available in range set 10.0.0.1-10.0.0.6,10.1.0.1-10.1.0.6",
-			"10.0.0.3 held by container web-1 interface eth0 for 2d (from before the machine was started), since 2026-03-01T12:00:00Z; DEL of the holder frees it, or GC if the holder is gone"},
-		{"a holder that cannot be read",
+			"requested IP address 10.0.0.3 is not available in range set " +
+				"10.0.0.1-10.0.0.6,10.1.0.1-10.1.0.6",
+			"10.0.0.3 held by container web-1 interface eth0 for 2d (reserved before the last " +
+				"boot), since 2026-03-01T12:00:00Z; detach the holder, or run GC if it no " +
+				"longer exists"},
+		{"an unreadable holder",
 			&InUseError{pool[:1], Lease{Addr: netip.MustParseAddr("10.0.0.3")}},
 			"requested IP address 10.0.0.3 is not available in range set 10.0.0.1-10.0.0.6",
-			"10.0.0.3 held by somebody unknown; DEL of the holder frees it, or GC if the holder is gone"},
-		{"a repeated ADD says what to do",
+			"10.0.0.3 held by an unknown owner; detach the holder, or run GC if it no longer exists"},
+		{"a repeated ADD has a hint",
 			&DuplicateError{web, lease("10.0.0.3", web, 90*time.Second, BootCurrent)},
 			"10.0.0.3 has been allocated to web-1, duplicate allocation is not allowed",
-			"10.0.0.3 held by container web-1 interface eth0 for 90s, since 2026-03-01T12:00:00Z; DEL container web-1 interface eth0 before ADD"},
-		{"exhaustion adds up and names the oldest",
-			&ExhaustedError{pool, 11, []Lease{lease("10.0.0.2", web, 72*time.Hour, BootCurrent), lease("10.1.0.6", old, 3*time.Hour, BootForeign)}},
+			"10.0.0.3 held by container web-1 interface eth0 for 90s, since " +
+				"2026-03-01T12:00:00Z; run DEL for container web-1 interface eth0 before " +
+				"another ADD"},
+		{"exhaustion has totals and the oldest leases",
+			&ExhaustedError{pool, 11, []Lease{lease("10.0.0.2", web, 72*time.Hour, BootCurrent),
+				lease("10.1.0.6", old, 3*time.Hour, BootForeign)}},
 			"no IP addresses available in range set: 10.0.0.1-10.0.0.6,10.1.0.1-10.1.0.6",
-			"of 12 addresses 11 are used and 1 reserved (gateway 10.0.0.1, gateway 10.9.0.1 is outside); " +
-				"oldest: 10.0.0.2 held by container web-1 interface eth0 for 3d, since 2026-03-01T12:00:00Z; 10.1.0.6 held by container old for 3h, since 2026-03-01T12:00:00Z"},
-		{"nothing but the gateway",
+			"11 of 12 addresses are in use, 1 reserved (gateway 10.0.0.1, gateway 10.9.0.1 is " +
+				"outside); " +
+				"oldest: 10.0.0.2 held by container web-1 interface eth0 for 3d, since " +
+				"2026-03-01T12:00:00Z; 10.1.0.6 held by container old for 3h, since " +
+				"2026-03-01T12:00:00Z"},
+		{"only the gateway",
 			&ExhaustedError{set(t, `{"subnet":"10.0.0.0/29","rangeEnd":"10.0.0.1"}`), 0, nil},
 			"no IP addresses available in range set: 10.0.0.1-10.0.0.1",
-			"of 1 addresses 0 are used and 1 reserved (gateway 10.0.0.1)"},
+			"0 of 1 addresses are in use, 1 reserved (gateway 10.0.0.1)"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

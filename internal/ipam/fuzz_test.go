@@ -7,16 +7,20 @@ import (
 	"testing"
 )
 
-// FuzzRangeSets decodes range sets as they stand in a configuration. What is accepted has ranges of one family without
-// overlap, in their subnets, and arithmetic that comes back to where it began.
+// FuzzRangeSets decodes range sets as a configuration contains them. Accepted sets have ranges of
+// one family without overlap, within their subnets, and offsets that map back to the same address.
 func FuzzRangeSets(f *testing.F) {
-	f.Add([]byte(`[[{"subnet":"10.1.2.0/24"}],[{"subnet":"2001:db8:1::/64","rangeStart":"2001:db8:1::5"}]]`))
-	f.Add([]byte(`[[{"subnet":"10.1.2.0/30"},{"subnet":"10.1.3.0/29","rangeEnd":"10.1.3.4","gateway":"10.9.9.9"}]]`))
+	f.Add([]byte(
+		`[[{"subnet":"10.1.2.0/24"}],[{"subnet":"2001:db8:1::/64","rangeStart":"2001:db8:1::5"}]]`))
+	f.Add([]byte(
+		`[[{"subnet":"10.1.2.0/30"},{"subnet":"10.1.3.0/29","rangeEnd":"10.1.3.4","gateway":"10.9.9.9"}]]`))
 	f.Add([]byte(`[[{"Subnet":"0.0.0.0/0","RangeStart":"0.0.0.0"}],[{"subnet":"::/0"}],[]]`))
-	f.Add([]byte(`[[{"subnet":"::ffff:10.0.0.0/104"}],[{"subnet":"10.0.0.0/8","rangeStart":"::ffff:10.0.0.7"}],null,[null]]`))
+	f.Add([]byte(
+		`[[{"subnet":"::ffff:10.0.0.0/104"}],[{"subnet":"10.0.0.0/8","rangeStart":"::ffff:10.0.0.7"}],null,[null]]`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var sets []RangeSet
-		if json.Unmarshal(text, &sets) != nil || CanonicalizeSets(sets) != nil || CheckOverlap(sets) != nil {
+		if json.Unmarshal(text, &sets) != nil || CanonicalizeSets(sets) != nil ||
+			CheckOverlap(sets) != nil {
 			return
 		}
 		var all []Range
@@ -25,7 +29,8 @@ func FuzzRangeSets(f *testing.F) {
 				t.Errorf("%s: capacity %d, size %d", set, set.Capacity(), set.Size())
 			}
 			for _, r := range set {
-				if r.Start.Is4() != set.Is4() || !r.Subnet.Contains(r.Start) || !r.Subnet.Contains(r.End) || r.End.Less(r.Start) {
+				if r.Start.Is4() != set.Is4() || !r.Subnet.Contains(r.Start) ||
+					!r.Subnet.Contains(r.End) || r.End.Less(r.Start) {
 					t.Errorf("%s: range %s of %s", set, r, r.Subnet)
 				}
 				wantArithmetic(t, r)
@@ -42,7 +47,7 @@ func FuzzRangeSets(f *testing.F) {
 		again, err := json.Marshal(sets)
 		var same []RangeSet
 		if err != nil || json.Unmarshal(again, &same) != nil || CanonicalizeSets(same) != nil {
-			t.Errorf("%s does not come back from %s: %v", text, again, err)
+			t.Errorf("%s changes when decoded again from %s: %v", text, again, err)
 		}
 	})
 }
@@ -62,9 +67,11 @@ func wantArithmetic(t *testing.T, r Range) {
 	}
 }
 
-// FuzzParseRequested: what is accepted is one plain address, and is accepted again with and without a prefix.
+// FuzzParseRequested: an accepted text is one plain address, and is accepted again with and without
+// a prefix.
 func FuzzParseRequested(f *testing.F) {
-	for _, seed := range []string{"10.1.2.3", "10.1.2.3/24", "2001:db8::999/48", "::ffff:10.0.0.1", "fe80::1%eth0", "", "/", "10.1.2.3/33"} {
+	for _, seed := range []string{"10.1.2.3", "10.1.2.3/24", "2001:db8::999/48", "::ffff:10.0.0.1",
+		"fe80::1%eth0", "", "/", "10.1.2.3/33"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

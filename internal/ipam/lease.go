@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Owner is who holds an address: one interface of one container.
+// Owner is the holder of an address: one interface of one container.
 type Owner struct {
 	Container string
-	IfName    string // empty in records of host-local before 0.7, which knew only the container
+	IfName    string // empty in records of host-local before 0.7, which contain only the container
 }
 
-// String is "container CONTAINER interface IFNAME".
+// String returns "container CONTAINER interface IFNAME".
 func (o Owner) String() string {
 	if o.IfName == "" {
 		return "container " + o.Container
@@ -20,17 +20,17 @@ func (o Owner) String() string {
 	return fmt.Sprintf("container %s interface %s", o.Container, o.IfName)
 }
 
-// Boot says when, in relation to the running system, an address was reserved.
+// Boot classifies the time of a reservation relative to the boot of the system.
 type Boot uint8
 
 const (
-	BootForeign        Boot = iota // by an implementation that does not record it
-	BootForeignEarlier             // by such a one, and if the clock was right, before the system started
-	BootCurrent                    // since the system started
-	BootEarlier                    // before it started, so nothing uses the address any more
+	BootForeign        Boot = iota // by an implementation that does not record the boot
+	BootForeignEarlier             // likewise, and before the last boot if the clock was right
+	BootCurrent                    // since the last boot
+	BootEarlier                    // before the last boot, so nothing uses the address
 )
 
-// String is "foreign", "foreign, earlier", "current" or "earlier".
+// String returns "foreign", "foreign, earlier", "current" or "earlier".
 func (b Boot) String() string {
 	return [...]string{"foreign", "foreign, earlier", "current", "earlier"}[b]
 }
@@ -38,20 +38,20 @@ func (b Boot) String() string {
 // Lease is one reserved address.
 type Lease struct {
 	Addr  netip.Addr
-	Owner Owner         // the zero Owner: not known
-	Since time.Time     // when it was reserved
-	Age   time.Duration // how long before it was read that was
+	Owner Owner         // the zero Owner if it is not known
+	Since time.Time     // the time of the reservation
+	Age   time.Duration // the age of the reservation when it was read
 	Boot  Boot
 }
 
-// String names the address, its holder, and for how long and since when it has been reserved.
+// String returns the address, its holder, the age and the time of the reservation.
 func (l Lease) String() string {
 	if l.Owner == (Owner{}) {
-		return l.Addr.String() + " held by somebody unknown"
+		return l.Addr.String() + " held by an unknown owner"
 	}
 	earlier := ""
 	if l.Boot == BootEarlier {
-		earlier = " (from before the machine was started)"
+		earlier = " (reserved before the last boot)"
 	}
 	return fmt.Sprintf("%s held by %s for %s%s, since %s",
 		l.Addr, l.Owner, FormatAge(l.Age), earlier, l.Since.UTC().Format(time.RFC3339))

@@ -9,22 +9,25 @@ import (
 	"net/netip"
 )
 
-// Range is a run of addresses in one subnet. The zero value of every field but Subnet stands for a default, which
-// [Range.Canonicalize] fills in; all other methods expect a canonical range. The JSON form is the range object of
-// host-local configurations.
+// Range is a range of addresses in one subnet. The zero value of every field except Subnet stands
+// for a default, which [Range.Canonicalize] sets; all other methods require a canonical range. The
+// JSON form is the range object of host-local configurations.
 type Range struct {
-	// Subnet is the network, without host bits. Its length becomes that of the addresses. At most /30 or /126.
+	// Subnet is the network, without host bits, at most /30 or /126. The addresses have its prefix
+	// length.
 	Subnet netip.Prefix `json:"subnet" required:"true"`
-	// Start is the first address that may be handed out. Default: the network address plus one.
+	// Start is the first address that can be allocated. The default is the network address plus
+	// one.
 	Start netip.Addr `json:"rangeStart,omitzero"`
-	// End is the last address that may be handed out. Default: the last address of the subnet, without the broadcast
-	// address of IPv4.
+	// End is the last address that can be allocated. The default is the last address of the subnet,
+	// for IPv4 the address before the broadcast address.
 	End netip.Addr `json:"rangeEnd,omitzero"`
-	// Gateway is never handed out. It may lie outside the subnet. Default: the network address plus one.
+	// Gateway is the address of the router. It is never allocated and can lie outside the subnet.
+	// The default is the network address plus one.
 	Gateway netip.Addr `json:"gateway,omitzero"`
 }
 
-// Canonicalize checks the range and fills in the defaults. On error the range is unchanged.
+// Canonicalize checks the range and sets the defaults. On error the range is unchanged.
 func (r *Range) Canonicalize() error {
 	if err := r.checkSubnet(); err != nil {
 		return err
@@ -54,11 +57,12 @@ func (r *Range) checkSubnet() error {
 	case subnet.Addr().Is4In6():
 		return fmt.Errorf("network %s is IPv4 written as IPv6", subnet)
 	case subnet.Addr().BitLen()-subnet.Bits() < 2:
-		//lint:ignore ST1005 users search for the text of the reference plugin
+		//lint:ignore ST1005 users search for the text of the upstream plugin
 		return fmt.Errorf("Network %s too small to allocate from", subnet)
 	case subnet.Masked() != subnet:
-		//lint:ignore ST1005 users search for the text of the reference plugin
-		return fmt.Errorf("Network has host bits set. For a subnet mask of length %d the network address is %s",
+		//lint:ignore ST1005 users search for the text of the upstream plugin
+		return fmt.Errorf(
+			"Network has host bits set. For a subnet mask of length %d the network address is %s",
 			subnet.Bits(), subnet.Masked().Addr())
 	}
 	return nil
@@ -71,7 +75,7 @@ func orDefault(a, otherwise netip.Addr) netip.Addr {
 	return otherwise
 }
 
-// lastUsable is the last address of p, or for IPv4 the one before it.
+// lastUsable returns the last address of p, or for IPv4 the one before it.
 func lastUsable(p netip.Prefix) netip.Addr {
 	b := p.Addr().AsSlice()
 	for bit := p.Bits(); bit < len(b)*8; bit++ {
@@ -90,26 +94,27 @@ func (r Range) Contains(a netip.Addr) bool { return !a.Less(r.Start) && !r.End.L
 // Overlaps reports whether an address lies in both ranges.
 func (r Range) Overlaps(o Range) bool { return !o.End.Less(r.Start) && !r.End.Less(o.Start) }
 
-// String is "start-end".
+// String returns "start-end".
 func (r Range) String() string { return r.Start.String() + "-" + r.End.String() }
 
-// Size is the number of addresses from Start to End; math.MaxUint64 stands for that many and more.
+// Size returns the number of addresses from Start to End, at most math.MaxUint64.
 func (r Range) Size() uint64 {
 	span := r.Offset(r.End)
 	return span + min(1, math.MaxUint64-span)
 }
 
-// Offset is how many addresses lie in the range before a; math.MaxUint64 stands for that many and more.
+// Offset returns the number of addresses in the range before a, at most math.MaxUint64.
 func (r Range) Offset(a netip.Addr) uint64 {
 	from, to := r.Start.As16(), a.As16()
 	low, borrow := bits.Sub64(binary.BigEndian.Uint64(to[8:]), binary.BigEndian.Uint64(from[8:]), 0)
-	if high, _ := bits.Sub64(binary.BigEndian.Uint64(to[:8]), binary.BigEndian.Uint64(from[:8]), borrow); high > 0 {
+	if high, _ := bits.Sub64(binary.BigEndian.Uint64(to[:8]), binary.BigEndian.Uint64(from[:8]),
+		borrow); high > 0 {
 		return math.MaxUint64
 	}
 	return low
 }
 
-// At is the address offset places after Start. ok is false when it lies beyond End.
+// At returns the address at an offset from Start. ok is false if it lies after End.
 func (r Range) At(offset uint64) (a netip.Addr, ok bool) {
 	if r.Size()-1 < offset {
 		return netip.Addr{}, false
@@ -124,10 +129,10 @@ func (r Range) At(offset uint64) (a netip.Addr, ok bool) {
 	return a, true
 }
 
-// usable reports whether a may be handed out.
+// usable reports whether a can be allocated.
 func (r Range) usable(a netip.Addr) bool { return r.Contains(a) && a != r.Gateway }
 
-// capacity is the number of addresses that may be handed out.
+// capacity returns the number of addresses that can be allocated.
 func (r Range) capacity() uint64 {
 	if r.Contains(r.Gateway) {
 		return r.Size() - 1

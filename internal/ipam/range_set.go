@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// RangeSet is a pool of ranges of one family from which one address is taken.
+// RangeSet is a pool of ranges of one family that provides one address.
 type RangeSet []Range
 
-// CanonicalizeSets checks every set by itself and fills in the defaults of its ranges.
+// CanonicalizeSets checks every set separately and sets the defaults of its ranges.
 func CanonicalizeSets(sets []RangeSet) error {
 	for i, set := range sets {
 		if err := set.Canonicalize(); err != nil {
@@ -21,7 +21,7 @@ func CanonicalizeSets(sets []RangeSet) error {
 	return nil
 }
 
-// Canonicalize checks the set and fills in the defaults of its ranges.
+// Canonicalize checks the set and sets the defaults of its ranges.
 func (s RangeSet) Canonicalize() error {
 	if len(s) == 0 {
 		return errors.New("empty range set")
@@ -42,7 +42,7 @@ func (s RangeSet) Canonicalize() error {
 	return nil
 }
 
-// CheckOverlap refuses canonical sets that share an address.
+// CheckOverlap returns an error if two canonical sets share an address.
 func CheckOverlap(sets []RangeSet) error {
 	for i, set := range sets {
 		for j, other := range sets[i+1:] {
@@ -54,8 +54,8 @@ func CheckOverlap(sets []RangeSet) error {
 	return nil
 }
 
-// OnePerFamily reports whether canonical sets yield at most one address of each family, all that results before version
-// 0.3.0 can hold.
+// OnePerFamily reports whether canonical sets provide at most one address per family, which is the
+// limit of results before version 0.3.0.
 func OnePerFamily(sets []RangeSet) bool {
 	families := map[bool]int{}
 	for _, set := range sets {
@@ -67,7 +67,7 @@ func OnePerFamily(sets []RangeSet) bool {
 // Is4 reports whether the set holds IPv4 addresses.
 func (s RangeSet) Is4() bool { return s[0].Start.Is4() }
 
-// Overlap returns the first range of each set that share an address. ok is false if the sets share none.
+// Overlap returns a range of each set that share an address. ok is false if the sets share none.
 func (s RangeSet) Overlap(o RangeSet) (mine, other Range, ok bool) {
 	for _, mine := range s {
 		for _, other := range o {
@@ -85,7 +85,7 @@ func (s RangeSet) Contains(a netip.Addr) bool {
 	return ok
 }
 
-// Range is the range that a lies in.
+// Range returns the range that contains a.
 func (s RangeSet) Range(a netip.Addr) (r Range, ok bool) {
 	for _, r := range s {
 		if r.Contains(a) {
@@ -95,16 +95,17 @@ func (s RangeSet) Range(a netip.Addr) (r Range, ok bool) {
 	return Range{}, false
 }
 
-// Usable reports whether a may be handed out: it lies in a range and is not the gateway of that range.
+// Usable reports whether a can be allocated: it lies in a range and is not the gateway of that
+// range.
 func (s RangeSet) Usable(a netip.Addr) bool {
 	r, ok := s.Range(a)
 	return ok && r.usable(a)
 }
 
-// Size is the number of addresses in the ranges; math.MaxUint64 stands for that many and more.
+// Size returns the number of addresses in the ranges, at most math.MaxUint64.
 func (s RangeSet) Size() uint64 { return s.sum(Range.Size) }
 
-// Capacity is the number of addresses that may be handed out; math.MaxUint64 stands for that many and more.
+// Capacity returns the number of addresses that can be allocated, at most math.MaxUint64.
 func (s RangeSet) Capacity() uint64 { return s.sum(Range.capacity) }
 
 func (s RangeSet) sum(of func(Range) uint64) uint64 {
@@ -115,7 +116,7 @@ func (s RangeSet) sum(of func(Range) uint64) uint64 {
 	return sum
 }
 
-// String is the comma-separated list of ranges.
+// String returns the comma-separated list of ranges.
 func (s RangeSet) String() string {
 	return join(s, ",")
 }
@@ -128,14 +129,15 @@ func join[T fmt.Stringer](list []T, separator string) string {
 	return strings.Join(texts, separator)
 }
 
-// span is a part of one range, both ends included.
+// span is a part of one range, inclusive at both ends.
 type span struct {
 	Range
 	from, to netip.Addr
 }
 
-// after is the whole set in the order of the search: it begins behind last, goes up, on to the next range, around, and
-// ends with last. When last does not lie in the set, the search begins with the first range.
+// after returns the whole set in search order: it begins after last, continues with the next
+// ranges, wraps around, and ends with last. If last does not lie in the set, the search begins with
+// the first range.
 func (s RangeSet) after(last netip.Addr) []span {
 	first := 0
 	for i, r := range s {

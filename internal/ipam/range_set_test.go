@@ -28,11 +28,16 @@ func TestCanonicalizeSets(t *testing.T) {
 		want string
 	}{
 		{"good", [][]string{{v4, `{"subnet":"10.2.0.0/24"}`}, {v6}}, ""},
-		{"parts of one subnet", [][]string{{`{"subnet":"10.1.0.0/24","rangeEnd":"10.1.0.9"}`, `{"subnet":"10.1.0.0/24","rangeStart":"10.1.0.10"}`}}, ""},
+		{"parts of one subnet",
+			[][]string{{`{"subnet":"10.1.0.0/24","rangeEnd":"10.1.0.9"}`,
+				`{"subnet":"10.1.0.0/24","rangeStart":"10.1.0.10"}`}}, ""},
 		{"empty", [][]string{{v4}, {}}, "invalid range set 1: empty range set"},
 		{"families", [][]string{{v4, v6}}, "invalid range set 0: mixed address families"},
-		{"overlap inside", [][]string{{v6}, {v4, v4b}}, "invalid range set 1: subnets 10.1.0.1-10.1.0.254 and 10.1.0.1-10.1.0.126 overlap"},
-		{"bad range", [][]string{{bad}}, "invalid range set 0: Network has host bits set. For a subnet mask of length 24 the network address is 10.1.0.0"},
+		{"overlap inside", [][]string{{v6}, {v4, v4b}},
+			"invalid range set 1: subnets 10.1.0.1-10.1.0.254 and 10.1.0.1-10.1.0.126 overlap"},
+		{"bad range", [][]string{{bad}},
+			"invalid range set 0: Network has host bits set. For a subnet mask of length 24 the " +
+				"network address is 10.1.0.0"},
 		{"overlap between", [][]string{{v6}, {v4}, {v4b}}, "range set 1 overlaps with 2"},
 	}
 	for _, test := range tests {
@@ -89,7 +94,8 @@ func TestCapacity(t *testing.T) {
 		{"without the gateway", set(t, `{"subnet":"10.1.0.0/29"}`), 5},
 		{"gateway outside", set(t, `{"subnet":"10.1.0.0/29","gateway":"10.9.0.1"}`), 6},
 		{"ranges add up", set(t, `{"subnet":"10.1.0.0/29"}`, `{"subnet":"10.2.0.0/30"}`), 6},
-		{"more than can be counted", set(t, `{"subnet":"2001:db8:1::/48"}`, `{"subnet":"2001:db8:2::/48"}`), math.MaxUint64},
+		{"more than can be counted",
+			set(t, `{"subnet":"2001:db8:1::/48"}`, `{"subnet":"2001:db8:2::/48"}`), math.MaxUint64},
 	}
 	for _, test := range tests {
 		if got := test.set.Capacity(); got != test.want {

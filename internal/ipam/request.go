@@ -9,10 +9,11 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// ParseRequested reads a requested address, "ADDRESS" or "ADDRESS/LENGTH"; the length is ignored.
+// ParseRequested parses a requested address, "ADDRESS" or "ADDRESS/LENGTH", and ignores the length.
 func ParseRequested(s string) (netip.Addr, error) {
 	if s == "" {
-		return netip.Addr{}, errors.New("cannot understand ip: IP <nil> not v4 nor v6") // as the upstream plugin puts it
+		// upstream's text
+		return netip.Addr{}, errors.New("cannot understand ip: IP <nil> not v4 nor v6")
 	}
 	a, err := netip.ParseAddr(s)
 	if err != nil {
@@ -35,7 +36,8 @@ func Addresses(ips []cni.IP) []netip.Prefix {
 	return list
 }
 
-// assign gives each set the first requested address that lies in it and in no set before; the zero Addr stands for none.
+// assign gives each set the first requested address that lies in it and in no earlier set, or the
+// zero Addr.
 func assign(sets []RangeSet, requested []netip.Addr) ([]netip.Addr, error) {
 	var left []netip.Addr
 	for _, a := range requested {

@@ -33,7 +33,7 @@ func TestParseRequested(t *testing.T) {
 	}
 }
 
-// host-local.md 3 and 8, requested IPs.
+// TestAssign tests requested addresses.
 func TestAssign(t *testing.T) {
 	t.Parallel()
 	sets := []RangeSet{
@@ -50,11 +50,16 @@ func TestAssign(t *testing.T) {
 		{"none", nil, []string{"", "", ""}, ""},
 		{"one", []string{"10.1.2.88"}, []string{"10.1.2.88", "", ""}, ""},
 		{"second range of a set", []string{"10.1.3.88"}, []string{"10.1.3.88", "", ""}, ""},
-		{"one per set, in any order", []string{"2001:db8:1::999", "10.4.0.7", "10.1.2.88"}, []string{"10.1.2.88", "2001:db8:1::999", "10.4.0.7"}, ""},
-		{"duplicates count once", []string{"10.4.0.7", "10.4.0.7"}, []string{"", "", "10.4.0.7"}, ""},
-		{"two of one set: the first is taken", []string{"10.1.3.88", "10.1.2.88"}, nil, "failed to allocate all requested IPs: 10.1.2.88"},
-		{"in no set", []string{"10.9.9.9", "10.1.2.88", "fd00::1"}, nil, "failed to allocate all requested IPs: 10.9.9.9 fd00::1"},
-		{"the broadcast address is in no set", []string{"10.4.0.255"}, nil, "failed to allocate all requested IPs: 10.4.0.255"},
+		{"one per set, in any order", []string{"2001:db8:1::999", "10.4.0.7", "10.1.2.88"},
+			[]string{"10.1.2.88", "2001:db8:1::999", "10.4.0.7"}, ""},
+		{"duplicates count once", []string{"10.4.0.7", "10.4.0.7"}, []string{"", "", "10.4.0.7"},
+			""},
+		{"two of one set: the first one is used", []string{"10.1.3.88", "10.1.2.88"}, nil,
+			"failed to allocate all requested IPs: 10.1.2.88"},
+		{"in no set", []string{"10.9.9.9", "10.1.2.88", "fd00::1"}, nil,
+			"failed to allocate all requested IPs: 10.9.9.9 fd00::1"},
+		{"the broadcast address is in no set", []string{"10.4.0.255"}, nil,
+			"failed to allocate all requested IPs: 10.4.0.255"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

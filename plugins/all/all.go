@@ -1,5 +1,5 @@
-// Package all lists the plugins that are built into the tenon executable, a line each, repairs what they have made, and says
-// how much of their address pools is used. It holds nothing else.
+// Package all lists the plugins that are built into the tenon binary. It also repairs their rules
+// and reports the use of their address pools.
 package all
 
 import (
@@ -30,7 +30,7 @@ import (
 	"github.com/tenon-cni/tenon/plugins/vrf"
 )
 
-// Plugins are the definitions, by name.
+// Plugins are the definitions, sorted by name.
 var Plugins = []plugin.Definition{
 	bandwidth.Plugin,
 	bridge.Plugin,
@@ -52,15 +52,16 @@ var Plugins = []plugin.Definition{
 	vrf.Plugin,
 }
 
-// Repair puts back what plugins here have made in the ruleset of the host for attachments, and others have taken away: in
-// one transaction, then what the other backends have. It suits network.Client.Repair. Plugins that are not Tenon's are
-// passed over, and so are containers that are gone.
+// Repair restores the missing rules of attachments: first the nftables rules in one transaction,
+// then the rules of the other backends. It can be used as network.Client.Repair. It skips plugins
+// that are not Tenon's, and containers that no longer exist.
 func Repair(ctx context.Context, calls []invoke.Call) error {
 	outcomes, err := repair.Run(ctx, Plugins, calls)
 	errs := []error{err}
 	for i, o := range outcomes {
 		if o.Failed() {
-			errs = append(errs, fmt.Errorf("%s/%s %s: %w", calls[i].Env.ContainerID, calls[i].Env.IfName, calls[i].Path, o.Err))
+			errs = append(errs, fmt.Errorf("%s/%s %s: %w", calls[i].Env.ContainerID,
+				calls[i].Env.IfName, calls[i].Path, o.Err))
 		}
 	}
 	return errors.Join(errs...)

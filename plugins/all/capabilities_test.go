@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-cni/tenon/plugins/portmap"
 )
 
-// arguments has one of each kind, with everything that has a type.
+// arguments has a value for each field of each capability.
 var arguments = cni.Capabilities{
 	PortMappings: []cni.PortMapping{
 		{HostPort: 8080, ContainerPort: 80, HostIP: netip.MustParseAddr("192.0.2.1")},
@@ -26,14 +26,15 @@ var arguments = cni.Capabilities{
 		Subnet: netip.MustParsePrefix("10.9.0.0/16"), RangeStart: netip.MustParseAddr("10.9.1.0"),
 		RangeEnd: netip.MustParseAddr("10.9.1.9"), Gateway: netip.MustParseAddr("10.9.0.1"),
 	}}},
-	Bandwidth: cni.Bandwidth{IngressRate: 10 * cni.Mbit, IngressBurst: cni.Mbit, EgressRate: cni.Gbit, EgressBurst: 10 * cni.Mbit},
-	MAC:       "02:00:00:00:00:01",
-	IPs:       []netip.Prefix{netip.MustParsePrefix("10.1.2.3/24")},
-	DeviceID:  "0000:04:00.5",
+	Bandwidth: cni.Bandwidth{IngressRate: 10 * cni.Mbit, IngressBurst: cni.Mbit,
+		EgressRate: cni.Gbit, EgressBurst: 10 * cni.Mbit},
+	MAC:      "02:00:00:00:00:01",
+	IPs:      []netip.Prefix{netip.MustParsePrefix("10.1.2.3/24")},
+	DeviceID: "0000:04:00.5",
 }
 
-// TestTypedCapabilities: every plugin accepts what cni.Capabilities make of the capabilities that it declares, and looks at
-// them: what is nonsense it refuses.
+// TestTypedCapabilities: every plugin accepts the encoded cni.Capabilities for the capabilities
+// that it declares, and refuses invalid values.
 func TestTypedCapabilities(t *testing.T) {
 	t.Parallel()
 	encoded, err := arguments.Encode()
@@ -47,14 +48,15 @@ func TestTypedCapabilities(t *testing.T) {
 			t.Run(d.Name+" "+name, func(t *testing.T) {
 				t.Parallel()
 				err := d.Validate(request(t, d, name, encoded[name]))
-				if name == "deviceID" && err != nil && strings.Contains(err.Error(), "runtime config DeviceID "+arguments.DeviceID) {
-					err = nil // this machine has no such device
+				if name == "deviceID" && err != nil &&
+					strings.Contains(err.Error(), "runtime config DeviceID "+arguments.DeviceID) {
+					err = nil // this host has no such device
 				}
 				if err != nil {
 					t.Errorf("%s: %v", encoded[name], err)
 				}
 				if err := d.Validate(request(t, d, name, json.RawMessage(`true`))); err == nil {
-					t.Error("it does not look at it")
+					t.Error("the plugin ignores the argument")
 				}
 			})
 		}
@@ -64,7 +66,7 @@ func TestTypedCapabilities(t *testing.T) {
 	}
 }
 
-// request is what a plugin gets with its first example and the argument of a capability.
+// request returns the input of a plugin with its first example and the argument of a capability.
 func request(t *testing.T, d plugin.Definition, name string, argument json.RawMessage) []byte {
 	t.Helper()
 	var config map[string]any
@@ -81,14 +83,15 @@ func request(t *testing.T, d plugin.Definition, name string, argument json.RawMe
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := l.Request(cni.Add, 0, cni.RequestData{Capabilities: map[string]json.RawMessage{name: argument}})
+	out, err := l.Request(cni.Add, 0,
+		cni.RequestData{Capabilities: map[string]json.RawMessage{name: argument}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return out
 }
 
-// TestTypedCapabilitiesAreUnderstood: the members are those that the plugins read.
+// TestTypedCapabilitiesAreUnderstood: the plugins know every member of the encoded capabilities.
 func TestTypedCapabilitiesAreUnderstood(t *testing.T) {
 	t.Parallel()
 	encoded, err := arguments.Encode()
@@ -110,7 +113,8 @@ func TestTypedCapabilitiesAreUnderstood(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ingress, ingressBurst, egress, egressBurst := uint64(10e6), uint64(1e6), uint64(1e9), uint64(10e6)
+	ingress, ingressBurst, egress, egressBurst := uint64(10e6), uint64(1e6), uint64(1e9), uint64(
+		10e6)
 	for _, row := range []struct {
 		name      string
 		got, want any
@@ -119,9 +123,11 @@ func TestTypedCapabilitiesAreUnderstood(t *testing.T) {
 			{HostPort: 8080, ContainerPort: 80, Protocol: "tcp", HostIP: "192.0.2.1"},
 			{HostPort: 5000, ContainerPort: 6000, Protocol: "udp", Range: 10},
 		}},
-		{"CONV-11", string(common.RuntimeConfig.IPRanges), `[[{"subnet":"10.9.0.0/16","rangeStart":"10.9.1.0","rangeEnd":"10.9.1.9","gateway":"10.9.0.1"}]]`},
+		{"CONV-11", string(common.RuntimeConfig.IPRanges),
+			`[[{"subnet":"10.9.0.0/16","rangeStart":"10.9.1.0","rangeEnd":"10.9.1.9","gateway":"10.9.0.1"}]]`},
 		{"CONV-12", limits.RuntimeConfig.Bandwidth, bandwidth.Limits{
-			IngressRate: &ingress, IngressBurst: &ingressBurst, EgressRate: &egress, EgressBurst: &egressBurst,
+			IngressRate: &ingress, IngressBurst: &ingressBurst, EgressRate: &egress,
+			EgressBurst: &egressBurst,
 		}},
 		{"CONV-14", common.RuntimeConfig.IPs, []string{"10.1.2.3/24"}},
 		{"CONV-15", common.RuntimeConfig.MAC, "02:00:00:00:00:01"},

@@ -13,12 +13,12 @@ import (
 	"github.com/tenon-cni/tenon/plugins/all"
 )
 
-// A runtime has the plugins linked in: it needs none of their files, and starts no processes. What it asks for a pod it says in
-// types.
+// A runtime that links the plugins in needs none of their binaries and starts no processes. It
+// passes the arguments of a pod as typed values.
 func Example() {
 	client := &network.Client{
 		Caller:     plugin.Linked{Plugins: all.Plugins, Log: slog.Default()},
-		PluginDirs: []string{"/opt/cni/bin"}, // for plugins of others
+		PluginDirs: []string{"/opt/cni/bin"}, // for other plugins
 		Runtime:    "example",
 	}
 	pods, err := config.LoadBytes([]byte(`{
@@ -34,8 +34,9 @@ func Example() {
 	fmt.Println(understood, err)
 
 	capabilities, err := cni.Capabilities{
-		PortMappings: []cni.PortMapping{{HostPort: 8080, ContainerPort: 80, HostIP: netip.MustParseAddr("192.0.2.1")}},
-		Bandwidth:    cni.Bandwidth{EgressRate: 10 * cni.Mbit, EgressBurst: cni.Mbit},
+		PortMappings: []cni.PortMapping{{HostPort: 8080, ContainerPort: 80,
+			HostIP: netip.MustParseAddr("192.0.2.1")}},
+		Bandwidth: cni.Bandwidth{EgressRate: 10 * cni.Mbit, EgressBurst: cni.Mbit},
 	}.Encode()
 	if err != nil {
 		panic(err) // before any plugin has run

@@ -7,7 +7,8 @@ import (
 	"github.com/tenon-cni/tenon/plugins/all"
 )
 
-// TestRepairLinked: plugins that a runtime has linked in are Tenon's, without any file to tell by.
+// TestRepairLinked: Repair recognises plugins that a runtime has linked in as Tenon's, without any
+// file.
 func TestRepairLinked(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, whole)
@@ -16,7 +17,7 @@ func TestRepairLinked(t *testing.T) {
 	before := h.rules()
 	h.Host.Command("nft", "flush", "ruleset")
 	if passed := h.repair(); len(passed) > 0 {
-		t.Errorf("passed over: %v", passed)
+		t.Errorf("skipped: %v", passed)
 	}
 	h.wantRules(before)
 }

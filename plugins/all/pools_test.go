@@ -13,11 +13,13 @@ import (
 	"github.com/tenon-cni/tenon/plugins/all"
 )
 
-// What is wrong with one network, or kept for one that is not configured, does not hide the others.
+// TestPools: an invalid configuration, or reservations of an unknown network, do not hide the other
+// networks.
 func TestPools(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	for _, lease := range []string{"pods/10.1.0.2", "pods/10.1.0.3", "pods/10.2.0.9", "former/10.7.0.2"} {
+	for _, lease := range []string{"pods/10.1.0.2", "pods/10.1.0.3", "pods/10.2.0.9",
+		"former/10.7.0.2"} {
 		path := filepath.Join(dir, lease)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)

@@ -29,8 +29,8 @@ import (
 
 func TestMain(m *testing.M) { testnet.Main(m) }
 
-// chains are networks whose attachments have rules that have to come back: a line each. In a line stand the plugins, the
-// first for a bridge or ptp with its ipam. N is replaced by a number of the network's own, from 1 on.
+// chains are networks of attachments with rules, one per line. A line contains the plugins; the
+// first one is a bridge or ptp with its ipam. N stands for the number of the network, from 1 on.
 var chains = []string{
 	`{"type":"bridge","bridge":"brN","isDefaultGateway":true,"ipMasq":true,"macspoofchk":true,"ipam":IPAM}`,
 	`{"type":"ptp","ipMasq":true,"ipam":IPAM}`,
@@ -42,7 +42,7 @@ const whole = `{"type":"bridge","bridge":"brN","isDefaultGateway":true,"ipMasq":
 	`{"type":"portmap","snat":true,"capabilities":{"portMappings":true}},` +
 	`{"type":"firewall","backend":"nftables","ingressPolicy":"isolated"}`
 
-// host is a machine with networks, run by the library and the plugins in this process.
+// host is a host with networks; the library and the plugins run in this process.
 type host struct {
 	*testnet.Net
 	*network.Client
@@ -60,12 +60,15 @@ func newHost(t testing.TB, chains ...string) *host {
 		}
 	}
 	h := &host{Net: testnet.New(t), t: t, Client: &network.Client{
-		Caller: plugin.Caller(all.Plugins, false), PluginDirs: []string{dir}, Isolated: true, StateDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Caller: plugin.Caller(all.Plugins, false), PluginDirs: []string{dir}, Isolated: true,
+		StateDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}}
 	for i, chain := range chains {
-		ipam := fmt.Sprintf(`{"type":"host-local","dataDir":%q,"ranges":[[{"subnet":"10.N.0.0/16"}],[{"subnet":"fd00:N::/64"}]]}`, t.TempDir())
+		ipam := fmt.Sprintf(
+			`{"type":"host-local","dataDir":%q,"ranges":[[{"subnet":"10.N.0.0/16"}],[{"subnet":"fd00:N::/64"}]]}`, t.TempDir())
 		text := strings.ReplaceAll(strings.ReplaceAll(chain, "IPAM", ipam), "N", fmt.Sprint(i+1))
-		n, err := config.LoadBytes([]byte(fmt.Sprintf(`{"cniVersion":"1.1.0","name":"net%d","plugins":[%s]}`, i+1, text)))
+		n, err := config.LoadBytes(
+			[]byte(fmt.Sprintf(`{"cniVersion":"1.1.0","name":"net%d","plugins":[%s]}`, i+1, text)))
 		must(t, err)
 		h.networks = append(h.networks, n)
 	}
@@ -88,10 +91,13 @@ func must(t testing.TB, err error) {
 
 func (h *host) add(n *config.Network, container string) error {
 	c := h.Container(container)
-	ports := fmt.Sprintf(`[{"hostPort":%d,"containerPort":80,"protocol":"tcp"},{"hostPort":%d,"containerPort":53,"protocol":"udp","hostIP":"127.0.0.1"},`+
-		`{"hostPort":%[3]d,"containerPort":%[3]d,"range":9,"protocol":"tcp"}]`, 8000+c.Number, 9000+c.Number, 10000+10*c.Number)
+	ports := fmt.Sprintf(
+		`[{"hostPort":%d,"containerPort":80,"protocol":"tcp"},{"hostPort":%d,"containerPort":53,"protocol":"udp","hostIP":"127.0.0.1"},`+
+			`{"hostPort":%[3]d,"containerPort":%[3]d,"range":9,"protocol":"tcp"}]`, 8000+
+			c.Number, 9000+c.Number, 10000+10*c.Number)
 	r := network.Request{Container: container, IfName: "eth0", Parameters: network.Parameters{
-		Netns: c.Path(), Capabilities: map[string]json.RawMessage{"portMappings": json.RawMessage(ports)},
+		Netns:        c.Path(),
+		Capabilities: map[string]json.RawMessage{"portMappings": json.RawMessage(ports)},
 	}}
 	return h.Host.Run(func() error {
 		_, err := h.Add(context.Background(), n, r)
@@ -104,7 +110,7 @@ func (h *host) del(n *config.Network, container string) error {
 	return h.Host.Run(func() error { return h.Del(context.Background(), a, network.Fallback{}) })
 }
 
-// addMany attaches so many containers, in turns to each network.
+// addMany attaches count containers and alternates between the networks.
 func (h *host) addMany(count int) {
 	h.t.Helper()
 	for i := range count {
@@ -122,11 +128,14 @@ func (h *host) repair(networks ...string) []network.Unrepaired {
 	return passed
 }
 
-// rules is the ruleset, line by line in the order of the alphabet: elements come back in any order. What changes by itself
-// is left out.
+// rules returns the sorted lines of the ruleset, because nft prints elements in any order. Values
+// that change by themselves are omitted.
 func (h *host) rules() string {
 	text := h.Host.Command("nft", "-s", "list", "ruleset")
-	lines := strings.FieldsFunc(regexp.MustCompile(`expires \S+`).ReplaceAllString(text, ""), func(r rune) bool { return r == '\n' || r == ',' })
+	lines := strings.FieldsFunc(regexp.MustCompile(`expires \S+`).
+		ReplaceAllString(text, ""), func(r rune) bool {
+		return r == '\n' || r == ','
+	})
 	for i, l := range lines {
 		lines[i] = strings.Trim(strings.TrimPrefix(strings.TrimSpace(l), "elements = { "), " }")
 	}
@@ -148,7 +157,8 @@ func (h *host) wantRules(want string) {
 	}
 }
 
-// TestRepairManyAttachments: all rules of 200 attachments are back after a flush, in one transaction, and once.
+// TestRepairManyAttachments: after a flush, one transaction restores all rules of 200 attachments,
+// each once.
 func TestRepairManyAttachments(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, chains...)
@@ -160,7 +170,7 @@ func TestRepairManyAttachments(t *testing.T) {
 	h.Host.Command("nft", "flush", "ruleset")
 	flushed := h.generation()
 	if passed := h.repair(); len(passed) > 0 {
-		t.Errorf("passed over: %v", passed)
+		t.Errorf("skipped: %v", passed)
 	}
 	h.wantRules(before)
 	repaired := h.generation()
@@ -169,10 +179,10 @@ func TestRepairManyAttachments(t *testing.T) {
 	}
 	h.repair()
 	if again := h.generation(); again != repaired {
-		t.Errorf("with nothing missing there were %d transactions", again-repaired)
+		t.Errorf("without missing rules there were %d transactions", again-repaired)
 	}
 	h.wantRules(before)
-	for i := range 200 { // and nothing has come that DEL does not find
+	for i := range 200 { // the repair created nothing that DEL does not find
 		must(t, h.del(h.networks[i%len(h.networks)], fmt.Sprintf("c%d", i)))
 	}
 	if left := h.rules(); strings.Contains(left, "tenon:") {
@@ -180,7 +190,7 @@ func TestRepairManyAttachments(t *testing.T) {
 	}
 }
 
-// TestRepairDamage: whatever of the rules is gone comes back, and what others have made stays.
+// TestRepairDamage: all missing rules are restored, and the rules of other programs stay.
 func TestRepairDamage(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]string{
@@ -209,7 +219,7 @@ func TestRepairDamage(t *testing.T) {
 	}
 }
 
-// TestRepairOneNetwork leaves the others alone.
+// TestRepairOneNetwork: a repair of one network leaves the other networks alone.
 func TestRepairOneNetwork(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, chains...)
@@ -224,7 +234,8 @@ func TestRepairOneNetwork(t *testing.T) {
 	h.wantRules(before)
 }
 
-// TestRepairGoneContainer: a container that ended without DEL needs no rules, and others may have its address by now.
+// TestRepairGoneContainer: a container that ended without DEL gets no rules, because another one
+// may have its address.
 func TestRepairGoneContainer(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, chains...)
@@ -240,8 +251,8 @@ func TestRepairGoneContainer(t *testing.T) {
 	h.wantRules(before)
 }
 
-// TestRepairReusedNamespace: a container that ended without DEL and whose namespace is another's gets nothing, and nothing is
-// taken from whoever has its address.
+// TestRepairReusedNamespace: a container that ended without DEL gets no rules if another container
+// has its namespace, and the new holder of its address keeps its rules.
 func TestRepairReusedNamespace(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, chains...)
@@ -256,7 +267,8 @@ func TestRepairReusedNamespace(t *testing.T) {
 			t.Errorf("rules of %s:\n%s", container, got)
 		}
 		other := cni.Attachment{Network: "other", Container: container, IfName: "eth0"}
-		h.Container(container).Command("ip", "link", "add", "eth0", "type", "veth", "peer", "name", container, "netns", h.Host.Path())
+		h.Container(container).Command("ip", "link", "add", "eth0", "type", "veth", "peer", "name",
+			container, "netns", h.Host.Path())
 		h.Container(container).Command("ip", "address", "add", "10.9.0.9/24", "dev", "eth0")
 		h.Host.Command("ip", "link", "set", container, "alias", other.Tag())
 		h.repair(n.Name)
@@ -266,7 +278,8 @@ func TestRepairReusedNamespace(t *testing.T) {
 	}
 }
 
-// TestRepairBesideChanges: attachments come and go during repairs. Who is there in the end has all rules, nobody else any.
+// TestRepairBesideChanges: attachments come and go during repairs. In the end exactly the remaining
+// ones have all rules.
 func TestRepairBesideChanges(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, chains...)
@@ -274,7 +287,7 @@ func TestRepairBesideChanges(t *testing.T) {
 	steady := h.rules()
 	const workers, rounds = 4, 8
 	for i := range workers {
-		h.Container(fmt.Sprintf("w%d", i)) // not at the same time
+		h.Container(fmt.Sprintf("w%d", i)) // sequentially
 	}
 	var wg sync.WaitGroup
 	done := make(chan struct{})
@@ -283,7 +296,8 @@ func TestRepairBesideChanges(t *testing.T) {
 		wg.Go(func() {
 			name := fmt.Sprintf("w%d", i)
 			for range rounds {
-				errs[i] = errors.Join(errs[i], h.add(h.networks[i%2], name), h.del(h.networks[i%2], name))
+				errs[i] = errors.Join(errs[i], h.add(h.networks[i%2], name),
+					h.del(h.networks[i%2], name))
 			}
 		})
 	}
@@ -305,19 +319,23 @@ func TestRepairBesideChanges(t *testing.T) {
 	}
 }
 
-// TestRepairUnderTraffic: while rules are repaired that are in place, nobody outside sees the address of a container.
+// TestRepairUnderTraffic: while existing rules are repaired, hosts outside never see the address of
+// a container.
 func TestRepairUnderTraffic(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, chains...)
 	h.addMany(20)
 	outside, from := h.Uplink(), h.Container("c0")
-	seen := func() netip.Addr { return testnet.SourceSeen(t, from, outside, netip.MustParseAddr("192.0.2.2")) }
+	seen := func() netip.Addr {
+		return testnet.SourceSeen(t, from, outside, netip.MustParseAddr("192.0.2.2"))
+	}
 	router := netip.MustParseAddr("192.0.2.1")
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for range 20 {
-			h.Host.Command("nft", "flush chain bridge tenon prerouting; delete element inet tenon masq6 { fd00:1::2 }")
+			h.Host.Command("nft",
+				"flush chain bridge tenon prerouting; delete element inet tenon masq6 { fd00:1::2 }")
 			h.repair()
 		}
 	}()
@@ -334,8 +352,9 @@ func TestRepairUnderTraffic(t *testing.T) {
 	}
 }
 
-// TestRepairKeepsForgersOut is CVE-2025-54388: what refuses packets is back with all the rest, so that nobody who could not
-// send under a false address can after a repair.
+// TestRepairKeepsForgersOut: the repair restores the rules that refuse packets together with all
+// others, so that a container that could not forge its address before cannot do so after a repair
+// (CVE-2025-54388).
 func TestRepairKeepsForgersOut(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, chains[0])
@@ -346,12 +365,13 @@ func TestRepairKeepsForgersOut(t *testing.T) {
 	testnet.Reaches(t, forger, gateway, false)
 	h.Host.Command("nft", "flush", "ruleset")
 	testnet.Reaches(t, forger, gateway, true)
-	h.repair() // with the address that it was given, not the one it has taken
+	h.repair() // with the address of ADD, not the forged one
 	testnet.Reaches(t, forger, gateway, false)
 	testnet.Reaches(t, h.Container("c1"), gateway, true)
 }
 
-// TestRepairForeign: what a plugin that is not Tenon's has made is not guessed, whatever its name.
+// TestRepairForeign: a repair does not guess the rules of a plugin that is not Tenon's, whatever
+// its name.
 func TestRepairForeign(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, chains[1])
@@ -371,14 +391,16 @@ func TestRepairForeign(t *testing.T) {
 	}
 }
 
-// TestRepairIPTables: rules by iptables come back too, and once.
+// TestRepairIPTables: iptables rules are also restored, each once.
 func TestRepairIPTables(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables-restore"))
-	h := newHost(t, strings.Replace(chains[1], `"ipMasq":true`, `"ipMasq":true,"ipMasqBackend":"iptables"`, 1), chains[0])
+	h := newHost(t, strings.Replace(chains[1], `"ipMasq":true`,
+		`"ipMasq":true,"ipMasqBackend":"iptables"`, 1), chains[0])
 	h.addMany(4)
 	before := h.rules()
-	for _, damage := range []string{"flush ruleset", "flush chain ip nat POSTROUTING", "list ruleset"} {
+	for _, damage := range []string{"flush ruleset", "flush chain ip nat POSTROUTING",
+		"list ruleset"} {
 		h.Host.Command("nft", damage)
 		h.repair()
 		h.repair()
@@ -398,7 +420,7 @@ func BenchmarkRepair(b *testing.B) {
 	}
 }
 
-// BenchmarkRepairNothing repairs 200 attachments of which nothing is missing.
+// BenchmarkRepairNothing repairs 200 attachments without missing rules.
 func BenchmarkRepairNothing(b *testing.B) {
 	h := newHost(b, whole)
 	h.addMany(200)

@@ -19,13 +19,16 @@ type Config struct {
 	plugin.Common
 	Limits
 
-	// ShapedSubnets are the networks that the limits are for: traffic between the container and others passes freely.
+	// ShapedSubnets restricts the limits to traffic with these networks; other traffic is not
+	// limited.
 	ShapedSubnets []netip.Prefix `json:"shapedSubnets"`
 
-	// UnshapedSubnets are networks that the limits are not for. Not together with shapedSubnets.
+	// UnshapedSubnets exempts traffic with these networks from the limits. It cannot be combined
+	// with shapedSubnets.
 	UnshapedSubnets []netip.Prefix `json:"unshapedSubnets"`
 
-	// RuntimeConfig has the limits that the runtime asks for. They count if the configuration has none of its own.
+	// RuntimeConfig has the limits that the runtime requests. They apply only if the configuration
+	// has no limits.
 	RuntimeConfig struct {
 		Bandwidth Limits `json:"bandwidth"` // capability bandwidth
 	} `json:"runtimeConfig"`
@@ -40,10 +43,12 @@ func (c *Config) limits() Limits {
 
 // Plugin is the definition of bandwidth.
 var Plugin = chained.Define(plugin.Info{
-	Name:         "bandwidth",
-	About:        "limits how much a container sends and receives",
-	Role:         plugin.RoleChained,
-	Versions:     slices.DeleteFunc(cni.Versions(), func(v cni.Version) bool { return v < cni.V030 }),
+	Name:  "bandwidth",
+	About: "limits the rates at which a container sends and receives",
+	Role:  plugin.RoleChained,
+	Versions: slices.DeleteFunc(cni.Versions(), func(v cni.Version) bool {
+		return v < cni.V030
+	}),
 	Capabilities: []string{"bandwidth"},
 	Doc:          doc,
 }, chained.Traits{
@@ -51,7 +56,7 @@ var Plugin = chained.Define(plugin.Info{
 	NoPrev: chained.NoPrev{Check: "must be called as a chained plugin"},
 }, func() chained.Decorator { return new(Config) })
 
-// Validate refuses limits that the kernel cannot keep, and subnets that contradict one another.
+// Validate refuses limits that the kernel cannot enforce, and contradictory subnets.
 func (c *Config) Validate(call *plugin.Call) error {
 	l := c.limits()
 	if err := errors.Join(l.ingress().validate(), l.egress().validate()); err != nil {
@@ -60,14 +65,15 @@ func (c *Config) Validate(call *plugin.Call) error {
 	return c.validateSubnets()
 }
 
-// Status reports whether the kernel can limit traffic.
+// Status returns an error if the kernel cannot limit traffic.
 func (c *Config) Status(context.Context, *plugin.Call) error {
 	return session.Lacking(kernel.FeatureIFB, kernel.FeatureShaping)
 }
 
-// Apply sets the limits, in place of those that an earlier ADD has set.
+// Apply sets the limits and replaces the limits of an earlier ADD.
 func (c *Config) Apply(ctx context.Context, s *chained.Session, r *cni.Result) error {
-	if err := s.Sandbox.Lock(ctx); err != nil { // another ADD of the same attachment could take back what this one relies on
+	// another ADD of the same attachment could undo these changes
+	if err := s.Sandbox.Lock(ctx); err != nil {
 		return err
 	}
 	dirs := c.directions(s.Attachment())
@@ -103,7 +109,7 @@ func (c *Config) Apply(ctx context.Context, s *chained.Session, r *cni.Result) e
 	return replace(s, end, used, filters)
 }
 
-// replace hands packets of the host's end to the ifbs in use, and takes away what is in use no longer.
+// replace redirects packets of the host-side veth to the ifbs in use and deletes the rest.
 func replace(s *chained.Session, end kernel.Link, used []int, filters []kernel.Filter) error {
 	if !slices.Contains(used, end.Index) {
 		if err := s.Host.Qdiscs.DeleteTBF(end); err != nil {
@@ -127,34 +133,42 @@ func replace(s *chained.Session, end kernel.Link, used []int, filters []kernel.F
 	return nil
 }
 
-// leadTo tells which filters are those that hand packets to one of the links, or that belong to them: they let packets
-// pass, or are left from links that are gone.
+// leadTo selects the filters that redirect packets to one of the links. It also selects the
+// attachment's filters that let packets pass, and filters without an existing target.
 func leadTo(links []kernel.Link) func(kernel.Filter) bool {
 	return func(f kernel.Filter) bool {
-		return f.Target <= kernel.Pass || slices.ContainsFunc(links, func(l kernel.Link) bool { return l.Index == f.Target })
+		return f.Target <= kernel.Pass || slices.ContainsFunc(links, func(l kernel.Link) bool {
+			return l.Index == f.Target
+		})
 	}
 }
 
-// hostEnd finds the host-side veth of the container. A previous plugin must have made it, so the previous result lists it
-// unless it has no interfaces at all, as in the second example of 0.3.1.
+// hostEnd returns the host-side veth of the container. An earlier plugin must have created it, so
+// the previous result lists it, unless the result has no interfaces at all, as in the second
+// example of version 0.3.1.
 func hostEnd(s *chained.Session) (kernel.Link, error) {
 	inside, err := s.Sandbox.Links.ByName(s.IfName)
 	if err != nil {
-		return inside, cni.Rephrase(err, "container interface %s has no veth peer: could not look up %q: Link not found", s.IfName, s.IfName)
+		return inside, cni.Rephrase(err,
+			"container interface %s has no veth peer: could not look up %q: Link not found",
+			s.IfName, s.IfName)
 	}
 	end, err := s.Host.Links.Peer(inside)
 	if err != nil {
-		return end, cni.Errorf(cni.CodeInvalidConfig, "bandwidth limits interfaces that are veth pairs, such as those of bridge and ptp: %w", err)
+		return end, cni.Errorf(cni.CodeInvalidConfig,
+			"bandwidth can limit only veth interfaces, such as the interfaces of bridge and ptp: %w", err)
 	}
 	listed := func(i cni.Interface) bool { return i.Sandbox == "" && i.Name == end.Name }
 	if len(s.Prev.Interfaces) == 0 || slices.ContainsFunc(s.Prev.Interfaces, listed) {
 		return end, nil
 	}
-	return end, cni.Errorf(cni.CodeInvalidConfig, "no veth peer of container interface found in host ns").
-		WithDetails(fmt.Sprintf("prevResult has no interface %s of the host, the other end of %s", end.Name, s.IfName))
+	return end, cni.Errorf(cni.CodeInvalidConfig,
+		"no veth peer of container interface found in host ns").
+		WithDetails(fmt.Sprintf("prevResult does not list interface %s of the host, the peer of %s",
+			end.Name, s.IfName))
 }
 
-// Verify looks for the limits of the configuration.
+// Verify compares the limits in the kernel with the configuration.
 func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 	dirs := c.directions(s.Attachment())
 	if len(dirs) == 0 {
@@ -176,12 +190,14 @@ func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 				return err
 			}
 			if len(list) == 0 {
-				return fmt.Errorf("interface %s: expected an ifb %s, found none", end.Name, dir.names[0])
+				return fmt.Errorf("interface %s: expected an ifb %s, found none", end.Name,
+					dir.names[0])
 			}
 			on = list[0]
 			for _, f := range c.subnetFilters(dir.hook, on.Index) {
 				if !slices.Contains(have, f) {
-					return fmt.Errorf("interface %s: expected a filter %s (%s), found %v", end.Name, f, on.Name, have)
+					return fmt.Errorf("interface %s: expected a filter %s (%s), found %v", end.Name,
+						f, on.Name, have)
 				}
 			}
 		}

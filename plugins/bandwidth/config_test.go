@@ -11,16 +11,17 @@ import (
 	"github.com/tenon-cni/tenon/plugins/bandwidth"
 )
 
-// runtime makes a host with a network that has these members.
+// runtime creates a host with a network; members are added to the plugin's configuration.
 func runtime(t testing.TB, members string) *plugintest.Runtime {
 	t.Helper()
 	require(t)
-	return plugintest.NewRuntime(t, bandwidth.Plugin, `{"cniVersion":"1.0.0","name":"net1","type":"bandwidth"`+members+`}`)
+	return plugintest.NewRuntime(t, bandwidth.Plugin,
+		`{"cniVersion":"1.0.0","name":"net1","type":"bandwidth"`+members+`}`)
 }
 
 const both = `"ingressRate":8000,"ingressBurst":80000,"egressRate":16000,"egressBurst":160000`
 
-// TestRefused: bandwidth.md 1 and 8, wrong limits.
+// TestRefused tests invalid limits.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	const gib4 = 4 << 30 * 8
@@ -30,51 +31,75 @@ func TestRefused(t *testing.T) {
 		code          cni.Code
 		want          string
 	}{
-		{"burst without rate", `,"ingressBurst":80`, cni.CodeInvalidConfig, "if burst is set, rate must also be set"},
-		{"burst with rate 0", `,"egressRate":0,"egressBurst":80`, cni.CodeInvalidConfig, "if burst is set, rate must also be set"},
-		{"no byte per second", `,"ingressRate":7`, cni.CodeInvalidConfig, "ingressRate: 7 bit/s is less than a byte per second"},
-		{"rate with burst 0", `,"ingressRate":1,"ingressBurst":0`, cni.CodeInvalidConfig, "if rate is set, burst must also be set: key ingressBurst: leave it out for the default"},
-		{"no byte at once", `,"egressRate":80,"egressBurst":7`, cni.CodeInvalidConfig, "egressBurst: 7 bit is less than a byte"},
-		{"burst of 4 GiB", fmt.Sprintf(`,"ingressRate":80,"ingressBurst":%d`, gib4), cni.CodeInvalidConfig, "burst cannot be more than 4GB"},
-		{"one less than the greatest burst", fmt.Sprintf(`,"egressRate":80,"egressBurst":%d`, gib4-8), cni.CodeInvalidConfig, "burst cannot be more than 4GB"},
+		{"burst without rate", `,"ingressBurst":80`, cni.CodeInvalidConfig,
+			"if burst is set, rate must also be set"},
+		{"burst with rate 0", `,"egressRate":0,"egressBurst":80`, cni.CodeInvalidConfig,
+			"if burst is set, rate must also be set"},
+		{"less than a byte per second", `,"ingressRate":7`, cni.CodeInvalidConfig,
+			"ingressRate: 7 bit/s is less than a byte per second"},
+		{"rate with burst 0", `,"ingressRate":1,"ingressBurst":0`, cni.CodeInvalidConfig,
+			"if rate is set, burst must also be set: remove ingressBurst to use the default"},
+		{"less than a byte at once", `,"egressRate":80,"egressBurst":7`, cni.CodeInvalidConfig,
+			"egressBurst: 7 bit is less than a byte"},
+		{"burst of 4 GiB", fmt.Sprintf(`,"ingressRate":80,"ingressBurst":%d`, gib4),
+			cni.CodeInvalidConfig, "burst cannot be more than 4GB"},
+		{"smallest invalid burst", fmt.Sprintf(`,"egressRate":80,"egressBurst":%d`, gib4-8),
+			cni.CodeInvalidConfig, "burst cannot be more than 4GB"},
 		{"negative", `,"ingressRate":-8`, cni.CodeDecodingFailure, "ingressRate"},
 		{"fraction", `,"ingressRate":8.5`, cni.CodeDecodingFailure, "ingressRate"},
-		{"from the runtime", `,"runtimeConfig":{"bandwidth":{"egressBurst":80}}`, cni.CodeInvalidConfig, "if burst is set, rate must also be set: key egressBurst"},
-		{"the configuration's win over the runtime's", `,"ingressBurst":80` + valid, cni.CodeInvalidConfig, "if burst is set, rate must also be set: key ingressBurst"},
-		{"both kinds of subnets", `,"ingressRate":80,"shapedSubnets":["10.0.0.0/8"],"unshapedSubnets":["fd00::/8"]`, cni.CodeInvalidConfig, "exclude one another"},
-		{"address as subnet", `,"ingressRate":80,"shapedSubnets":["10.0.0.1"]`, cni.CodeDecodingFailure, `"10.0.0.1"`},
-		{"empty subnet", `,"ingressRate":80,"unshapedSubnets":[""]`, cni.CodeInvalidConfig, "is not a network"},
-		{"IPv4 as IPv6", `,"ingressRate":80,"shapedSubnets":["::ffff:10.0.0.0/104"]`, cni.CodeInvalidConfig, "is not a network"},
+		{"from the runtime", `,"runtimeConfig":{"bandwidth":{"egressBurst":80}}`,
+			cni.CodeInvalidConfig,
+			"if burst is set, rate must also be set: set egressRate, or remove egressBurst"},
+		{"the configuration takes precedence over the runtime", `,"ingressBurst":80` + valid,
+			cni.CodeInvalidConfig,
+			"if burst is set, rate must also be set: set ingressRate, or remove ingressBurst"},
+		{"both kinds of subnets",
+			`,"ingressRate":80,"shapedSubnets":["10.0.0.0/8"],"unshapedSubnets":["fd00::/8"]`,
+			cni.CodeInvalidConfig, "cannot be combined"},
+		{"address as subnet", `,"ingressRate":80,"shapedSubnets":["10.0.0.1"]`,
+			cni.CodeDecodingFailure, `"10.0.0.1"`},
+		{"empty subnet", `,"ingressRate":80,"unshapedSubnets":[""]`, cni.CodeInvalidConfig,
+			"is not a network"},
+		{"IPv4 as IPv6", `,"ingressRate":80,"shapedSubnets":["::ffff:10.0.0.0/104"]`,
+			cni.CodeInvalidConfig, "is not a network"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			r := runtime(t, row.members)
 			r.Container("c")
 			before := r.State()
-			if err := r.Refused(r.Request(cni.Add, "c"), row.code); err == nil || !strings.Contains(err.Error(), row.want) {
+			if err := r.Refused(r.Request(cni.Add, "c"), row.code); err == nil ||
+				!strings.Contains(err.Error(), row.want) {
 				t.Errorf("got %v, want %q", err, row.want)
 			}
 			r.Unchanged(before)
-			r.Must(r.Request(cni.Del, "c")) // is not kept from its work by a configuration that has become wrong
+			// DEL succeeds although the configuration has become invalid
+			r.Must(r.Request(cni.Del, "c"))
 		})
 	}
 }
 
-// TestGreatestBurst is what the kernel can hold, at a rate where it lasts for longer than its ticks can say: R-104.
+// TestGreatestBurst tests the largest burst that the kernel can store, at a rate that exceeds its
+// tick counter.
 func TestGreatestBurst(t *testing.T) {
 	t.Parallel()
-	r := runtime(t, fmt.Sprintf(`,"ingressRate":8000,"ingressBurst":%d,"egressRate":10000000000,"egressBurst":%[1]d`, 4<<30*8-16))
+	r := runtime(t,
+		fmt.Sprintf(
+			`,"ingressRate":8000,"ingressBurst":%d,"egressRate":10000000000,"egressBurst":%[1]d`,
+			4<<30*8-16))
 	r.Add("c")
 	r.Check("c")
-	if out := r.Host.Command("tc", "qdisc", "show"); !strings.Contains(out, "rate 10Gbit") || !strings.Contains(out, "rate 8Kbit") {
+	if out := r.Host.Command("tc", "qdisc", "show"); !strings.Contains(out, "rate 10Gbit") ||
+		!strings.Contains(out, "rate 8Kbit") {
 		t.Error(out)
 	}
 }
 
-// TestNoLimits: bandwidth.md 2.1, and its CHECK, which crashed (R-105).
+// TestNoLimits: without limits ADD changes nothing, and CHECK succeeds.
 func TestNoLimits(t *testing.T) {
 	t.Parallel()
-	for _, members := range []string{"", `,"ingressRate":0,"ingressBurst":0`, `,"runtimeConfig":{"bandwidth":{}}`, `,"runtimeConfig":{}`, `,"ingressRate":null`} {
+	for _, members := range []string{"", `,"ingressRate":0,"ingressBurst":0`,
+		`,"runtimeConfig":{"bandwidth":{}}`, `,"runtimeConfig":{}`, `,"ingressRate":null`} {
 		r := runtime(t, members)
 		r.Container("c")
 		before := r.State()
@@ -85,23 +110,29 @@ func TestNoLimits(t *testing.T) {
 		r.Unchanged(before)
 		q := r.Request(cni.Add, "c")
 		delete(q.Conf, "prevResult")
-		if err := r.Refused(q, cni.CodeInvalidConfig); !strings.Contains(err.Error(), "must be called as chained plugin") {
+		if err := r.Refused(q, cni.CodeInvalidConfig); !strings.Contains(err.Error(),
+			"must be called as chained plugin") {
 			t.Errorf("%s: %v", members, err)
 		}
 	}
 }
 
-// TestPlaces: bandwidth.md 1 and 8, CONV-12. The runtime's limits do what the configuration's do, also as containerd spells them;
-// they are ignored, and not mixed in, if there is any in the configuration.
+// TestPlaces: the runtime's limits work like the configuration's, also with containerd's spelling
+// of the keys. If the configuration has any limit, the runtime's limits are ignored, not merged
+// (CONV-12).
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	capital := strings.NewReplacer("ingress", "Ingress", "egress", "Egress").Replace(both)
 	for _, row := range []struct{ name, members, want string }{
 		{"configuration", `,` + both, "8Kbit 16Kbit"},
 		{"runtime", `,"runtimeConfig":{"bandwidth":{` + both + `}}`, "8Kbit 16Kbit"},
-		{"runtime is containerd", `,"runtimeConfig":{"bandwidth":{` + capital + `}}`, "8Kbit 16Kbit"},
-		{"one direction in the configuration", `,"egressRate":24000,"egressBurst":80000,"runtimeConfig":{"bandwidth":{` + both + `}}`, "24Kbit"},
-		{"0 in the configuration", `,"egressRate":0,"runtimeConfig":{"bandwidth":{` + both + `}}`, ""},
+		{"runtime is containerd", `,"runtimeConfig":{"bandwidth":{` + capital + `}}`,
+			"8Kbit 16Kbit"},
+		{"one direction in the configuration",
+			`,"egressRate":24000,"egressBurst":80000,"runtimeConfig":{"bandwidth":{` + both + `}}`,
+			"24Kbit"},
+		{"0 in the configuration", `,"egressRate":0,"runtimeConfig":{"bandwidth":{` + both + `}}`,
+			""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -121,7 +152,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// result decodes what the plugins before made.
+// previous decodes the result of the earlier plugins.
 func previous(t *testing.T, q plugintest.Request) *cni.Result {
 	t.Helper()
 	raw, ok := q.Conf["prevResult"].(json.RawMessage)
@@ -135,7 +166,7 @@ func previous(t *testing.T, q plugintest.Request) *cni.Result {
 	return r
 }
 
-// withPrevious puts another previous result into a request.
+// withPrevious replaces the previous result of a request.
 func withPrevious(t *testing.T, q plugintest.Request, r *cni.Result) plugintest.Request {
 	t.Helper()
 	b, err := r.Encode(cni.V100)
@@ -146,8 +177,8 @@ func withPrevious(t *testing.T, q plugintest.Request, r *cni.Result) plugintest.
 	return q
 }
 
-// TestStepTwo: bandwidth finds the host-side veth through the kernel if the previous result has no interfaces, as in step 2
-// of the example in the 0.3.1 text (RES-10).
+// TestStepTwo: if the previous result has no interfaces, bandwidth finds the host-side veth through
+// the kernel, as in step 2 of the example in version 0.3.1 (RES-10).
 func TestStepTwo(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,`+both)
@@ -158,15 +189,17 @@ func TestStepTwo(t *testing.T) {
 		t.Fatal(err)
 	}
 	end := prev.Interfaces[0].Name
-	q.Conf["prevResult"] = json.RawMessage(`{"ips":[{"version":"4","address":"10.0.0.5/32","interface":0}],"dns":{"nameservers":["10.1.0.1"]}}`)
+	q.Conf["prevResult"] = json.RawMessage(
+		`{"ips":[{"version":"4","address":"10.0.0.5/32","interface":0}],"dns":{"nameservers":["10.1.0.1"]}}`)
 	r.Must(q)
-	if out := r.Host.Command("tc", "qdisc", "show"); strings.Count(out, "tbf") != 2 || !strings.Contains(out, "dev "+end+" root") {
-		t.Errorf("host's end %q:\n%s", end, out)
+	if out := r.Host.Command("tc", "qdisc", "show"); strings.Count(out, "tbf") != 2 ||
+		!strings.Contains(out, "dev "+end+" root") {
+		t.Errorf("host-side veth %q:\n%s", end, out)
 	}
 	r.Must(r.Request(cni.Del, "c"))
 }
 
-// TestHostEnd: bandwidth.md 2.3 and 8, which interface of the host is the container's.
+// TestHostEnd tests the selection of the host-side veth.
 func TestHostEnd(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,`+both)
@@ -184,12 +217,15 @@ func TestHostEnd(t *testing.T) {
 	many.IPs = nil
 	var result cni.Result
 	r.Host.Command("ip", "link", "show", others[0].Name)
-	if out, err := cni.DecodeResult(r.Must(withPrevious(t, q, many)), cni.V100); err != nil || len(out.Interfaces) != 5 {
+	if out, err := cni.DecodeResult(r.Must(withPrevious(t, q, many)), cni.V100); err != nil ||
+		len(out.Interfaces) != 5 {
 		t.Errorf("got %v, %v, want 5 interfaces", out, err)
 	} else {
 		result = *out
 	}
-	if out := r.Host.Command("tc", "qdisc", "show"); strings.Count(out, "tbf") != 2 || !strings.Contains(out, "dev "+prev.Interfaces[0].Name+" root") || !strings.Contains(out, "dev "+result.Interfaces[4].Name+" root") {
+	if out := r.Host.Command("tc", "qdisc", "show"); strings.Count(out, "tbf") != 2 ||
+		!strings.Contains(out, "dev "+prev.Interfaces[0].Name+" root") ||
+		!strings.Contains(out, "dev "+result.Interfaces[4].Name+" root") {
 		t.Error(out)
 	}
 	r.Must(r.Request(cni.Del, "c"))
@@ -203,10 +239,10 @@ func TestHostEnd(t *testing.T) {
 	inside.Interfaces[0].Sandbox = q.Netns
 	renamed.Interfaces[0].Name = "veth77"
 	for name, wrong := range map[string]plugintest.Request{
-		"not a pair":                      loopback,
+		"not a veth":                      loopback,
 		"no such interface":               missing,
-		"host's end has a sandbox":        withPrevious(t, ask(), inside),
-		"host's end is named differently": withPrevious(t, ask(), renamed),
+		"host-side veth has a sandbox":    withPrevious(t, ask(), inside),
+		"host-side veth has another name": withPrevious(t, ask(), renamed),
 	} {
 		if _, err := r.Do(t.Context(), wrong); err == nil {
 			t.Errorf("%s: ADD succeeded", name)

@@ -16,19 +16,20 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// The ifb for what a container sends has the name that the reference plugin gives it, which is the same for all interfaces
-// of the container on a network. The second of those gets a name of its own, and so does the ifb for what it
-// receives, which the reference plugin has not.
+// The ifb for packets that the container sends has the name that upstream gives it, which is the
+// same for all interfaces of the container on a network. For a second interface, and for the ifb
+// for packets that the container receives, which upstream does not have, the name follows from the
+// attachment.
 const (
-	referencePrefix = "bwp"
-	egressPrefix    = "bwe"
-	ingressPrefix   = "bwi"
-	nameDigits      = 12
+	upstreamPrefix = "bwp"
+	egressPrefix   = "bwe"
+	ingressPrefix  = "bwi"
+	nameDigits     = 12
 )
 
-func referenceName(network, container string) string {
+func upstreamName(network, container string) string {
 	sum := sha512.Sum512([]byte(network + container))
-	return referencePrefix + hex.EncodeToString(sum[:])[:nameDigits]
+	return upstreamPrefix + hex.EncodeToString(sum[:])[:nameDigits]
 }
 
 func ownName(prefix string, a cni.Attachment) string {
@@ -37,17 +38,20 @@ func ownName(prefix string, a cni.Attachment) string {
 }
 
 func egressNames(a cni.Attachment) []string {
-	return []string{referenceName(a.Network, a.Container), ownName(egressPrefix, a)}
+	return []string{upstreamName(a.Network, a.Container), ownName(egressPrefix, a)}
 }
 
 func ingressNames(a cni.Attachment) []string { return []string{ownName(ingressPrefix, a)} }
 
 func allNames(a cni.Attachment) []string { return append(egressNames(a), ingressNames(a)...) }
 
-// Hardware addresses of ifbs mean nothing to the network. Ours follow from the owner, as a link is born with its address but
-// gets its alias later: it is found even where the process was killed in between.
+// The network never sees the MAC address of an ifb. Tenon derives it from the owner, because the
+// kernel sets the address when it creates the link, but the alias only later: DEL and GC find the
+// link even if the process was killed in between.
 
-const networkBytes = 3 // of the address, that name the network; the first marks it as locally administered
+// networkBytes is the number of leading bytes that identify the network. The first byte marks the
+// address as locally administered.
+const networkBytes = 3
 
 func address(a cni.Attachment) net.HardwareAddr {
 	own, _ := hex.DecodeString(strings.TrimPrefix(string(a.Owner()), cni.NetworkOwner(a.Network)))
@@ -59,7 +63,7 @@ func networkAddress(network string) net.HardwareAddr {
 	return append(net.HardwareAddr{2}, b[:networkBytes-1]...)
 }
 
-// owned reports whether a link is one that an attachment has made.
+// owned reports whether an attachment has created a link.
 func owned(l kernel.Link, a cni.Attachment) bool {
 	if l.Kind != "ifb" {
 		return false
@@ -70,14 +74,17 @@ func owned(l kernel.Link, a cni.Attachment) bool {
 	return l.Alias == "" && slices.Equal(l.MAC, address(a))
 }
 
-// foreign reports whether a link is one that the reference plugin has made: it is up from the start and has no alias.
+// foreign reports whether upstream has created a link: it is up from the start and has no alias.
 func foreign(l kernel.Link) bool {
-	return l.Kind == "ifb" && l.Alias == "" && l.Up && strings.HasPrefix(l.Name, referencePrefix)
+	return l.Kind == "ifb" && l.Alias == "" && l.Up && strings.HasPrefix(l.Name, upstreamPrefix)
 }
 
-// devices finds those of the names that belong to an attachment: its own, and what the reference plugin has made, unless
-// that serves another link than the host's end. host may be nil: then it is not known.
-func devices(host *kernel.Space, a cni.Attachment, end *kernel.Link, names ...string) (list []kernel.Link, err error) {
+// devices returns the links of these names that belong to an attachment: links that Tenon created
+// for it, and links that upstream created, unless they serve another link than end. If end is nil,
+// the host-side veth is not known.
+func devices(
+	host *kernel.Space, a cni.Attachment, end *kernel.Link, names ...string,
+) (list []kernel.Link, err error) {
 	for _, name := range names {
 		l, err := host.Links.ByName(name)
 		if errors.Is(err, kernel.ErrNoLink) {
@@ -99,20 +106,23 @@ func devices(host *kernel.Space, a cni.Attachment, end *kernel.Link, names ...st
 	return list, nil
 }
 
-// serves reports whether no other link than end hands packets to l.
+// serves reports whether no other link than end redirects packets to l.
 func serves(host *kernel.Space, l kernel.Link, end *kernel.Link) (bool, error) {
 	if end == nil {
 		return true, nil
 	}
 	from, err := host.Qdiscs.Redirections()
-	others := slices.ContainsFunc(from[l.Index], func(f kernel.Link) bool { return f.Index != end.Index })
+	others := slices.ContainsFunc(from[l.Index], func(f kernel.Link) bool {
+		return f.Index != end.Index
+	})
 	return !others, err
 }
 
-// ensureDevice finds the attachment's ifb, or makes it under the first of the names that is free.
+// ensureDevice returns the attachment's ifb. If there is none, it creates one with the first free
+// name.
 func ensureDevice(s *chained.Session, end kernel.Link, names []string) (kernel.Link, error) {
 	var busy error
-	for range 3 { // others may make and delete such links meanwhile
+	for range 3 { // other processes may create and delete such links meanwhile
 		have, err := devices(s.Host, s.Attachment(), &end, names...)
 		if err != nil {
 			return kernel.Link{}, err
@@ -121,17 +131,18 @@ func ensureDevice(s *chained.Session, end kernel.Link, names []string) (kernel.L
 			return adopt(s, have[0])
 		}
 		for _, name := range names {
-			l, err := s.Host.Links.Add(kernel.NewLink{Name: name, Kind: "ifb", Alias: s.Tag, MAC: address(s.Attachment()), MTU: end.MTU})
+			l, err := s.Host.Links.Add(kernel.NewLink{Name: name, Kind: "ifb", Alias: s.Tag,
+				MAC: address(s.Attachment()), MTU: end.MTU})
 			if !errors.Is(err, unix.EEXIST) {
 				return l, err
 			}
 			busy = err
 		}
 	}
-	return kernel.Link{}, fmt.Errorf("no free name for the ifb: %w", busy)
+	return kernel.Link{}, fmt.Errorf("no free name for an ifb: %w", busy)
 }
 
-// adopt marks an ifb, which may be the reference plugin's, as the attachment's.
+// adopt tags an ifb, which upstream may have created, with the attachment's owner.
 func adopt(s *chained.Session, l kernel.Link) (kernel.Link, error) {
 	if l.Alias == s.Tag {
 		return l, nil

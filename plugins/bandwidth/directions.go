@@ -8,15 +8,17 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// direction is one that has a limit.
+// direction is a direction with a limit.
 type direction struct {
 	limit
-	hook  kernel.Hook // where the host's end sees its packets
-	names []string    // that the ifb may have which the bucket is on; nil: it is on the host's end itself
+	hook  kernel.Hook // where the host-side veth sees these packets
+	names []string    // possible names of the ifb; nil if the host-side veth has the token bucket
 }
 
-// directions lists those that have a limit. What the container sends is received by the host's end, which can delay only
-// what it sends: an ifb has the bucket. So it is for what the container receives if that is limited in part.
+// directions returns the directions that have a limit. A link can delay only packets that it sends,
+// but the host-side veth receives the packets that the container sends. Their token bucket is
+// therefore on an ifb. Packets that the container receives also pass an ifb if the limit applies to
+// some networks only.
 func (c *Config) directions(a cni.Attachment) (list []direction) {
 	limits := c.limits()
 	if in := limits.ingress(); !in.unlimited() {
@@ -32,16 +34,17 @@ func (c *Config) directions(a cni.Attachment) (list []direction) {
 	return list
 }
 
-// Priorities of filters. One is for one family and one hook for ever: the kernel may remember it after the last filter is gone.
+// Priorities of filters. Each has one family and one hook permanently, because the kernel may
+// remember them after the last filter is gone.
 const (
 	priorityAll = 1 + iota // without subnets
 	priority4
 	priority6
-	priorityRest                // that is in no subnet
-	priorities   = priorityRest // that a hook takes
+	priorityRest                // packets in none of the subnets
+	priorities   = priorityRest // number of priorities of a hook
 )
 
-// subnetFilters hand the packets that the limits are for to a link.
+// subnetFilters returns the filters that redirect the packets with a limit to a link.
 func (c *Config) subnetFilters(hook kernel.Hook, target int) (list []kernel.Filter) {
 	add := func(priority uint16, m kernel.Match, target int) {
 		if hook == kernel.Egress {
@@ -58,7 +61,9 @@ func (c *Config) subnetFilters(hook kernel.Hook, target int) (list []kernel.Filt
 			if subnet.Addr().Is6() {
 				priority = priority6
 			}
-			add(priority, kernel.Match{Prefix: subnet.Masked(), Dst: hook == kernel.Ingress}, target) // of the other side
+			// the remote address
+			add(priority, kernel.Match{Prefix: subnet.Masked(), Dst: hook == kernel.Ingress},
+				target)
 		}
 	}
 	switch {
@@ -75,13 +80,17 @@ func (c *Config) subnetFilters(hook kernel.Hook, target int) (list []kernel.Filt
 
 func (c *Config) validateSubnets() error {
 	if len(c.ShapedSubnets) > 0 && len(c.UnshapedSubnets) > 0 {
-		return cni.Errorf(cni.CodeInvalidConfig, "shapedSubnets and unshapedSubnets exclude one another").
-			WithDetails("shapedSubnets are the only networks with limits, unshapedSubnets the only ones without")
+		return cni.Errorf(cni.CodeInvalidConfig,
+			"shapedSubnets and unshapedSubnets cannot be combined").
+			WithDetails(
+				"use shapedSubnets to limit only these networks, or unshapedSubnets to limit " +
+					"all others")
 	}
 	for _, subnet := range slices.Concat(c.ShapedSubnets, c.UnshapedSubnets) {
 		if !subnet.IsValid() || subnet.Addr().Is4In6() {
-			return cni.Errorf(cni.CodeInvalidConfig, "shapedSubnets, unshapedSubnets: %q is not a network", subnet).
-				WithDetails("networks are written as 10.0.0.0/8 or fd00::/8")
+			return cni.Errorf(cni.CodeInvalidConfig,
+				"shapedSubnets, unshapedSubnets: %q is not a network", subnet).
+				WithDetails("write networks as 10.0.0.0/8 or fd00::/8")
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
-// Package bandwidth limits the traffic of a container by token buckets: what it receives on the host's end of its veth pair,
-// what it sends on an ifb that filters hand its packets to. Limits for some networks only are filters too, so that a bucket
-// never has to tell packets apart.
+// Package bandwidth limits the traffic of a container by token buckets. Packets to the container
+// pass a bucket on the host-side veth; filters redirect packets from the container to a bucket on
+// an ifb. If limits apply to some networks only, filters select the packets, so that a bucket never
+// distinguishes packets.
 package bandwidth
 
 import _ "embed"

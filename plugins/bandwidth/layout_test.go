@@ -17,13 +17,13 @@ import (
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
 
-// reference is the folder of the reference plugins.
-const reference = "/usr/lib/cni"
+// upstream is the directory of the upstream plugins.
+const upstream = "/usr/lib/cni"
 
-// references is how often the kernel uses a qdisc, which depends on its version.
+// references matches the kernel's reference count of a qdisc, which depends on the kernel version.
 var references = regexp.MustCompile(` refcnt \d+`)
 
-// layout is what tc shows of the host: qdiscs and filters.
+// layout returns the qdiscs and filters of the host as tc prints them.
 func layout(t *testing.T, r *plugintest.Runtime) string {
 	t.Helper()
 	lines, err := testnet.Shaping(r.Host)
@@ -33,15 +33,16 @@ func layout(t *testing.T, r *plugintest.Runtime) string {
 	return references.ReplaceAllString(strings.Join(lines, "\n"), "")
 }
 
-// TestLayout: bandwidth.md 2, 3 and 8, against text.
+// TestLayout compares qdiscs and filters with the expected output of tc.
 func TestLayout(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,`+both)
 	r.Container("cid1")
 	r.Host.Command("ip", "link", "set", "veth0", "mtu", "1400")
 	result := r.Add("cid1")
-	const ifb = "bwpe8f6f419596f" // of ("net1", "cid1")
-	if len(result.Interfaces) != 3 || result.Interfaces[2].Name != ifb || result.Interfaces[2].Sandbox != "" {
+	const ifb = "bwpe8f6f419596f" // for ("net1", "cid1")
+	if len(result.Interfaces) != 3 || result.Interfaces[2].Name != ifb ||
+		result.Interfaces[2].Sandbox != "" {
 		t.Fatalf("interfaces %v", result.Interfaces)
 	}
 	var links []struct {
@@ -51,14 +52,16 @@ func TestLayout(t *testing.T) {
 		TxQLen           int `json:"txqlen"`
 		Num              int `json:"num_tx_queues"`
 	}
-	if err := json.Unmarshal([]byte(r.Host.Command("ip", "-j", "-d", "link", "show", "dev", ifb)), &links); err != nil {
+	if err := json.Unmarshal([]byte(r.Host.Command("ip", "-j", "-d", "link", "show", "dev", ifb)),
+		&links); err != nil {
 		t.Fatal(err)
 	}
-	if l := links[0]; l.Address != result.Interfaces[2].MAC || l.MTU != 1400 || !slices.Contains(l.Flags, "UP") || l.TxQLen != 0 || l.Num != 1 {
+	if l := links[0]; l.Address != result.Interfaces[2].MAC || l.MTU != 1400 ||
+		!slices.Contains(l.Flags, "UP") || l.TxQLen != 0 || l.Num != 1 {
 		t.Errorf("ifb %+v", l)
 	}
 	if !strings.HasPrefix(links[0].IfAlias, "tenon:") {
-		t.Errorf("ifb has alias %q, which names no owner", links[0].IfAlias)
+		t.Errorf("ifb has alias %q, want the tag of its owner", links[0].IfAlias)
 	}
 	want := strings.ReplaceAll(`
 filter dev veth0 ingress parent ffff: protocol all pref 1 u32 chain 0 order 2048 bkt 0 *flowid 1:1 not_in_hw match 00000000/00000000 at 0 action order 1: mirred (Egress Redirect to device IFB) stolen
@@ -71,14 +74,15 @@ qdisc tbf 1: dev veth0 root rate 8Kbit burst 10000b lat 25ms`, "IFB", ifb)
 	r.Check("cid1")
 }
 
-// TestOneDirection: bandwidth.md 8.
+// TestOneDirection: a limit in one direction leaves the other one alone.
 func TestOneDirection(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"ingressRate":8000,"ingressBurst":80000`)
 	if result := r.Add("c"); len(result.Interfaces) != 2 {
 		t.Errorf("interfaces %v", result.Interfaces)
 	}
-	if out := layout(t, r); strings.Count(out, "\n") != 0 || !strings.Contains(out, "tbf 1: dev veth0 root") {
+	if out := layout(t, r); strings.Count(out, "\n") != 0 ||
+		!strings.Contains(out, "tbf 1: dev veth0 root") {
 		t.Errorf("only ingress: %s", out)
 	}
 	r.Check("c")
@@ -87,24 +91,27 @@ func TestOneDirection(t *testing.T) {
 	if result := r.Add("c"); len(result.Interfaces) != 3 {
 		t.Errorf("interfaces %v", result.Interfaces)
 	}
-	if out := layout(t, r); strings.Count(out, "\n") != 2 || strings.Contains(out, "tbf 1: dev veth0") {
+	if out := layout(t, r); strings.Count(out, "\n") != 2 ||
+		strings.Contains(out, "tbf 1: dev veth0") {
 		t.Errorf("only egress: %s", out)
 	}
 	r.Check("c")
 }
 
-// TestUpdate: a second ADD sets other limits, in whatever order, and leaves nothing of the former ones.
+// TestUpdate: a second ADD sets other limits, in any order, and leaves nothing of the former ones.
 func TestUpdate(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, "")
 	r.Container("c")
 	before := r.State()
-	keys := []string{"ingressRate", "ingressBurst", "egressRate", "egressBurst", "shapedSubnets", "unshapedSubnets"}
+	keys := []string{"ingressRate", "ingressBurst", "egressRate", "egressBurst", "shapedSubnets",
+		"unshapedSubnets"}
 	steps := []map[string]any{
 		{"ingressRate": 8000000, "egressRate": 8000000},
 		{"ingressRate": 16000000, "ingressBurst": 800000, "egressRate": 4000000},
 		{"ingressRate": 16000000, "shapedSubnets": []any{"10.0.0.0/8", "fd00::/8"}},
-		{"ingressRate": 16000000, "egressRate": 16000000, "unshapedSubnets": []any{"10.0.0.0/8", "fd00::/8"}},
+		{"ingressRate": 16000000, "egressRate": 16000000,
+			"unshapedSubnets": []any{"10.0.0.0/8", "fd00::/8"}},
 		{"egressRate": 8000000, "shapedSubnets": []any{"10.0.0.0/8"}},
 		{"egressRate": 8000000},
 		{"ingressRate": 8000000},
@@ -117,8 +124,9 @@ func TestUpdate(t *testing.T) {
 		maps.Copy(r.Conf, step)
 		r.Add("c")
 		r.Check("c")
-		// clsact serves as well, and stays
-		return strings.NewReplacer("clsact", "ingress", " ----------------", "", " parent ffff: ", " ").Replace(layout(t, r))
+		// clsact works as well, and remains
+		return strings.NewReplacer("clsact", "ingress", " ----------------", "", " parent ffff: ",
+			" ").Replace(layout(t, r))
 	}
 	var fresh []string
 	for _, step := range steps {
@@ -138,15 +146,17 @@ func TestUpdate(t *testing.T) {
 	r.Unchanged(before)
 }
 
-// TestOthers: qdiscs and filters that others have made are neither replaced nor removed.
+// TestOthers: ADD and DEL keep qdiscs and filters that other programs have created.
 func TestOthers(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,`+both)
 	r.Container("c")
-	for _, qdisc := range [][]string{{"handle", "5:", "pfifo"}, {"handle", "1:", "pfifo"}, {"handle", "5:", "tbf", "rate", "1mbit", "burst", "10k", "latency", "25ms"}} {
+	for _, qdisc := range [][]string{{"handle", "5:", "pfifo"}, {"handle", "1:", "pfifo"},
+		{"handle", "5:", "tbf", "rate", "1mbit", "burst", "10k", "latency", "25ms"}} {
 		r.Host.Command("tc", append(strings.Fields("qdisc add dev veth0 root"), qdisc...)...)
 		before := r.State()
-		if err := r.Refused(r.Request(cni.Add, "c"), plugin.CodeInUse); !strings.Contains(err.Error(), qdisc[2]) {
+		if err := r.Refused(r.Request(cni.Add, "c"),
+			plugin.CodeInUse); !strings.Contains(err.Error(), qdisc[2]) {
 			t.Error(err)
 		}
 		r.Must(r.Request(cni.Del, "c"))
@@ -154,7 +164,8 @@ func TestOthers(t *testing.T) {
 		r.Host.Command("tc", "qdisc", "delete", "dev", "veth0", "root")
 	}
 	r.Host.Command("tc", "qdisc", "add", "dev", "veth0", "clsact")
-	r.Host.Command("tc", "filter", "add", "dev", "veth0", "ingress", "prio", "7", "protocol", "ip", "u32", "match", "ip", "dst", "10.0.0.0/8", "flowid", "2:1")
+	r.Host.Command("tc", "filter", "add", "dev", "veth0", "ingress", "prio", "7", "protocol", "ip",
+		"u32", "match", "ip", "dst", "10.0.0.0/8", "flowid", "2:1")
 	before := r.State()
 	r.Add("c")
 	r.Check("c")
@@ -165,14 +176,15 @@ func TestOthers(t *testing.T) {
 	r.Unchanged(before)
 }
 
-// TestTwoInterfaces of one container on one network have limits of their own: R-103.
+// TestTwoInterfaces: two interfaces of one container on one network have separate limits.
 func TestTwoInterfaces(t *testing.T) {
 	t.Parallel()
 	for _, order := range [][2]string{{"eth0", "eth1"}, {"eth1", "eth0"}} {
 		t.Run(order[0]+" first", func(t *testing.T) {
 			t.Parallel()
 			r := runtime(t, `,`+both)
-			r.Container("c").Command("ip", "link", "add", "eth1", "type", "veth", "peer", "name", "another", "netns", r.Host.Path())
+			r.Container("c").Command("ip", "link", "add", "eth1", "type", "veth", "peer", "name",
+				"another", "netns", r.Host.Path())
 			r.Host.Command("ip", "link", "set", "another", "up")
 			results := map[string]json.RawMessage{}
 			ask := func(verb cni.Command, ifName string) plugintest.Request {
@@ -181,7 +193,8 @@ func TestTwoInterfaces(t *testing.T) {
 				if prev := previous(t, q); results[ifName] != nil {
 					q.Conf["prevResult"] = results[ifName]
 				} else if ifName == "eth1" {
-					prev.Interfaces = []cni.Interface{{Name: "another"}, {Name: "eth1", Sandbox: q.Netns}}
+					prev.Interfaces = []cni.Interface{{Name: "another"},
+						{Name: "eth1", Sandbox: q.Netns}}
 					prev.IPs = nil
 					q = withPrevious(t, q, prev)
 				}
@@ -192,7 +205,8 @@ func TestTwoInterfaces(t *testing.T) {
 				states = append(states, r.State())
 				results[ifName] = r.Must(ask(cni.Add, ifName))
 			}
-			if out := layout(t, r); strings.Count(out, "tbf") != 4 || strings.Count(out, "mirred") != 2 {
+			if out := layout(t, r); strings.Count(out, "tbf") != 4 ||
+				strings.Count(out, "mirred") != 2 {
 				t.Error(out)
 			}
 			for _, ifName := range order {
@@ -203,7 +217,8 @@ func TestTwoInterfaces(t *testing.T) {
 			delete(results, order[1])
 			results[order[1]] = r.Must(ask(cni.Add, order[1]))
 
-			del := ask(cni.Del, order[0]) // finds its own, and leaves the other one's
+			// finds its own objects and leaves the other interface alone
+			del := ask(cni.Del, order[0])
 			del.Netns = ""
 			delete(del.Conf, "prevResult")
 			r.Must(del)
@@ -216,8 +231,8 @@ func TestTwoInterfaces(t *testing.T) {
 	}
 }
 
-// TestDel: bandwidth.md 5 and 8. The ifb goes without namespace and previous result, and what is left of the veth pair is
-// not cut off.
+// TestDel: DEL deletes the ifb without namespace and previous result, and a remaining veth pair
+// still carries traffic.
 func TestDel(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,`+both)
@@ -238,13 +253,14 @@ func TestDel(t *testing.T) {
 	testnet.Reaches(t, r.Container("c"), r.Add("c").IPs[0].Gateway, true)
 }
 
-// TestLikeTheReference: qdiscs, filters and result are those of the reference plugin, but for its second action, which
-// never runs.
-func TestLikeTheReference(t *testing.T) {
+// TestLikeUpstream: qdiscs, filters and result equal upstream's, except for upstream's second
+// action, which never runs.
+func TestLikeUpstream(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Tool(filepath.Join(reference, "bandwidth")))
+	testnet.Require(t, testnet.Tool(filepath.Join(upstream, "bandwidth")))
 	second := regexp.MustCompile(` action order 2: mirred \(Egress Redirect to device \S+\) pass`)
-	random := regexp.MustCompile(`"mac":"[^"]*",("name":"bw)|"mtu":\d+,`) // Debian's knows no mtu
+	// Debian's version has no mtu
+	random := regexp.MustCompile(`"mac":"[^"]*",("name":"bw)|"mtu":\d+,`)
 	for _, members := range []string{
 		`,` + both,
 		`,"ingressRate":1000000,"ingressBurst":80000`,
@@ -258,7 +274,7 @@ func TestLikeTheReference(t *testing.T) {
 			q := r.Request(cni.Add, "cid1")
 			var result json.RawMessage
 			if i == 0 {
-				result = r.Foreign(reference, q)
+				result = r.Foreign(upstream, q)
 			} else {
 				result = r.Must(q)
 			}
@@ -271,7 +287,8 @@ func TestLikeTheReference(t *testing.T) {
 				t.Fatal(err)
 			}
 			text := strings.ReplaceAll(string(b), q.Netns, "NETNS")
-			seen[i] = second.ReplaceAllString(layout(t, r), "") + random.ReplaceAllString(text, "$1")
+			seen[i] = second.ReplaceAllString(layout(t, r), "") +
+				random.ReplaceAllString(text, "$1")
 		}
 		if diff := cmp.Diff(seen[0], seen[1]); diff != "" {
 			t.Errorf("%s: %s", members, diff)
@@ -279,15 +296,16 @@ func TestLikeTheReference(t *testing.T) {
 	}
 }
 
-// TestTakeover: what the reference plugin has limited Tenon checks, limits anew and frees, and the other way round.
+// TestTakeover: Tenon checks, changes and removes limits that upstream has set, and the reverse.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Tool(filepath.Join(reference, "bandwidth")))
-	foreign := func(t *testing.T, withNetns bool) (r *plugintest.Runtime, before string, del plugintest.Request) {
+	testnet.Require(t, testnet.Tool(filepath.Join(upstream, "bandwidth")))
+	foreign := func(t *testing.T, withNetns bool) (r *plugintest.Runtime, before string,
+		del plugintest.Request) {
 		r = runtime(t, `,`+both)
 		add := r.Request(cni.Add, "c")
 		before = r.State()
-		result := r.Foreign(reference, add)
+		result := r.Foreign(upstream, add)
 		check := r.Request(cni.Check, "c")
 		check.Conf["prevResult"] = result
 		r.Must(check)
@@ -312,7 +330,8 @@ func TestTakeover(t *testing.T) {
 		r.Conf["egressRate"] = 80000
 		r.Add("c")
 		r.Check("c")
-		if out := layout(t, r); strings.Count(out, "tbf") != 2 || strings.Count(out, "Redirect") == 0 || !strings.Contains(out, "80Kbit") {
+		if out := layout(t, r); strings.Count(out, "tbf") != 2 ||
+			strings.Count(out, "Redirect") == 0 || !strings.Contains(out, "80Kbit") {
 			t.Error(out)
 		}
 		r.Del("c")
@@ -323,7 +342,7 @@ func TestTakeover(t *testing.T) {
 		r, _, _ := foreign(t, true)
 		r.Conf["cniVersion"] = "1.1.0"
 		limited := layout(t, r)
-		r.Must(r.Collect()) // its name does not tell the network, and somebody uses it
+		r.Must(r.Collect()) // the name does not contain the network, and the ifb is in use
 		if diff := cmp.Diff(limited, layout(t, r)); diff != "" {
 			t.Errorf("an ifb in use was collected: %s", diff)
 		}
@@ -337,15 +356,15 @@ func TestTakeover(t *testing.T) {
 			t.Error(out)
 		}
 	})
-	t.Run("reference", func(t *testing.T) {
+	t.Run("upstream", func(t *testing.T) {
 		t.Parallel()
 		r := runtime(t, `,`+both)
 		r.Container("c")
 		before := r.State()
 		r.Add("c")
 		check, del := r.Request(cni.Check, "c"), r.Request(cni.Del, "c")
-		r.Foreign(reference, check)
-		r.Foreign(reference, del)
+		r.Foreign(upstream, check)
+		r.Foreign(upstream, del)
 		r.Must(del)
 		r.Unchanged(before)
 	})

@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// Remove deletes the ifbs of attachments that are gone, and takes the limits off the host's ends that are left: without the
-// ifb their filters would drop everything.
+// Remove deletes the ifbs of deleted attachments, and the limits of host-side veths that remain,
+// because without the ifb their filters would drop everything.
 func (c *Config) Remove(_ context.Context, s *chained.Session, g chained.Gone) error {
 	if g.All() {
 		return collect(s, g)
@@ -30,11 +30,13 @@ func remove(s *chained.Session, a cni.Attachment) error {
 	return errors.Join(append(errs, deleteDevices(s, own))...)
 }
 
-// knownEnd returns the host's end of the container's veth pair, or nil if that cannot be told any more.
+// knownEnd returns the host-side veth of the container, or nil if it cannot be determined.
 func knownEnd(s *chained.Session) *kernel.Link {
-	if s.Sandbox == nil { // then the namespace can be there all the same
+	if s.Sandbox == nil { // the namespace may still exist
 		links, err := s.Host.Links.All()
-		i := slices.IndexFunc(links, func(l kernel.Link) bool { return l.Kind == "veth" && l.Alias == s.Tag })
+		i := slices.IndexFunc(links, func(l kernel.Link) bool {
+			return l.Kind == "veth" && l.Alias == s.Tag
+		})
 		if err != nil || i < 0 {
 			return nil
 		}
@@ -51,12 +53,13 @@ func knownEnd(s *chained.Session) *kernel.Link {
 	return &end
 }
 
-// unlimit takes the limits off a host's end.
+// unlimit removes the limits of a host-side veth.
 func unlimit(s *chained.Session, end kernel.Link, own []kernel.Link) error {
-	return errors.Join(s.Host.Qdiscs.DeleteTBF(end), s.Host.Qdiscs.SetFilters(end, leadTo(own), nil))
+	return errors.Join(s.Host.Qdiscs.DeleteTBF(end),
+		s.Host.Qdiscs.SetFilters(end, leadTo(own), nil))
 }
 
-// deleteDevices deletes ifbs. Links that still hand them packets lose their limits.
+// deleteDevices deletes ifbs. Links that still redirect packets to them lose their limits.
 func deleteDevices(s *chained.Session, list []kernel.Link) error {
 	if len(list) == 0 {
 		return nil
@@ -72,7 +75,7 @@ func deleteDevices(s *chained.Session, list []kernel.Link) error {
 	return errors.Join(errs...)
 }
 
-// collect is Remove for GC.
+// collect implements Remove for GC.
 func collect(s *chained.Session, g chained.Gone) error {
 	links, err := s.Host.Links.All()
 	if err != nil {
@@ -89,7 +92,8 @@ func collect(s *chained.Session, g chained.Gone) error {
 		}
 	}
 	errs := []error{deleteDevices(s, stale)}
-	for _, l := range links { // an ADD that was killed has limited an end, and made no ifb yet
+	// an ADD was killed after it limited the veth and before it created the ifb
+	for _, l := range links {
 		if l.Kind == "veth" && g.Tag(l.Alias) {
 			errs = append(errs, unlimit(s, l, nil))
 		}
@@ -97,20 +101,21 @@ func collect(s *chained.Session, g chained.Gone) error {
 	return errors.Join(errs...)
 }
 
-// goneOwn reports whether a link is Tenon's and its owner gone.
+// goneOwn reports whether Tenon created a link and its owner no longer exists.
 func goneOwn(l kernel.Link, g chained.Gone) bool {
 	if l.Alias != "" {
 		return g.Tag(l.Alias)
 	}
-	ours := slices.Contains([]string{referencePrefix, egressPrefix, ingressPrefix}, l.Name[:min(3, len(l.Name))])
+	ours := slices.Contains([]string{upstreamPrefix, egressPrefix, ingressPrefix},
+		l.Name[:min(3, len(l.Name))])
 	return ours && strings.HasPrefix(string(l.MAC), string(networkAddress(g.Network))) &&
 		!slices.ContainsFunc(g.Valid, func(a cni.Attachment) bool { return owned(l, a) })
 }
 
-// goneForeign reports whether a link may be one that the reference plugin has made for an attachment that is gone. Its name
-// does not tell the network: only those that nobody uses are gone for sure.
+// goneForeign reports whether upstream may have created a link for an attachment that no longer
+// exists. The name does not contain the network, so only unused links qualify.
 func goneForeign(l kernel.Link, g chained.Gone) bool {
 	return foreign(l) && !slices.ContainsFunc(g.Valid, func(a cni.Attachment) bool {
-		return l.Name == referenceName(a.Network, a.Container)
+		return l.Name == upstreamName(a.Network, a.Container)
 	})
 }

@@ -8,14 +8,15 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// TestKilled: an ifb of an ADD that was killed before it could set the alias is found by its hardware address, by DEL and
-// by GC, and by nobody of another network.
+// TestKilled: DEL and GC find the ifb of an ADD that was killed before it set the alias, by its MAC
+// address. DEL and GC of another network do not.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	for name, collect := range map[string]bool{"DEL": false, "GC": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := runtime(t, `,"ingressRate":8000000,"egressRate":8000000,"shapedSubnets":["10.0.0.0/8"]`)
+			r := runtime(t,
+				`,"ingressRate":8000000,"egressRate":8000000,"shapedSubnets":["10.0.0.0/8"]`)
 			r.Conf["cniVersion"] = "1.1.0"
 			r.Container("c")
 			before := r.State()
@@ -44,7 +45,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestCollectedWhileUp: an attachment that is not valid any more, but whose container still runs, is not cut off.
+// TestCollectedWhileUp: GC of an attachment whose container still runs does not interrupt its
+// traffic.
 func TestCollectedWhileUp(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,`+both+`,"unshapedSubnets":["192.0.2.0/24"]`)
@@ -57,7 +59,7 @@ func TestCollectedWhileUp(t *testing.T) {
 	testnet.Reaches(t, r.Container("c"), ip.Gateway, true)
 }
 
-// TestStatus: features of the kernel that are there.
+// TestStatus: STATUS succeeds if the kernel has the features.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,`+both)
@@ -70,10 +72,11 @@ func TestStatus(t *testing.T) {
 	r.Refused(q, cni.CodeInvalidConfig)
 }
 
-// TestVersions are those of the reference plugin: from 0.3.0 on.
+// TestVersions: the plugin supports upstream's versions, 0.3.0 and newer.
 func TestVersions(t *testing.T) {
 	t.Parallel()
-	if got := suite.Plugin.Versions; slices.Min(got) != cni.V030 || slices.Max(got) != cni.V110 || len(got) != 5 {
+	if got := suite.Plugin.Versions; slices.Min(got) != cni.V030 || slices.Max(got) != cni.V110 ||
+		len(got) != 5 {
 		t.Errorf("versions %v", got)
 	}
 }

@@ -20,35 +20,46 @@ type Config struct {
 	attach.Common
 	attach.Masq
 
-	// Bridge is the name of the bridge; it is made where it does not exist.
+	// Bridge is the name of the bridge. ADD creates it if it does not exist.
 	Bridge string `json:"bridge" default:"cni0"`
-	// IsGateway gives the bridge the gateway address of each network and turns on forwarding.
+	// IsGateway assigns the gateway address of each network to the bridge and enables IP
+	// forwarding.
 	IsGateway bool `json:"isGateway"`
-	// IsDefaultGateway implies IsGateway and adds a default route for each address family.
+	// IsDefaultGateway implies IsGateway and adds a default route through the bridge for each
+	// address family.
 	IsDefaultGateway bool `json:"isDefaultGateway"`
-	// ForceAddress lets a gateway address replace one of another network that the bridge has.
+	// ForceAddress replaces a conflicting address of the bridge by the gateway address. Without it
+	// ADD fails with code 7. Any other IPv4 address conflicts, and any IPv6 address of an
+	// overlapping network.
 	ForceAddress bool `json:"forceAddress"`
-	// MTU is that of both ends of the pair, and of a bridge that is made, in bytes; 0 is the kernel's default.
+	// MTU is the MTU of the veth pair, and of a bridge that ADD creates, in bytes. 0 keeps the
+	// kernel's default.
 	MTU int `json:"mtu" min:"0" max:"65535"`
-	// HairpinMode lets frames leave by the port they came in. Not together with PromiscMode.
+	// HairpinMode lets the port send frames back to the container that they came from. It excludes
+	// PromiscMode.
 	HairpinMode bool `json:"hairpinMode"`
-	// PromiscMode makes the bridge promiscuous.
+	// PromiscMode sets the bridge to promiscuous mode. It excludes HairpinMode.
 	PromiscMode bool `json:"promiscMode"`
-	// PortIsolation keeps the port from talking to other isolated ports.
+	// PortIsolation prevents the exchange of frames between the container's port and other isolated
+	// ports of the bridge.
 	PortIsolation bool `json:"portIsolation"`
-	// EnableDAD lets the kernel detect duplicates of the container's IPv6 addresses, and waits until it has.
+	// EnableDAD enables duplicate address detection for the container's IPv6 addresses. ADD waits
+	// until it is complete.
 	EnableDAD bool `json:"enabledad"`
-	// DisableContainerInterface leaves the container's interface down. Not together with ipam.
+	// DisableContainerInterface leaves the container's interface down. It excludes ipam.
 	DisableContainerInterface bool `json:"disableContainerInterface"`
 
-	// MACSpoofChk drops frames of the container whose source is not the hardware address of its interface.
+	// MACSpoofChk drops frames from the container if their source is not the MAC address of its
+	// interface.
 	MACSpoofChk bool `json:"macspoofchk"`
-	// VLAN puts the container into a VLAN: an access port, or with VLANTrunk the native VLAN of a trunk. 0 is none. A
-	// bridge that is made forwards by VLAN if this or VLANTrunk is given; one that exists stays as it is.
+	// VLAN is the VLAN ID of the access port, or with VLANTrunk of the native VLAN of the trunk. 0
+	// means no VLAN. With a VLAN ID or VLANTrunk, ADD creates a bridge that filters VLANs; it does
+	// not change an existing bridge.
 	VLAN int `json:"vlan" min:"0" max:"4094"`
-	// VLANTrunk holds the VLANs whose frames the container sends and receives with a tag.
+	// VLANTrunk lists the VLANs that the container sends and receives tagged.
 	VLANTrunk []Trunk `json:"vlanTrunk"`
-	// PreserveDefaultVLAN leaves the port in the default VLAN of the bridge, normally 1, beside those configured.
+	// PreserveDefaultVLAN keeps the port in the default VLAN of the bridge, normally 1, in addition
+	// to the configured VLANs.
 	PreserveDefaultVLAN bool `json:"preserveDefaultVlan"`
 
 	mac net.HardwareAddr // derived from the call by [Config.Validate]
@@ -56,7 +67,7 @@ type Config struct {
 
 const (
 	defaultBridge = "cni0"
-	portWait      = 5 * time.Second // for the port to come up
+	portWait      = 5 * time.Second // limit for the port to come up
 )
 
 // Plugin is the definition of bridge.
@@ -75,18 +86,20 @@ func (c *Config) bridge() string { return cmp.Or(c.Bridge, defaultBridge) }
 
 func (c *Config) gateway() bool { return c.IsGateway || c.IsDefaultGateway }
 
-// Validate refuses contradictions.
+// Validate refuses contradictory options and values out of range.
 func (c *Config) Validate(call *plugin.Call) (err error) {
-	invalid := func(format string, args ...any) *cni.Error { return cni.Errorf(cni.CodeInvalidConfig, format, args...) }
+	invalid := func(format string, args ...any) *cni.Error {
+		return cni.Errorf(cni.CodeInvalidConfig, format, args...)
+	}
 	switch {
 	case cni.ValidateIfName(c.bridge()) != nil:
 		return invalid("bridge: %q is not a valid interface name", c.bridge())
 	case c.HairpinMode && c.PromiscMode:
 		return invalid("cannot set hairpin mode and promiscuous mode at the same time").
-			WithDetails("hairpinMode and promiscMode exclude each other")
+			WithDetails("set either hairpinMode or promiscMode")
 	case c.DisableContainerInterface && call.IPAM.Type != "":
 		return invalid("cannot use IPAM when DisableContainerInterface flag is set").
-			WithDetails("disableContainerInterface is for networks without addresses")
+			WithDetails("remove ipam or disableContainerInterface")
 	}
 	if err := attach.ValidateMTU(c.MTU); err != nil {
 		return err
@@ -107,7 +120,7 @@ func (c *Config) Options() attach.Options {
 	return o
 }
 
-// Status reports what the kernel lacks.
+// Status reports missing kernel features.
 func (c *Config) Status(context.Context, *plugin.Call) error {
 	features := []kernel.Feature{kernel.FeatureBridge}
 	if c.MACSpoofChk {
@@ -119,7 +132,7 @@ func (c *Config) Status(context.Context, *plugin.Call) error {
 	return session.Lacking(features...)
 }
 
-// Make makes the bridge, unless it is there, and a pair that joins the container to it.
+// Make creates the bridge, if it does not exist, and a veth pair that connects the container to it.
 func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, error) {
 	if err := c.needFiltering(); err != nil {
 		return nil, err
@@ -142,7 +155,7 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 	if err := s.Distrust(br, port); err != nil {
 		return nil, err
 	}
-	if c.MACSpoofChk { // before the port can receive anything
+	if c.MACSpoofChk { // before the port can receive frames
 		if err := s.Host.Rules.Guard(s.Tag, port, inside.MAC); err != nil {
 			return nil, err
 		}
@@ -151,7 +164,9 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 		return nil, err
 	}
 	if c.HairpinMode || c.PortIsolation {
-		if err := s.Host.Links.SetPort(port, kernel.Port{Hairpin: c.HairpinMode, Isolated: c.PortIsolation}); err != nil {
+		if err := s.Host.Links.SetPort(port, kernel.Port{
+			Hairpin: c.HairpinMode, Isolated: c.PortIsolation,
+		}); err != nil {
 			return nil, err
 		}
 	}
@@ -171,7 +186,7 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 	}, nil
 }
 
-// Finish makes the bridge the gateway, masquerades, and waits for the port.
+// Finish assigns the gateway addresses, masquerades, and waits until the port is up.
 func (c *Config) Finish(ctx context.Context, s *attach.Session, r *cni.Result) error {
 	br, err := s.Host.Links.ByName(c.bridge())
 	if err != nil {
@@ -203,7 +218,8 @@ func (c *Config) Finish(ctx context.Context, s *attach.Session, r *cni.Result) e
 			return err
 		}
 	}
-	// A bridge without an address of its own takes that of a port, such as the veth of a VLAN gateway.
+	// A bridge without an address of its own takes the MAC address of a port, such as the veth of a
+	// VLAN gateway.
 	if br, err = s.Host.Links.ByName(c.bridge()); err != nil {
 		return err
 	}

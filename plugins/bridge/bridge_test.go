@@ -23,10 +23,11 @@ import (
 	"github.com/tenon-cni/tenon/plugins/bridge"
 )
 
-// runtime makes a host with a network; members are those of the plugin.
+// runtime creates a host with a network; members are JSON members of the plugin's configuration.
 func runtime(t *testing.T, members string) *plugintest.Runtime {
 	t.Helper()
-	return plugintest.NewRuntime(t, bridge.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"bridge","bridge":"br0"`+members+`}`)
+	return plugintest.NewRuntime(t, bridge.Plugin,
+		`{"cniVersion":"1.1.0","name":"net","type":"bridge","bridge":"br0"`+members+`}`)
 }
 
 // Members of configurations.
@@ -37,7 +38,7 @@ const (
 	gateway  = `,"isDefaultGateway":true`
 )
 
-// link is what ip tells about one interface.
+// link holds the output of ip for an interface.
 type link struct {
 	IfName   string
 	IfIndex  int
@@ -66,15 +67,16 @@ func show(t *testing.T, ns *plugintest.Namespace, name string) link {
 // addresses lists the addresses of an interface as ADDRESS/LENGTH, without link-local ones.
 func addresses(ns *plugintest.Namespace, name string) []string {
 	var all []string
-	for line := range strings.Lines(ns.Command("ip", "-o", "address", "show", "dev", name, "scope", "global")) {
+	for line := range strings.Lines(ns.Command("ip", "-o", "address", "show", "dev", name, "scope",
+		"global")) {
 		all = append(all, strings.Fields(line)[3])
 	}
 	slices.Sort(all)
 	return all
 }
 
-// TestConfiguration lists what is refused before anything is done.
-// ERR-04: code 2 names key and value. CONV-07: a capability that is malformed is refused.
+// TestConfiguration: these configurations are refused before any change. Code 2 names key and value
+// (ERR-04), and a malformed capability is refused (CONV-07).
 func TestConfiguration(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, "")
@@ -85,26 +87,43 @@ func TestConfiguration(t *testing.T) {
 		code          cni.Code
 		says          string
 	}{
-		{"hairpin and promiscuous mode", `"hairpinMode":true,"promiscMode":true`, cni.CodeInvalidConfig, "hairpinMode and promiscMode"},
-		{"addresses for an interface that stays down", `"disableContainerInterface":true,"ipam":{"type":"host-local"}`, cni.CodeInvalidConfig, "disableContainerInterface"},
-		{"name of the bridge is too long", `"bridge":"a-name-of-16-byte"`, cni.CodeInvalidConfig, "a-name-of-16-byte"},
+		{"hairpin and promiscuous mode", `"hairpinMode":true,"promiscMode":true`,
+			cni.CodeInvalidConfig, "hairpinMode or promiscMode"},
+		{"IPAM with an interface that stays down",
+			`"disableContainerInterface":true,"ipam":{"type":"host-local"}`, cni.CodeInvalidConfig,
+			"disableContainerInterface"},
+		{"name of the bridge is too long", `"bridge":"a-name-of-16-byte"`, cni.CodeInvalidConfig,
+			"a-name-of-16-byte"},
 		{"name of the bridge is a path", `"bridge":"../br0"`, cni.CodeInvalidConfig, "../br0"},
 		{"negative MTU", `"mtu":-1`, cni.CodeInvalidConfig, "mtu"},
-		{"MTU no interface can have", `"mtu":65536`, cni.CodeInvalidConfig, "65536"},
-		{"VLAN above the range", `"vlan":4095`, cni.CodeInvalidConfig, "invalid VLAN ID 4095 (must be between 0 and 4094)"},
-		{"VLAN below the range", `"vlan":-1`, cni.CodeInvalidConfig, "invalid VLAN ID -1 (must be between 0 and 4094)"},
-		{"name of the VLAN's gateway interface is too long", `"bridge":"eleven-byte","vlan":1000,"isGateway":true`, cni.CodeInvalidConfig, "eleven-byte.1000"},
-		{"VLAN of a trunk below the range", `"vlanTrunk":[{"id":101},{"id":0}]`, cni.CodeInvalidConfig, "incorrect trunk id parameter"},
-		{"VLAN of a trunk above the range", `"vlanTrunk":[{"id":4095}]`, cni.CodeInvalidConfig, "incorrect trunk id parameter"},
-		{"range of a trunk begins below the range", `"vlanTrunk":[{"minID":0,"maxID":10}]`, cni.CodeInvalidConfig, "incorrect trunk minID parameter"},
-		{"range of a trunk ends above the range", `"vlanTrunk":[{"minID":1,"maxID":4095}]`, cni.CodeInvalidConfig, "incorrect trunk maxID parameter"},
-		{"range of a trunk ends before it begins", `"vlanTrunk":[{"minID":20,"maxID":10}]`, cni.CodeInvalidConfig, "minID is greater than maxID in trunk parameter"},
-		{"range of a trunk without end", `"vlanTrunk":[{"minID":20}]`, cni.CodeInvalidConfig, "minID and maxID should be configured simultaneously, maxID is missing"},
-		{"range of a trunk without beginning", `"vlanTrunk":[{"maxID":20,"id":5}]`, cni.CodeInvalidConfig, "minID and maxID should be configured simultaneously, minID is missing"},
-		{"masquerading by nobody", `"ipMasqBackend":"ebtables"`, cni.CodeInvalidConfig, "ebtables"},
-		{"rule that nobody knows", `"secondDefaultRoute":"replace"`, cni.CodeInvalidConfig, "replace"},
+		{"impossible MTU", `"mtu":65536`, cni.CodeInvalidConfig, "65536"},
+		{"VLAN above the range", `"vlan":4095`, cni.CodeInvalidConfig,
+			"invalid VLAN ID 4095 (must be between 0 and 4094)"},
+		{"VLAN below the range", `"vlan":-1`, cni.CodeInvalidConfig,
+			"invalid VLAN ID -1 (must be between 0 and 4094)"},
+		{"name of the VLAN's gateway interface is too long",
+			`"bridge":"eleven-byte","vlan":1000,"isGateway":true`, cni.CodeInvalidConfig,
+			"eleven-byte.1000"},
+		{"VLAN of a trunk below the range", `"vlanTrunk":[{"id":101},{"id":0}]`,
+			cni.CodeInvalidConfig, "incorrect trunk id parameter"},
+		{"VLAN of a trunk above the range", `"vlanTrunk":[{"id":4095}]`, cni.CodeInvalidConfig,
+			"incorrect trunk id parameter"},
+		{"range of a trunk begins below the range", `"vlanTrunk":[{"minID":0,"maxID":10}]`,
+			cni.CodeInvalidConfig, "incorrect trunk minID parameter"},
+		{"range of a trunk ends above the range", `"vlanTrunk":[{"minID":1,"maxID":4095}]`,
+			cni.CodeInvalidConfig, "incorrect trunk maxID parameter"},
+		{"range of a trunk ends before it begins", `"vlanTrunk":[{"minID":20,"maxID":10}]`,
+			cni.CodeInvalidConfig, "minID is greater than maxID in trunk parameter"},
+		{"range of a trunk without end", `"vlanTrunk":[{"minID":20}]`, cni.CodeInvalidConfig,
+			"minID and maxID should be configured simultaneously, maxID is missing"},
+		{"range of a trunk without beginning", `"vlanTrunk":[{"maxID":20,"id":5}]`,
+			cni.CodeInvalidConfig,
+			"minID and maxID should be configured simultaneously, minID is missing"},
+		{"unknown backend", `"ipMasqBackend":"ebtables"`, cni.CodeInvalidConfig, "ebtables"},
+		{"unknown value of secondDefaultRoute", `"secondDefaultRoute":"replace"`,
+			cni.CodeInvalidConfig, "replace"},
 		{"MAC", `"runtimeConfig":{"mac":"02:00"}`, cni.CodeInvalidConfig, "02:00"},
-		{"no address in 0.2.0", `"cniVersion":"0.2.0"`, cni.CodeInvalidConfig, "0.3.0"},
+		{"no IPAM in 0.2.0", `"cniVersion":"0.2.0"`, cni.CodeInvalidConfig, "0.3.0"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			for _, verb := range []cni.Command{cni.Add, cni.Status} {
@@ -120,7 +139,7 @@ func TestConfiguration(t *testing.T) {
 					t.Errorf("%s: code %d, want %d: %v", verb, code, row.code, err)
 				}
 				plugintest.Says(t, err, row.says)
-				q.Command = cni.Del // what cannot be attached can be detached
+				q.Command = cni.Del // DEL succeeds with the configuration that ADD refuses
 				if _, err := r.Do(t.Context(), q); err != nil {
 					t.Errorf("DEL: %v", err)
 				}
@@ -130,24 +149,25 @@ func TestConfiguration(t *testing.T) {
 	r.Unchanged(before)
 }
 
-// TestMakesTheBridge is bridge.md 13, as are the next three.
+// TestMakesTheBridge: ADD creates the bridge, and reports it and the veth pair.
 func TestMakesTheBridge(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"mtu":1400`)
 	result := r.Add("c")
-	br, port, inside := show(t, r.Host, "br0"), show(t, r.Host, result.Interfaces[1].Name), show(t, r.Container("c"), "eth0")
+	br, port, inside := show(t, r.Host, "br0"), show(t, r.Host, result.Interfaces[1].Name), show(t,
+		r.Container("c"), "eth0")
 	for _, l := range []link{br, port, inside} {
-		if l.MTU != 1400 || !l.up() || l.TxQLen != 1000 { // R-85
+		if l.MTU != 1400 || !l.up() || l.TxQLen != 1000 { // the kernel's default queue length
 			t.Errorf("%s has MTU %d, queue %d, flags %v", l.IfName, l.MTU, l.TxQLen, l.Flags)
 		}
 	}
-	for i, want := range []link{br, port, inside} { // R-66
+	for i, want := range []link{br, port, inside} {
 		if got := result.Interfaces[i]; got.Name != want.IfName || got.MAC != want.Address {
 			t.Errorf("interface %d is %+v, found %s %s", i, got, want.IfName, want.Address)
 		}
 	}
 	if br.Address == port.Address {
-		t.Error("the bridge has the address of its port")
+		t.Error("the bridge has the MAC address of its port")
 	}
 }
 
@@ -187,11 +207,13 @@ func TestBridgeIsSomethingElse(t *testing.T) {
 	r.Unchanged(before)
 }
 
-// TestVersions is bridge.md 13: addresses of one family, of both, and more of one than old versions can say; DNS comes from resolvConf.
+// TestVersions: addresses of one family, of both, and more of one family than old versions can
+// express. DNS comes from resolvConf.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	resolvConf := filepath.Join(t.TempDir(), "resolv.conf")
-	if err := os.WriteFile(resolvConf, []byte("nameserver 10.9.9.9\nsearch example.com\n"), 0o600); err != nil {
+	if err := os.WriteFile(resolvConf, []byte("nameserver 10.9.9.9\nsearch example.com\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, row := range []struct {
@@ -201,13 +223,17 @@ func TestVersions(t *testing.T) {
 	}{
 		{"IPv4", `[[{"subnet":"10.1.2.0/24"}]]`, []string{"10.1.2.2/24"}, cni.V010},
 		{"IPv6", `[[{"subnet":"fd00:1::/64"}]]`, []string{"fd00:1::2/64"}, cni.V010},
-		{"both", `[[{"subnet":"10.1.2.0/24"}],[{"subnet":"fd00:1::/64"}]]`, []string{"10.1.2.2/24", "fd00:1::2/64"}, cni.V010},
-		{"three", `[[{"subnet":"10.1.2.0/24"}],[{"subnet":"fd00:1::/64"}],[{"subnet":"fd00:2::/64"}]]`,
+		{"both", `[[{"subnet":"10.1.2.0/24"}],[{"subnet":"fd00:1::/64"}]]`, []string{
+			"10.1.2.2/24", "fd00:1::2/64",
+		}, cni.V010},
+		{"three",
+			`[[{"subnet":"10.1.2.0/24"}],[{"subnet":"fd00:1::/64"}],[{"subnet":"fd00:2::/64"}]]`,
 			[]string{"10.1.2.2/24", "fd00:1::2/64", "fd00:2::2/64"}, cni.V030},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			r := runtime(t, gateway+`,"ipMasq":true,"ipam":{"type":"host-local","resolvConf":"`+resolvConf+`","ranges":`+row.ranges+`}`)
+			r := runtime(t,
+				gateway+`,"ipMasq":true,"ipam":{"type":"host-local","resolvConf":"`+resolvConf+`","ranges":`+row.ranges+`}`)
 			for _, v := range cni.Versions() {
 				r.Conf["cniVersion"] = v.String()
 				if v < row.oldest {
@@ -219,7 +245,8 @@ func TestVersions(t *testing.T) {
 				for _, ip := range result.IPs {
 					got = append(got, ip.Address.String())
 					if want := ip.Address.Masked().Addr().Next(); ip.Gateway != want {
-						t.Errorf("%v: gateway of %s is %s, want %s", v, ip.Address, ip.Gateway, want)
+						t.Errorf("%v: gateway of %s is %s, want %s", v, ip.Address,
+							ip.Gateway, want)
 					}
 				}
 				if diff := cmp.Diff(row.want, got); diff != "" {
@@ -228,11 +255,14 @@ func TestVersions(t *testing.T) {
 				if diff := cmp.Diff(row.want, addresses(r.Container("c"), "eth0")); diff != "" {
 					t.Errorf("%v: container: %s", v, diff)
 				}
-				if diff := cmp.Diff(cni.DNS{Nameservers: []string{"10.9.9.9"}, Search: []string{"example.com"}}, result.DNS); diff != "" {
+				if diff := cmp.Diff(cni.DNS{
+					Nameservers: []string{"10.9.9.9"}, Search: []string{"example.com"},
+				}, result.DNS); diff != "" {
 					t.Errorf("%v: %s", v, diff)
 				}
 				r.Del("c")
-				if err := os.RemoveAll(filepath.Join(r.Dir, "net")); err != nil { // so that the same addresses are given
+				// so that each version gets the same addresses
+				if err := os.RemoveAll(filepath.Join(r.Dir, "net")); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -240,20 +270,29 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestDefaultRoutes is bridge.md 13: the routes have no source hint.
+// TestDefaultRoutes: default routes have no source address.
 func TestDefaultRoutes(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ name, members, v4, v6 string }{
 		{"no gateway", ipamDual, "", ""},
 		{"gateway without a default route", `,"isGateway":true` + ipamDual, "", ""},
-		{"default gateway", gateway + ipamDual, "default via 10.1.2.1 dev eth0", "default via fd00:1::1 dev eth0 metric 1024 pref medium"},
-		{"one default route for two addresses", gateway + `,"ipam":{"type":"host-local","ranges":[[{"subnet":"fd00:1::/64"}],[{"subnet":"fd00:2::/64"}]]}`,
+		{"default gateway", gateway + ipamDual, "default via 10.1.2.1 dev eth0",
+			"default via fd00:1::1 dev eth0 metric 1024 pref medium"},
+		{"one default route for two addresses",
+			gateway +
+				`,"ipam":{"type":"host-local","ranges":[[{"subnet":"fd00:1::/64"}],[{"subnet":"fd00:2::/64"}]]}`,
 			"", "default via fd00:1::1 dev eth0 metric 1024 pref medium"},
-		{"default route of IPAM without a gateway is the same route", gateway + `,"ipam":{"type":"host-local","subnet":"10.1.2.0/24","routes":[{"dst":"0.0.0.0/0"}]}`,
+		{"default route of IPAM without a gateway is identical",
+			gateway +
+				`,"ipam":{"type":"host-local","subnet":"10.1.2.0/24","routes":[{"dst":"0.0.0.0/0"}]}`,
 			"default via 10.1.2.1 dev eth0", ""},
-		{"default route of IPAM wins", gateway + `,"ipam":{"type":"host-local","subnet":"10.1.2.0/24","routes":[{"dst":"0.0.0.0/0","gw":"10.1.2.9"}]}`,
+		{"default route of IPAM takes precedence",
+			gateway +
+				`,"ipam":{"type":"host-local","subnet":"10.1.2.0/24","routes":[{"dst":"0.0.0.0/0","gw":"10.1.2.9"}]}`,
 			"default via 10.1.2.9 dev eth0", ""},
-		{"gateway of IPAM", gateway + `,"ipam":{"type":"host-local","subnet":"10.1.2.0/24","gateway":"10.1.2.200"}`, "default via 10.1.2.200 dev eth0", ""},
+		{"gateway of IPAM",
+			gateway + `,"ipam":{"type":"host-local","subnet":"10.1.2.0/24","gateway":"10.1.2.200"}`,
+			"default via 10.1.2.200 dev eth0", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -261,7 +300,8 @@ func TestDefaultRoutes(t *testing.T) {
 			r.Add("c")
 			r.Check("c")
 			for family, want := range map[string]string{"-4": row.v4, "-6": row.v6} {
-				if got := strings.TrimSpace(r.Container("c").Command("ip", family, "route", "show", "default")); got != want {
+				if got := strings.TrimSpace(r.Container("c").
+					Command("ip", family, "route", "show", "default")); got != want {
 					t.Errorf("%q, want %q", got, want)
 				}
 			}
@@ -269,7 +309,8 @@ func TestDefaultRoutes(t *testing.T) {
 	}
 }
 
-// TestInterfaceStaysDown is bridge.md 13: without addresses, link-local ones included.
+// TestInterfaceStaysDown: with disableContainerInterface the interface is down and has no address,
+// not even a link-local one.
 func TestInterfaceStaysDown(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"disableContainerInterface":true`)
@@ -283,8 +324,9 @@ func TestInterfaceStaysDown(t *testing.T) {
 	}
 }
 
-// TestLinkLocalAddress: a new bridge has its link-local address from the start, as with the upstream plugin, also if the
-// interface of its first container stays down. The address follows from the MAC address of the bridge.
+// TestLinkLocalAddress: a new bridge has its link-local address from the start, as with the
+// upstream plugin, also if the interface of its first container stays down. The address follows
+// from the MAC address of the bridge.
 func TestLinkLocalAddress(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"disableContainerInterface":true`)
@@ -292,11 +334,13 @@ func TestLinkLocalAddress(t *testing.T) {
 	address := func() string {
 		return r.Host.Command("ip", "-o", "-6", "address", "show", "dev", name, "scope", "link")
 	}
-	if dad := strings.TrimSpace(r.Host.Command("sysctl", "-n", "net.ipv6.conf."+name+".accept_dad")); dad != "0" {
-		t.Errorf("the bridge looks for duplicates of its address: accept_dad is %s", dad)
+	if dad := strings.TrimSpace(r.Host.Command("sysctl", "-n",
+		"net.ipv6.conf."+name+".accept_dad")); dad != "0" {
+		t.Errorf("the bridge uses duplicate address detection: accept_dad is %s", dad)
 	}
 	var before string
-	testnet.Eventually(t, func() error { // without a look for duplicates, once a worker of the kernel has run
+	// without duplicate address detection, once a kernel worker has run
+	testnet.Eventually(t, func() error {
 		if before = address(); strings.Contains(before, "tentative") {
 			return errors.New(before)
 		}
@@ -319,14 +363,15 @@ func TestLinkLocalAddress(t *testing.T) {
 	}
 }
 
-// TestPort is bridge.md 13: isolation, and hairpin mode beside it.
+// TestPort: port isolation, and hairpin mode in addition.
 func TestPort(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		members           string
 		hairpin, isolated bool
 	}{
-		{"", false, false}, {`,"hairpinMode":true`, true, false}, {`,"portIsolation":true`, false, true},
+		{"", false, false}, {`,"hairpinMode":true`, true, false}, {`,"portIsolation":true`,
+			false, true},
 		{`,"hairpinMode":true,"portIsolation":true`, true, true},
 	} {
 		t.Run(row.members, func(t *testing.T) {
@@ -340,7 +385,8 @@ func TestPort(t *testing.T) {
 	}
 }
 
-// TestPromiscuous is bridge.md 13. CHECK wants it where it is configured, and does not mind a packet capture where it is not.
+// TestPromiscuous: CHECK requires promiscuous mode if it is configured, and otherwise accepts a
+// packet capture.
 func TestPromiscuous(t *testing.T) {
 	t.Parallel()
 	for _, on := range []bool{true, false} {
@@ -353,7 +399,9 @@ func TestPromiscuous(t *testing.T) {
 				t.Errorf("promiscuity is %d", got)
 			}
 			r.Check("c")
-			r.Host.Command("ip", "link", "set", "br0", "promisc", map[bool]string{true: "off", false: "on"}[on])
+			r.Host.Command("ip", "link", "set", "br0", "promisc", map[bool]string{
+				true: "off", false: "on",
+			}[on])
 			if _, err := r.Do(t.Context(), r.Request(cni.Check, "c")); (err != nil) != on {
 				t.Errorf("CHECK: %v", err)
 			}
@@ -361,15 +409,17 @@ func TestPromiscuous(t *testing.T) {
 	}
 }
 
-// TestMAC is bridge.md 13: who is listened to.
+// TestMAC: precedence of the sources of a MAC address.
 func TestMAC(t *testing.T) {
 	t.Parallel()
 	const env, conf, capability = "02:00:00:00:00:01", "02:00:00:00:00:02", "02:00:00:00:00:03"
 	for _, row := range []struct{ name, members, args, want string }{
 		{"CNI_ARGS", "", "MAC=" + env, env},
 		{"args", `,"args":{"cni":{"mac":"` + conf + `"}}`, "MAC=" + env, conf},
-		{"capability", `,"args":{"cni":{"mac":"` + conf + `"}},"RuntimeConfig":{"mac":"` + capability + `"}`, "MAC=" + env, capability},
-		{"capitals and hyphens", `,"runtimeConfig":{"mac":"02-00-00-00-00-0A"}`, "", "02:00:00:00:00:0a"},
+		{"capability", `,"args":{"cni":{"mac":"` + conf + `"}},"RuntimeConfig":{"mac":"` +
+			capability + `"}`, "MAC=" + env, capability},
+		{"capitals and hyphens", `,"runtimeConfig":{"mac":"02-00-00-00-00-0A"}`, "",
+			"02:00:00:00:00:0a"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -394,8 +444,7 @@ func TestArgsAreStrict(t *testing.T) {
 	r.Must(q)
 }
 
-// TestNameClash: the error says which name, and where (R-72).
-// PL-ADD-02, PL-ADD-03
+// TestNameClash: the error contains the name and the namespace (PL-ADD-02, PL-ADD-03).
 func TestNameClash(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, ipam4)
@@ -409,7 +458,7 @@ func TestNameClash(t *testing.T) {
 	r.Unchanged(before)
 }
 
-// TestOwnNamespace is R-04: nothing is done, in a process too.
+// TestOwnNamespace: with the host's own namespace ADD changes nothing, also as a separate process.
 func TestOwnNamespace(t *testing.T) {
 	t.Parallel()
 	for _, exec := range []bool{false, true} {
@@ -429,7 +478,7 @@ func TestOwnNamespace(t *testing.T) {
 	}
 }
 
-// TestManyAtFirst is R-65: containers start at the same time where there is neither a bridge nor an address nor a table.
+// TestManyAtFirst: containers start at the same time, on a host without bridge, address and table.
 func TestManyAtFirst(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, gateway+`,"ipMasq":true`+ipamDual)
@@ -462,7 +511,7 @@ func TestManyAtFirst(t *testing.T) {
 		}
 		for _, ip := range result.IPs {
 			if seen[ip.Address] {
-				t.Errorf("%s was given twice", ip.Address)
+				t.Errorf("%s was allocated twice", ip.Address)
 			}
 			seen[ip.Address] = true
 		}
@@ -472,8 +521,8 @@ func TestManyAtFirst(t *testing.T) {
 	}
 }
 
-// An IPAM plugin that is the bridge itself would be called for ever. ADD refuses it and makes nothing, DEL and GC of a
-// network that has become so take away what there is.
+// A bridge that is its own IPAM plugin would call itself for ever. ADD refuses it before any
+// change; DEL and GC of a network that was changed in this way still clean up.
 func TestOwnIPAM(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, gateway+ipam4)

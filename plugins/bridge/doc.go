@@ -1,9 +1,9 @@
-// Package bridge connects containers to a Linux bridge of the host, each by a pair of veth interfaces. The bridge is
-// made on first use and never removed. It can be the gateway of the containers' networks, hide them behind the host,
-// or just be a switch.
+// Package bridge connects containers to a Linux bridge on the node, each through a veth pair. It
+// creates the bridge on first use and never removes it. The bridge can be the gateway of the
+// containers' networks and masquerade their addresses.
 //
-// Address management, addresses, routes, DEL, GC and most of CHECK are those of package attach; what is here is the
-// bridge.
+// Package attach implements IPAM, addresses, routes, DEL, GC and most of CHECK; this package
+// implements the bridge.
 package bridge
 
 import _ "embed"

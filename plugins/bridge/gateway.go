@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// Amend fills in gateways and default routes.
+// Amend fills in missing gateways and default routes.
 func (c *Config) Amend(s *attach.Session, r *cni.Result) error {
 	if !c.gateway() {
 		return nil
@@ -38,9 +38,12 @@ func (c *Config) Amend(s *attach.Session, r *cni.Result) error {
 	return nil
 }
 
-// beGateway puts the gateway addresses on the bridge, or on the gateway interface of the VLAN, and turns on forwarding
-// for their families. All that is shared by the containers of the network: nothing here is taken back.
-func (c *Config) beGateway(ctx context.Context, s *attach.Session, br kernel.Link, r *cni.Result) error {
+// beGateway assigns the gateway addresses to the bridge, or to the gateway interface of the VLAN,
+// and enables forwarding for their families. The containers of the network share these settings, so
+// they are never undone.
+func (c *Config) beGateway(
+	ctx context.Context, s *attach.Session, br kernel.Link, r *cni.Result,
+) error {
 	gw := br
 	if c.VLAN != 0 {
 		var err error
@@ -61,8 +64,8 @@ func (c *Config) beGateway(ctx context.Context, s *attach.Session, br kernel.Lin
 	return s.Forward(r.IPs)
 }
 
-// gatewayAddr returns the address that the bridge gets as the gateway of ip. A gateway of the other family gets no network
-// but its own address, because ip does not tell its prefix length.
+// gatewayAddr returns the gateway of ip with the prefix length of ip. A gateway of the other family
+// gets /32 or /128, because its prefix length is unknown.
 func gatewayAddr(ip cni.IP) netip.Prefix {
 	if ip.Gateway.Is4() != ip.Address.Addr().Is4() {
 		return netip.PrefixFrom(ip.Gateway, ip.Gateway.BitLen())
@@ -70,9 +73,11 @@ func gatewayAddr(ip cni.IP) netip.Prefix {
 	return netip.PrefixFrom(ip.Gateway, ip.Address.Bits())
 }
 
-// ensureAddr gives the gateway an address. Any other IPv4 address it has is in the way, and any IPv6 address of an
-// overlapping network.
-func (c *Config) ensureAddr(s *attach.Session, gw kernel.Link, want netip.Prefix) (added bool, err error) {
+// ensureAddr assigns a gateway address to gw. Any other IPv4 address of gw conflicts, and any IPv6
+// address of an overlapping network.
+func (c *Config) ensureAddr(
+	s *attach.Session, gw kernel.Link, want netip.Prefix,
+) (added bool, err error) {
 	have, err := s.Host.Addrs.Of(gw)
 	if err != nil {
 		return false, err
@@ -87,8 +92,9 @@ func (c *Config) ensureAddr(s *attach.Session, gw kernel.Link, want netip.Prefix
 		}
 	}
 	if len(conflicts) > 0 && !c.ForceAddress {
-		return false, cni.Errorf(cni.CodeInvalidConfig, "%q already has an IP address different from %s", gw.Name, want).
-			WithDetails(fmt.Sprintf("found %v; forceAddress replaces it", conflicts))
+		return false, cni.Errorf(cni.CodeInvalidConfig,
+			"%q already has an IP address different from %s", gw.Name, want).
+			WithDetails(fmt.Sprintf("found %v; set forceAddress to replace it", conflicts))
 	}
 	for _, a := range conflicts {
 		if err := s.Host.Addrs.Delete(gw, a); err != nil {
@@ -98,8 +104,9 @@ func (c *Config) ensureAddr(s *attach.Session, gw kernel.Link, want netip.Prefix
 	return s.Host.Addrs.EnsureGateway(gw, want)
 }
 
-// pin makes a bridge keep the hardware address that it had before the container's port joined, now that it is a
-// gateway and neighbours remember it. One that had none, since it has lost its last port, keeps what it has now.
+// pin sets the MAC address that the bridge had before the container's port joined, because
+// neighbours cache the gateway's address. A bridge that had none, because it lost its last port,
+// keeps its current address.
 func pin(s *attach.Session, br kernel.Link, before string) (kernel.Link, error) {
 	if mac, err := net.ParseMAC(before); err == nil {
 		br.MAC = mac
@@ -125,7 +132,8 @@ func (c *Config) checkGateway(s *attach.Session, br kernel.Link) error {
 	for _, ip := range s.PrevIPs() {
 		want := gatewayAddr(ip)
 		if ip.Gateway.IsValid() && !slices.Contains(have, want) {
-			return fmt.Errorf("%s %s: expected gateway address %s, found %v", gw.Kind, gw.Name, want, have)
+			return fmt.Errorf("%s %s: expected gateway address %s, found %v", gw.Kind,
+				gw.Name, want, have)
 		}
 	}
 	return nil

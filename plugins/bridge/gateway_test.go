@@ -15,7 +15,8 @@ import (
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
 
-// TestGatewayAddress is bridge.md 13: a gateway address for a bridge that has another one. An error releases the lease.
+// TestGatewayAddress: a gateway address for a bridge that has another address. A failed ADD
+// releases the lease.
 func TestGatewayAddress(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -24,23 +25,30 @@ func TestGatewayAddress(t *testing.T) {
 		want            []string // nil: refused
 	}{
 		{"the same", "10.1.2.1/24", ipam4, false, []string{"10.1.2.1/24"}},
-		{"any other IPv4 address is in the way", "10.0.0.1/8", ipam4, false, nil},
-		{"even one of the network", "10.1.2.9/24", ipam4, false, nil},
+		{"any other IPv4 address conflicts", "10.0.0.1/8", ipam4, false, nil},
+		{"even one in the same network", "10.1.2.9/24", ipam4, false, nil},
 		{"another prefix length", "10.1.2.1/16", ipam4, false, nil},
 		{"replaced by force", "10.0.0.1/8", ipam4, true, []string{"10.1.2.1/24"}},
 		{"IPv6 networks that overlap", "fd00:1::5/48", ipam6, false, nil},
-		{"IPv6 networks that overlap, by force", "fd00:1::5/48", ipam6, true, []string{"fd00:1::1/64"}},
-		{"IPv6 networks that do not overlap", "fd00:7::1/64", ipam6, false, []string{"fd00:1::1/64", "fd00:7::1/64"}},
-		{"force leaves alone what does not overlap", "fd00:7::1/64", ipam6, true, []string{"fd00:1::1/64", "fd00:7::1/64"}},
+		{"IPv6 networks that overlap, by force", "fd00:1::5/48", ipam6, true,
+			[]string{"fd00:1::1/64"}},
+		{"IPv6 networks that do not overlap", "fd00:7::1/64", ipam6, false, []string{
+			"fd00:1::1/64", "fd00:7::1/64",
+		}},
+		{"force keeps addresses that do not overlap", "fd00:7::1/64", ipam6, true, []string{
+			"fd00:1::1/64", "fd00:7::1/64",
+		}},
 		{"other family", "fd00:7::1/64", ipam4, false, []string{"10.1.2.1/24", "fd00:7::1/64"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			r := runtime(t, fmt.Sprintf(`,"isGateway":true,"forceAddress":%t%s`, row.force, row.ipam))
+			r := runtime(t, fmt.Sprintf(`,"isGateway":true,"forceAddress":%t%s`,
+				row.force, row.ipam))
 			r.Host.Command("ip", "link", "add", "br0", "up", "type", "bridge")
 			r.Host.Command("ip", "address", "add", row.has, "dev", "br0", "nodad")
 			if row.want == nil {
-				plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig), `"br0" already has an IP address different from `)
+				plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig),
+					`"br0" already has an IP address different from `)
 				if reserved := reservations(t, r); reserved != nil {
 					t.Errorf("still reserved: %v", reserved)
 				}
@@ -56,7 +64,7 @@ func TestGatewayAddress(t *testing.T) {
 	}
 }
 
-// reservations lists the addresses that host-local has given.
+// reservations lists the addresses that host-local has reserved.
 func reservations(t *testing.T, r *plugintest.Runtime) []string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(r.Dir, "net", "*"))
@@ -85,8 +93,10 @@ func TestForwarding(t *testing.T) {
 			t.Parallel()
 			r := runtime(t, row.members)
 			r.Add("c")
-			r.Del("c") // never switched off: others may need it
-			for key, want := range map[string]string{"net/ipv4/ip_forward": row.v4, "net/ipv6/conf/all/forwarding": row.v6} {
+			r.Del("c") // never disabled: other programs may need it
+			for key, want := range map[string]string{
+				"net/ipv4/ip_forward": row.v4, "net/ipv6/conf/all/forwarding": row.v6,
+			} {
 				if got := setting(t, r.Host, key); got != want {
 					t.Errorf("%s is %s, want %s", key, got, want)
 				}
@@ -106,18 +116,19 @@ func setting(t *testing.T, ns *plugintest.Namespace, key string) string {
 	return strings.TrimSpace(string(value))
 }
 
-// TestMACOfTheBridge: neighbours remember the gateway, so its address must not follow the ports, which come and go.
-// That goes for a bridge that an administrator has made too (bridge.md 13).
+// TestMACOfTheBridge: neighbours cache the gateway's MAC address, so it must not follow the ports.
+// This applies to an administrator's bridge as well.
 func TestMACOfTheBridge(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(*plugintest.Runtime){
-		"our bridge": func(*plugintest.Runtime) {},
-		"bridge that was there": func(r *plugintest.Runtime) {
+		"bridge created by ADD": func(*plugintest.Runtime) {},
+		"existing bridge": func(r *plugintest.Runtime) {
 			r.Host.Command("ip", "link", "add", "br0", "type", "bridge")
 		},
-		"bridge that has lost its last port": func(r *plugintest.Runtime) {
+		"bridge without its last port": func(r *plugintest.Runtime) {
 			r.Host.Command("ip", "link", "add", "br0", "up", "type", "bridge")
-			r.Host.Command("ip", "link", "add", "port", "up", "master", "br0", "type", "veth", "peer", "name", "peer")
+			r.Host.Command("ip", "link", "add", "port", "up", "master", "br0", "type", "veth",
+				"peer", "name", "peer")
 			r.Host.Command("ip", "link", "delete", "port")
 		},
 	} {
@@ -128,7 +139,8 @@ func TestMACOfTheBridge(t *testing.T) {
 			var results []*cni.Result
 			for i := range 5 {
 				q := r.Request(cni.Add, fmt.Sprintf("c-%d", i))
-				q.Conf["runtimeConfig"] = map[string]any{"mac": fmt.Sprintf("02:00:00:00:00:0%d", 9-i)}
+				q.Conf["runtimeConfig"] = map[string]any{"mac": fmt.Sprintf("02:00:00:00:00:0%d",
+					9-i)}
 				result, err := cni.DecodeResult(r.Must(q), 0)
 				if err != nil {
 					t.Fatal(err)
@@ -151,7 +163,8 @@ func TestMACOfTheBridge(t *testing.T) {
 	}
 }
 
-// TestMasqueradeElements is bridge.md 13: one address, one element each, gone with the attachment; nothing where it was not asked for.
+// TestMasqueradeElements: masquerading needs one element per address, which DEL removes; without
+// ipMasq there is none.
 func TestMasqueradeElements(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, gateway+`,"ipMasq":true,"ipMasqBackend":"nftables"`+ipamDual)
@@ -187,7 +200,8 @@ func TestMasqueradeElements(t *testing.T) {
 	}
 }
 
-// TestAddressInTheHandsOfAnother: a late DEL leaves the rules of the attachment that has the address now (R-38).
+// TestAddressInTheHandsOfAnother: a late DEL keeps the rules of the attachment that now has the
+// address.
 func TestAddressInTheHandsOfAnother(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, gateway+`,"ipMasq":true`+ipam4)
@@ -196,7 +210,7 @@ func TestAddressInTheHandsOfAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := r.Add("new").IPs[0].Address.String(); got != "10.1.2.2/24" {
-		t.Fatalf("address is %s, not that of the old container", got)
+		t.Fatalf("address is %s, want the address of the old container", got)
 	}
 	r.Del("old")
 	r.Check("new")

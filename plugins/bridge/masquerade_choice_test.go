@@ -21,7 +21,7 @@ import (
 	"github.com/tenon-cni/tenon/plugins/bridge"
 )
 
-// masqueradedBy returns which backends masquerade for container c.
+// masqueradedBy returns the backends that masquerade for container c.
 func masqueradedBy(r *plugintest.Runtime) string {
 	var in []string
 	for _, kind := range []string{"-nft", "-legacy"} {
@@ -42,8 +42,8 @@ func wantMasquerade(t *testing.T, r *plugintest.Runtime, want string) {
 	}
 }
 
-// TestExemption: an operator's exemption from masquerading keeps working, for the destination that
-// it names and in either variant of iptables (issue 14 A 3).
+// TestExemption: an operator's exemption from masquerading keeps working for its destination, in
+// either variant of iptables.
 func TestExemption(t *testing.T) {
 	run := func(t *testing.T, tool, want string) {
 		r := runtime(t, gateway+`,"ipMasq":true`+ipamDual)
@@ -51,13 +51,16 @@ func TestExemption(t *testing.T) {
 		outside.Command("ip", "route", "add", "10.1.2.0/24", "via", "192.0.2.1")
 		outside.Command("ip", "address", "add", "198.51.100.1/32", "dev", "lo")
 		r.Host.Command("ip", "route", "add", "198.51.100.1", "via", "192.0.2.2")
-		r.Host.Command(tool, "-t", "nat", "-I", "POSTROUTING", "-s", "10.1.2.0/24", "-d", "192.0.2.0/24", "-j", "ACCEPT")
+		r.Host.Command(tool, "-t", "nat", "-I", "POSTROUTING", "-s", "10.1.2.0/24", "-d",
+			"192.0.2.0/24", "-j", "ACCEPT")
 		r.Add("c")
 		wantMasquerade(t, r, want)
 		c, own := r.Container("c"), netip.MustParseAddr("10.1.2.2")
 		exempted := func() {
 			t.Helper()
-			for to, want := range map[string]netip.Addr{"192.0.2.2": own, "198.51.100.1": netip.MustParseAddr("192.0.2.1")} {
+			for to, want := range map[string]netip.Addr{
+				"192.0.2.2": own, "198.51.100.1": netip.MustParseAddr("192.0.2.1"),
+			} {
 				if got := testnet.SourceSeen(t, c, outside, netip.MustParseAddr(to)); got != want {
 					t.Errorf("%s sees %s, want %s", to, got, want)
 				}
@@ -74,7 +77,7 @@ func TestExemption(t *testing.T) {
 		r.Del("c")
 		wantMasquerade(t, r, "")
 	}
-	t.Run("legacy", func(t *testing.T) { // first, since it changes PATH
+	t.Run("legacy", func(t *testing.T) { // first, because it changes PATH
 		testnet.LegacyIPTables(t)
 		run(t, "iptables", "iptables")
 	})
@@ -86,35 +89,42 @@ func TestExemption(t *testing.T) {
 	t.Run("legacy rule with nft tool", func(t *testing.T) {
 		t.Parallel()
 		testnet.Require(t, testnet.Tool("iptables-legacy-restore"))
-		run(t, "iptables-legacy", "iptables and iptables") // IPv4 by the legacy variant, IPv6 by the default one
+		// IPv4 with the legacy variant, IPv6 with the default one
+		run(t, "iptables-legacy", "iptables and iptables")
 	})
 }
 
-// TestNoExemption: rules about others, in the other family or that nothing of iptables can express
-// leave masquerading to nftables.
+// TestNoExemption: rules about other sources, in the other family or about options without an
+// equivalent in iptables keep masquerading with nftables.
 func TestNoExemption(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables"))
 	for name, row := range map[string]struct{ tool, rule, members, want string }{
-		"source of others": {"iptables", "-s 172.17.0.0/16 ! -o docker0 -j MASQUERADE", "", "nftables"},
-		"own network":      {"iptables", "-d 10.1.2.0/24 -j RETURN", "", "nftables"},
-		"other family":     {"ip6tables", "-j ACCEPT", "", "nftables"},
-		"demanded":         {"iptables", "-j ACCEPT", `,"ipMasqBackend":"nftables"`, "nftables"},
-		"nftables only":    {"iptables", "-j ACCEPT", `,"masquerade":{"sameSubnet":true}`, "nftables"},
-		"auto":             {"iptables", "-j ACCEPT", `,"ipMasqBackend":"auto"`, "iptables"},
+		"source of other containers": {"iptables", "-s 172.17.0.0/16 ! -o docker0 -j MASQUERADE",
+			"", "nftables"},
+		"own network":  {"iptables", "-d 10.1.2.0/24 -j RETURN", "", "nftables"},
+		"other family": {"ip6tables", "-j ACCEPT", "", "nftables"},
+		"demanded": {"iptables", "-j ACCEPT", `,"ipMasqBackend":"nftables"`,
+			"nftables"},
+		"nftables only": {"iptables", "-j ACCEPT", `,"masquerade":{"sameSubnet":true}`,
+			"nftables"},
+		"auto": {"iptables", "-j ACCEPT", `,"ipMasqBackend":"auto"`,
+			"iptables"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := runtime(t, gateway+`,"ipMasq":true`+row.members+ipam4)
-			r.Host.Command(row.tool, append([]string{"-t", "nat", "-A", "POSTROUTING"}, strings.Fields(row.rule)...)...)
+			r.Host.Command(row.tool, append([]string{
+				"-t", "nat", "-A", "POSTROUTING",
+			}, strings.Fields(row.rule)...)...)
 			r.Add("c")
 			wantMasquerade(t, r, row.want)
 		})
 	}
 }
 
-// TestExemptionAfterADD: an exemption from masquerading that an operator adds after ADD takes effect
-// with the next repair, and established connections continue (issue 14 A 3).
+// TestExemptionAfterADD: an exemption from masquerading that an operator adds after ADD takes
+// effect with the next repair, and established connections continue.
 func TestExemptionAfterADD(t *testing.T) {
 	run := func(t *testing.T) {
 		r := runtime(t, gateway+`,"ipMasq":true`+ipam4)
@@ -125,7 +135,8 @@ func TestExemptionAfterADD(t *testing.T) {
 		r.Add("c")
 		wantMasquerade(t, r, "nftables")
 		still := converse(t, r.Container("c"), outside, "192.0.2.2:7000")
-		exemption := []string{"-t", "nat", "-I", "POSTROUTING", "-s", "10.1.2.0/24", "-d", "192.0.2.0/24", "-j", "ACCEPT"}
+		exemption := []string{"-t", "nat", "-I", "POSTROUTING", "-s", "10.1.2.0/24", "-d",
+			"192.0.2.0/24", "-j", "ACCEPT"}
 		r.Host.Command("iptables", exemption...)
 		if err := r.Repair("c"); err != nil {
 			t.Fatal(err)
@@ -133,7 +144,8 @@ func TestExemptionAfterADD(t *testing.T) {
 		wantMasquerade(t, r, "iptables")
 		masqueraded, own := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("10.1.2.2")
 		for to, want := range map[string]netip.Addr{"192.0.2.2": own, "198.51.100.1": masqueraded} {
-			if got := testnet.SourceSeen(t, r.Container("c"), outside, netip.MustParseAddr(to)); got != want {
+			if got := testnet.SourceSeen(t, r.Container("c"), outside,
+				netip.MustParseAddr(to)); got != want {
 				t.Errorf("%s sees %s, want %s", to, got, want)
 			}
 		}
@@ -142,7 +154,7 @@ func TestExemptionAfterADD(t *testing.T) {
 		r.Del("c")
 		wantMasquerade(t, r, "")
 	}
-	t.Run("legacy", func(t *testing.T) { // first, since it changes PATH
+	t.Run("legacy", func(t *testing.T) { // first, because it changes PATH
 		testnet.LegacyIPTables(t)
 		run(t)
 	})
@@ -185,14 +197,16 @@ func converse(t *testing.T, from, to *testnet.Namespace, address string) func() 
 	}
 }
 
-// TestLaterExemption: an attachment stays valid, whatever the host asks for later. A repair moves
-// it to iptables, but not back, and DEL and GC find it in either.
+// TestLaterExemption: an attachment stays valid if the choice for the host changes. A repair moves
+// it to iptables, but not back, and DEL and GC find it with either backend.
 func TestLaterExemption(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables"))
 	const exemption = "POSTROUTING -s 10.1.2.0/24 -d 192.0.2.0/24 -j ACCEPT"
 	operator := func(r *plugintest.Runtime, command string) {
-		r.Host.Command("iptables", append([]string{"-t", "nat", command}, strings.Fields(exemption)...)...)
+		r.Host.Command("iptables", append([]string{
+			"-t", "nat", command,
+		}, strings.Fields(exemption)...)...)
 	}
 	for first, remove := range map[string]func(*plugintest.Runtime){
 		"nftables": func(r *plugintest.Runtime) { r.Must(r.Collect()) },
@@ -222,7 +236,7 @@ func TestLaterExemption(t *testing.T) {
 	}
 }
 
-// TestNoBackend: STATUS succeeds with either backend, and fails and says what helps with none.
+// TestNoBackend: STATUS succeeds with either backend, and fails with a hint if neither works.
 func TestNoBackend(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables-legacy-save"))
@@ -239,12 +253,13 @@ func TestNoBackend(t *testing.T) {
 		cmd := exec.Command(self)
 		cmd.Args[0] = "bridge" // see plugintest.Main
 		cmd.Stdin = bytes.NewReader(stdin)
-		cmd.Env = append(append(os.Environ(), "CNI_COMMAND=STATUS", "CNI_PATH="+r.Request(cni.Add, "c").Path), env...)
+		cmd.Env = append(append(os.Environ(), "CNI_COMMAND=STATUS",
+			"CNI_PATH="+r.Request(cni.Add, "c").Path), env...)
 		var out bytes.Buffer
 		cmd.Stdout = &out
 		err = testnet.WithoutNFT(r.Host, cmd, unix.EPROTONOSUPPORT)
 		if wrong := json.Unmarshal(out.Bytes(), &e); err != nil && wrong != nil {
-			t.Errorf("no error of CNI: %q", &out)
+			t.Errorf("not a CNI error: %q", &out)
 		}
 		return e, err
 	}
@@ -257,7 +272,7 @@ func TestNoBackend(t *testing.T) {
 	}
 }
 
-// TestAdvise: before any ADD, the plugin says what it would choose on this host, and changes nothing.
+// TestAdvise: before any ADD, the plugin reports its choice on this host, and changes nothing.
 func TestAdvise(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables"))
@@ -278,7 +293,8 @@ func TestAdvise(t *testing.T) {
 	if got := advice(); got != "" {
 		t.Errorf("without rules: %q", got)
 	}
-	r.Host.Command("iptables", "-t", "nat", "-A", "POSTROUTING", "-s", "10.1.2.128/25", "-j", "ACCEPT")
+	r.Host.Command("iptables", "-t", "nat", "-A", "POSTROUTING", "-s", "10.1.2.128/25",
+		"-j", "ACCEPT")
 	before := r.State()
 	const want = "uses iptables on this host: rule 1 of chain POSTROUTING in table ip nat (nft): -s 10.1.2.128/25 -j ACCEPT"
 	if got := advice(); got != want {

@@ -19,14 +19,16 @@ import (
 
 const byIPTables = `,"ipMasq":true,"ipMasqBackend":"iptables"`
 
-// saved is what both families of iptables save of the nat table.
-func saved(r *plugintest.Runtime, kind string) string { return testnet.IPTables(r.Host, kind, "nat") }
+// saved returns the nat tables of both families as iptables-save prints them.
+func saved(r *plugintest.Runtime, kind string) string {
+	return testnet.IPTables(r.Host, kind, "nat")
+}
 
-// foreign makes rules that are nobody's business here, in both families.
+// foreign makes rules of other programs in both families.
 func foreign(r *plugintest.Runtime) {
 	for _, tool := range []string{"iptables", "ip6tables"} {
 		for _, rule := range []string{
-			"-N CNI-of-somebody-else", "-A CNI-of-somebody-else -j RETURN", "-A POSTROUTING -j CNI-of-somebody-else",
+			"-N CNI-of-another-program", "-A CNI-of-another-program -j RETURN", "-A POSTROUTING -j CNI-of-another-program",
 			"-A POSTROUTING -o eth9 -j MASQUERADE", "-A POSTROUTING -m mark --mark 0x4000/0x4000 -j MASQUERADE",
 		} {
 			r.Host.Command(tool, append([]string{"-t", "nat"}, strings.Fields(rule)...)...)
@@ -37,11 +39,13 @@ func foreign(r *plugintest.Runtime) {
 		add rule inet other postrouting ip saddr 10.0.0.0/8 oifname "eth9" masquerade comment "theirs"`)
 }
 
-// TestIPTablesAsTheReference compares the rules with those of the reference plugin, byte for byte (bridge.md 13).
+// TestIPTablesAsTheReference compares the rules with upstream's, byte for byte.
 func TestIPTablesAsTheReference(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(filepath.Join(reference, "bridge")))
-	for name, ipam := range map[string]string{"IPv4": ipam4, "IPv6": ipam6, "dual stack": ipamDual} {
+	for name, ipam := range map[string]string{
+		"IPv4": ipam4, "IPv6": ipam6, "dual stack": ipamDual,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rules := map[string]string{}
@@ -49,11 +53,13 @@ func TestIPTablesAsTheReference(t *testing.T) {
 				r := runtime(t, gateway+byIPTables+ipam)
 				r.Conf["cniVersion"] = "1.0.0"
 				foreign(r)
-				for _, attachment := range []string{"a/eth0", "b/eth0", "a/eth1"} { // both of a share a chain
+				// both attachments of a share a chain
+				for _, attachment := range []string{"a/eth0", "b/eth0", "a/eth1"} {
 					container, ifName, _ := strings.Cut(attachment, "/")
 					q := r.Request(cni.Add, container)
 					q.IfName = ifName
-					delete(q.Conf, "isDefaultGateway") // the second of a container cannot have a default route
+					// a second attachment cannot have the default route
+					delete(q.Conf, "isDefaultGateway")
 					q.Conf["isGateway"] = true
 					if who == "reference" {
 						r.Foreign(reference, q)
@@ -70,7 +76,8 @@ func TestIPTablesAsTheReference(t *testing.T) {
 	}
 }
 
-// TestMasqueradeTakeover: what one implementation made the other checks and removes, in all circumstances in which it has to (R-35).
+// TestMasqueradeTakeover: each implementation checks and removes the rules of the other, in every
+// situation.
 func TestMasqueradeTakeover(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(filepath.Join(reference, "bridge")))
@@ -100,7 +107,9 @@ func TestMasqueradeTakeover(t *testing.T) {
 			r.Conf["cniVersion"] = "1.1.0"
 			r.Must(r.Collect("stays"))
 		},
-		"DEL by the reference plugin": func(r *plugintest.Runtime) { r.Foreign(reference, r.Request(cni.Del, "c")) },
+		"DEL by the upstream plugin": func(r *plugintest.Runtime) {
+			r.Foreign(reference, r.Request(cni.Del, "c"))
+		},
 	}
 	for _, who := range []string{"reference", "tenon"} {
 		for name, remove := range remove {
@@ -116,7 +125,9 @@ func TestMasqueradeTakeover(t *testing.T) {
 					return r.Must(r.Request(cni.Add, container))
 				}
 				add("stays")
-				ruleset := func() string { return r.Host.Command("nft", "-s", "list", "ruleset", "inet") + saved(r, "") }
+				ruleset := func() string {
+					return r.Host.Command("nft", "-s", "list", "ruleset", "inet") + saved(r, "")
+				}
 				before := ruleset()
 				q := r.Request(cni.Check, "c")
 				q.Conf["prevResult"] = add("c")
@@ -133,12 +144,18 @@ func TestMasqueradeTakeover(t *testing.T) {
 	}
 }
 
-// TestTwoInterfacesShareAChain: DEL of one leaves the other masqueraded, and the last takes the chain along.
+// TestTwoInterfacesShareAChain: DEL of one interface keeps the masquerading of the other, and DEL
+// of the last one removes the chain.
 func TestTwoInterfacesShareAChain(t *testing.T) {
 	t.Parallel()
 	for name, del := range map[string]func(q *plugintest.Request, result json.RawMessage){
-		"by the interfaces of the container": func(q *plugintest.Request, _ json.RawMessage) { delete(q.Conf, "prevResult") },
-		"after the namespace is gone":        func(q *plugintest.Request, result json.RawMessage) { q.Netns = ""; q.Conf["prevResult"] = result },
+		"by the interfaces of the container": func(q *plugintest.Request, _ json.RawMessage) {
+			delete(q.Conf, "prevResult")
+		},
+		"after the namespace is gone": func(q *plugintest.Request, result json.RawMessage) {
+			q.Netns = ""
+			q.Conf["prevResult"] = result
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -171,7 +188,7 @@ func TestTwoInterfacesShareAChain(t *testing.T) {
 				if i == 0 {
 					for _, jump := range jumps["eth1"] {
 						if !strings.Contains(now, jump) {
-							t.Errorf("DEL of eth0 took %s away", jump)
+							t.Errorf("DEL of eth0 removed %s", jump)
 						}
 					}
 					check := r.Request(cni.Check, "c")
@@ -187,7 +204,7 @@ func TestTwoInterfacesShareAChain(t *testing.T) {
 	}
 }
 
-// TestCopiedAddress: a container cannot keep its rules by having its address on another interface as well.
+// TestCopiedAddress: a container cannot keep its rules by adding its address to another interface.
 func TestCopiedAddress(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, byIPTables+ipamDual)
@@ -200,8 +217,8 @@ func TestCopiedAddress(t *testing.T) {
 	}
 }
 
-// masqChecks is where the reference plugin's other backend has its rules. Debian's does not have it yet, so they are made
-// here.
+// masqChecks is the table of upstream's nftables backend. Debian's version lacks the backend, so
+// the test makes the rules.
 const masqChecks = `add table inet cni_plugins_masquerade
 	add chain inet cni_plugins_masquerade masq_checks
 	add chain inet cni_plugins_masquerade postrouting { type nat hook postrouting priority 100; }
@@ -211,7 +228,7 @@ const masqChecks = `add table inet cni_plugins_masquerade
 
 func sha512Hex(s string) string { return fmt.Sprintf("%x", sha512.Sum512([]byte(s))) }
 
-// referenceRules makes the rules of attachments to networks, one "NETWORK CONTAINER ADDRESS" each.
+// referenceRules makes upstream's rules for attachments, each given as "NETWORK CONTAINER ADDRESS".
 func referenceRules(r *plugintest.Runtime, attachments ...string) {
 	var script strings.Builder
 	script.WriteString(masqChecks)
@@ -221,16 +238,18 @@ func referenceRules(r *plugintest.Runtime, attachments ...string) {
 		if strings.Contains(f[2], ":") {
 			family = "ip6"
 		}
-		fmt.Fprintf(&script, "add rule inet cni_plugins_masquerade masq_checks %s saddr %s masquerade comment \"%s-%s, net: %s, if: eth0, id: %s\"\n",
+		fmt.Fprintf(&script,
+			"add rule inet cni_plugins_masquerade masq_checks %s saddr %s masquerade comment \"%s-%s, net: %s, if: eth0, id: %s\"\n",
 			family, f[2], sha512Hex(f[0])[:16], sha512Hex("eth0:" + f[1])[:16], f[0], f[1])
 	}
 	r.Host.Command("nft", script.String())
 }
 
-// referenceLeft lists the containers that the rules name.
+// referenceLeft lists the containers in the remaining rules.
 func referenceLeft(r *plugintest.Runtime) []string {
 	list := []string{}
-	for line := range strings.Lines(r.Host.Command("nft", "list", "chain", "inet", "cni_plugins_masquerade", "masq_checks")) {
+	for line := range strings.Lines(r.Host.Command("nft", "list", "chain", "inet",
+		"cni_plugins_masquerade", "masq_checks")) {
 		if _, after, ok := strings.Cut(line, "net: "); ok {
 			after = strings.TrimSuffix(strings.TrimSpace(after), `"`)
 			list = append(list, strings.Replace(after, ", if: eth0, id:", "", 1))
@@ -239,8 +258,8 @@ func referenceLeft(r *plugintest.Runtime) []string {
 	return list
 }
 
-// TestReferenceNFT is common.md 13: the rules of the reference plugin's other backend. Those of Tenon itself are taken away by
-// owner too: TestAddressInTheHandsOfAnother and the contract of GC.
+// TestReferenceNFT: removal of upstream's nftables rules. TestAddressInTheHandsOfAnother and the
+// contract of GC test the removal of Tenon's rules.
 func TestReferenceNFT(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -249,15 +268,23 @@ func TestReferenceNFT(t *testing.T) {
 		remove func(*plugintest.Runtime)
 		want   []string
 	}{
-		{"DEL takes the attachment's, in both families", []string{"net c 10.1.2.2", "net c fd00:1::2", "net other 10.1.2.3"},
+		{"DEL removes the attachment's rules in both families", []string{
+			"net c 10.1.2.2", "net c fd00:1::2", "net other 10.1.2.3",
+		},
 			func(r *plugintest.Runtime) { r.Must(r.Request(cni.Del, "c")) }, []string{"net other"}},
-		{"DEL leaves the rule of another container for the same address", []string{"net c 10.1.2.2", "net new 10.1.2.2"},
+		{"DEL leaves the rule of another container for the same address", []string{
+			"net c 10.1.2.2", "net new 10.1.2.2",
+		},
 			func(r *plugintest.Runtime) { r.Must(r.Request(cni.Del, "c")) }, []string{"net new"}},
-		{"GC with attachments that never were", []string{"net c 10.1.2.2"},
+		{"GC with attachments that never existed", []string{"net c 10.1.2.2"},
 			func(r *plugintest.Runtime) { r.Must(r.Collect("c", "never")) }, []string{"net c"}},
-		{"GC of one network does not touch another", []string{"net c 10.1.2.2", "lan c 10.9.2.2", "net d 10.1.2.3"},
+		{"GC of one network keeps another", []string{
+			"net c 10.1.2.2", "lan c 10.9.2.2", "net d 10.1.2.3",
+		},
 			func(r *plugintest.Runtime) { r.Must(r.Collect("d")) }, []string{"lan c", "net d"}},
-		{"GC with an empty list takes all of the network", []string{"net c 10.1.2.2", "net d fd00:1::3", "lan c 10.9.2.2"},
+		{"GC with an empty list removes all rules of the network", []string{
+			"net c 10.1.2.2", "net d fd00:1::3", "lan c 10.9.2.2",
+		},
 			func(r *plugintest.Runtime) { r.Must(r.Collect()) }, []string{"lan c"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -274,7 +301,7 @@ func TestReferenceNFT(t *testing.T) {
 	}
 }
 
-// TestCheckAcceptsReferenceNFT: an attachment that the reference plugin masquerades is all right.
+// TestCheckAcceptsReferenceNFT: CHECK accepts an attachment that the upstream plugin masquerades.
 func TestCheckAcceptsReferenceNFT(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"ipMasq":true`+ipamDual)
@@ -283,13 +310,14 @@ func TestCheckAcceptsReferenceNFT(t *testing.T) {
 		r.Host.Command("nft", "flush", "set", "inet", "tenon", set)
 	}
 	if _, err := r.Do(t.Context(), r.Request(cni.Check, "c")); err == nil {
-		t.Error("CHECK has not noticed that nobody masquerades")
+		t.Error("CHECK succeeds without masquerading")
 	}
-	referenceRules(r, "net c "+result.IPs[0].Address.Addr().String(), "net c "+result.IPs[1].Address.Addr().String())
+	referenceRules(r, "net c "+result.IPs[0].Address.Addr().String(),
+		"net c "+result.IPs[1].Address.Addr().String())
 	r.Check("c")
 }
 
-// TestLegacyIPTables: rules in tables of the legacy kind go with DEL and GC where the network masquerades.
+// TestLegacyIPTables: DEL and GC remove rules in legacy tables if the network masquerades.
 func TestLegacyIPTables(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables-legacy"))
@@ -301,11 +329,13 @@ func TestLegacyIPTables(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := runtime(t, `,"ipMasq":true`+ipam4)
-			r.Host.Command("iptables-legacy", "-t", "nat", "-A", "POSTROUTING", "-o", "eth9", "-j", "MASQUERADE")
+			r.Host.Command("iptables-legacy", "-t", "nat", "-A", "POSTROUTING", "-o", "eth9", "-j",
+				"MASQUERADE")
 			before := saved(r, "-legacy")
 			r.Host.Command("iptables-legacy", "-t", "nat", "-N", chain)
 			r.Host.Command("iptables-legacy", "-t", "nat", "-A", chain, "-j", "MASQUERADE")
-			r.Host.Command("iptables-legacy", "-t", "nat", "-A", "POSTROUTING", "-s", "10.1.2.2/32", "-m", "comment", "--comment", `name: "net" id: "c"`, "-j", chain)
+			r.Host.Command("iptables-legacy", "-t", "nat", "-A", "POSTROUTING", "-s", "10.1.2.2/32",
+				"-m", "comment", "--comment", `name: "net" id: "c"`, "-j", chain)
 			remove(r)
 			if got := saved(r, "-legacy"); got != before {
 				t.Errorf("found\n%s\nwant\n%s", got, before)
@@ -314,8 +344,8 @@ func TestLegacyIPTables(t *testing.T) {
 	}
 }
 
-// TestRulesRemovedByOthers is R-98: a firewall that is started again takes rules, chains or all tables with it. CHECK says
-// so, DEL and GC have nothing left to do.
+// TestRulesRemovedByOthers: a firewall that restarts removes rules, chains or whole tables. CHECK
+// reports it; DEL and GC succeed.
 func TestRulesRemovedByOthers(t *testing.T) {
 	t.Parallel()
 	for name, remove := range map[string]string{
@@ -329,8 +359,11 @@ func TestRulesRemovedByOthers(t *testing.T) {
 		"table of guards":    "nft delete table bridge tenon",
 		"rules of guards":    "nft flush table bridge tenon",
 	} {
-		for backend, members := range map[string]string{"nftables": `,"ipMasq":true`, "iptables": byIPTables} {
-			if tool, _, _ := strings.Cut(remove, " "); tool == "iptables" && backend != tool || strings.Contains(remove, "inet tenon") && backend != "nftables" {
+		for backend, members := range map[string]string{
+			"nftables": `,"ipMasq":true`, "iptables": byIPTables,
+		} {
+			if tool, _, _ := strings.Cut(remove, " "); tool == "iptables" && backend != tool ||
+				strings.Contains(remove, "inet tenon") && backend != "nftables" {
 				continue
 			}
 			t.Run(name+" with "+backend, func(t *testing.T) {
@@ -340,28 +373,32 @@ func TestRulesRemovedByOthers(t *testing.T) {
 				r.Add("other")
 				r.Host.Command("sh", "-c", remove)
 				if _, err := r.Do(t.Context(), r.Request(cni.Check, "c")); err == nil {
-					t.Error("CHECK has not noticed")
+					t.Error("CHECK succeeds")
 				}
 				r.Del("c")
 				r.Del("c")
 				r.Must(r.Collect())
-				r.Add("c") // and ADD makes it all again
+				r.Add("c") // ADD makes the rules again
 				r.Check("c")
 			})
 		}
 	}
 }
 
-// TestNoIPTables: the tool is missed before anything is done, and DEL does not need it (R-101, common.md 13). It changes PATH.
+// TestNoIPTables: ADD fails before any change if the tool is missing, and DEL does not need it. The
+// test changes PATH.
 func TestNoIPTables(t *testing.T) {
 	r := runtime(t, gateway+byIPTables+ipam4)
 	r.Container("c")
 	before := r.State()
-	status := plugintest.Request{Env: cni.Env{Command: cni.Status, Path: r.Request(cni.Add, "c").Path}, Conf: r.Conf}
+	status := plugintest.Request{
+		Env: cni.Env{Command: cni.Status, Path: r.Request(cni.Add, "c").Path}, Conf: r.Conf,
+	}
 	r.Must(status)
 	path := os.Getenv("PATH")
 	t.Setenv("PATH", t.TempDir())
-	for _, err := range []error{r.Refused(status, cni.CodeNotAvailable), r.Refused(r.Request(cni.Add, "c"), cni.CodeUnsupportedField)} {
+	for _, err := range []error{r.Refused(status, cni.CodeNotAvailable),
+		r.Refused(r.Request(cni.Add, "c"), cni.CodeUnsupportedField)} {
 		plugintest.Says(t, err, "ipMasqBackend: iptables")
 		plugintest.Says(t, err, "iptables-restore")
 		plugintest.Says(t, err, "install package iptables")

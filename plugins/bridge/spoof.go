@@ -12,9 +12,9 @@ import (
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
-// Remove ends the guards against forged hardware addresses, whether the configuration still asks for them or not: a
-// port without one costs a question. It comes after the link is gone, so that nothing passes in between. What the
-// reference plugin left goes too.
+// Remove removes MAC anti-spoofing rules even if the configuration no longer enables them: without
+// a rule, this costs one query. It removes them after the link is gone, so that no forged frame
+// passes in between. It also removes the rules of the upstream plugin.
 func (c *Config) Remove(
 	_ context.Context, s *attach.Session, gone attach.Gone, deleteLinks func() error,
 ) error {
@@ -30,12 +30,13 @@ func (c *Config) Remove(
 	return errors.Join(deleted, ours, kernel.UnlessNoNFT(theirs))
 }
 
-// Repair guards the port again, unless the guard of the reference plugin is there. A port that is gone needs none.
+// Repair restores the anti-spoofing rule, unless upstream's rule exists or the port is gone.
 func (c *Config) Repair(s *attach.Session) error {
 	if !c.MACSpoofChk {
 		return nil
 	}
-	if ok, err := s.Host.Rules.HasChain(referenceGuards, referenceGuard(s.Attachment())); ok || err != nil {
+	if ok, err := s.Host.Rules.HasChain(referenceGuards, referenceGuard(s.Attachment())); ok ||
+		err != nil {
 		return err
 	}
 	port, err := s.HostEnd()
@@ -49,18 +50,21 @@ func (c *Config) Repair(s *attach.Session) error {
 	return s.Host.Rules.Guard(s.Tag, port, mac)
 }
 
-// checkGuard looks for the guard of the port. That of the reference plugin will do.
+// checkGuard requires an anti-spoofing rule for the port, either Tenon's or upstream's.
 func checkGuard(s *attach.Session, port, inside kernel.Link) error {
 	if ok, err := s.Host.Rules.Guarded(s.Tag, port, inside.MAC); ok || err != nil {
 		return err
 	}
-	if ok, err := s.Host.Rules.HasChain(referenceGuards, referenceGuard(s.Attachment())); ok || err != nil {
+	if ok, err := s.Host.Rules.HasChain(referenceGuards, referenceGuard(s.Attachment())); ok ||
+		err != nil {
 		return err
 	}
-	return session.Drift("nftables table bridge tenon: expected port %s to accept frames from %s only, found it does not", port.Name, inside.MAC)
+	return session.Drift("nftables table bridge tenon: "+
+		"rule that limits port %s to frames from %s is missing", port.Name, inside.MAC)
 }
 
-// The reference plugin has a chain for each port in this table, reached from referenceHook, and another one behind it.
+// The upstream plugin has a chain for each port in this table, reached from referenceHook, and a
+// second one that checks the MAC address.
 var referenceGuards = kernel.Table{Family: kernel.TableBridge, Name: "nat"}
 
 const (
@@ -68,7 +72,9 @@ const (
 	referencePrefix = "cni-br-iface-"
 )
 
-func referenceGuard(a cni.Attachment) string { return referencePrefix + a.Container + "-" + a.IfName }
+func referenceGuard(a cni.Attachment) string {
+	return referencePrefix + a.Container + "-" + a.IfName
+}
 
 func removeReferenceGuard(s *attach.Session, chain string) error {
 	return s.Host.Rules.Prune(kernel.Pruning{
@@ -77,7 +83,8 @@ func removeReferenceGuard(s *attach.Session, chain string) error {
 	})
 }
 
-// collectReferenceGuards removes the guards of ports that do not exist any more. Which network they were of is not said.
+// collectReferenceGuards removes upstream's chains for ports that no longer exist, of all networks,
+// because the chains do not name theirs.
 func collectReferenceGuards(s *attach.Session) error {
 	rules, err := s.Host.Rules.Of(referenceGuards, referenceHook)
 	if err != nil || len(rules) == 0 {
@@ -89,7 +96,9 @@ func collectReferenceGuards(s *attach.Session) error {
 	}
 	var errs []error
 	for _, r := range rules {
-		exists := slices.ContainsFunc(links, func(l kernel.Link) bool { return l.Name == r.IIFName })
+		exists := slices.ContainsFunc(links, func(l kernel.Link) bool {
+			return l.Name == r.IIFName
+		})
 		if strings.HasPrefix(r.Jump, referencePrefix) && r.IIFName != "" && !exists {
 			errs = append(errs, removeReferenceGuard(s, r.Jump))
 		}

@@ -18,10 +18,10 @@ import (
 
 const guarded = `,"macspoofchk":true`
 
-// etherType is one that nothing on the machine uses (IEEE 802, local experimental).
+// etherType is unused on the host (IEEE 802, local experimental).
 const etherType = 0x88b5
 
-// frames is a packet socket on eth0 of a namespace. It is used from any thread.
+// frames is a packet socket on eth0 of a namespace. Any thread can use it.
 type frames struct{ fd int }
 
 func openFrames(t *testing.T, ns *plugintest.Namespace) frames {
@@ -33,7 +33,8 @@ func openFrames(t *testing.T, ns *plugintest.Namespace) frames {
 			return err
 		}
 		all := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_ALL))
-		if f.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, int(all)); err != nil {
+		if f.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC,
+			int(all)); err != nil {
 			return err
 		}
 		return unix.Bind(f.fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: link.Index})
@@ -60,7 +61,7 @@ func (f frames) send(t *testing.T, source net.HardwareAddr, vlan uint16, payload
 	}
 }
 
-// receive returns which of the payloads arrive until the last of them has.
+// receive returns the given payloads that arrive, until the last of them has arrived.
 func (f frames) receive(t *testing.T, payloads ...string) (got []string) {
 	t.Helper()
 	buf := make([]byte, 2000)
@@ -94,7 +95,8 @@ func hardwareAddress(t *testing.T, s string) net.HardwareAddr {
 	return mac
 }
 
-// TestForgedFrames sends frames with several sources and looks which of them another container of the bridge sees.
+// TestForgedFrames sends frames with several source addresses and compares the frames that another
+// container of the bridge receives.
 func TestForgedFrames(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, guarded)
@@ -108,7 +110,8 @@ func TestForgedFrames(t *testing.T) {
 		t.Helper()
 		f := openFrames(t, r.Container(container))
 		var payloads []string
-		for _, name := range []string{"neighbour's", "forged", "own"} { // own comes last: what came before has arrived by then
+		// own comes last: all earlier frames have then arrived
+		for _, name := range []string{"neighbour's", "forged", "own"} {
 			payload := fmt.Sprintf("%s of %s in VLAN %d.", name, container, vlan)
 			payloads = append(payloads, payload)
 			f.send(t, sent[name], vlan, payload)
@@ -116,18 +119,22 @@ func TestForgedFrames(t *testing.T) {
 		got := strings.Join(witness.receive(t, payloads...), "\n")
 		for _, p := range payloads {
 			name, _, _ := strings.Cut(p, " ")
-			if wanted := strings.Contains(" "+strings.Join(want, " ")+" ", " "+name+" "); wanted != strings.Contains(got, p) {
+			if wanted := strings.Contains(" "+strings.Join(want, " ")+" ",
+				" "+name+" "); wanted != strings.Contains(got, p) {
 				t.Errorf("%s: arrived: %t, want %t", p, !wanted, wanted)
 			}
 		}
 	}
 	for _, vlan := range []uint16{0, 100} {
-		see("guarded", map[string]net.HardwareAddr{"own": own, "forged": forged, "neighbour's": free}, vlan, "own")
-		see("free", map[string]net.HardwareAddr{"own": free, "forged": forged, "neighbour's": own}, vlan, "own", "forged", "neighbour's")
+		see("guarded", map[string]net.HardwareAddr{"own": own, "forged": forged,
+			"neighbour's": free}, vlan, "own")
+		see("free", map[string]net.HardwareAddr{"own": free, "forged": forged, "neighbour's": own},
+			vlan, "own", "forged", "neighbour's")
 	}
 }
 
-// TestChangedMAC: a container that changes its hardware address is not heard any more, until it changes it back.
+// TestChangedMAC: frames of a container that changes its MAC address are dropped until it restores
+// the address.
 func TestChangedMAC(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, gateway+guarded+ipamDual)
@@ -139,7 +146,7 @@ func TestChangedMAC(t *testing.T) {
 		}
 	}
 	check(true)
-	// Neighbours known for good: what gets lost is the frame, not the question for the address.
+	// Permanent neighbours, so that the dropped packets are frames and not neighbour solicitations.
 	set := func(mac string) {
 		r.Container("c").Command("ip", "link", "set", "eth0", "address", mac)
 		r.Host.Command("ip", "neighbour", "flush", "all")
@@ -151,7 +158,7 @@ func TestChangedMAC(t *testing.T) {
 	r.Check("c")
 }
 
-// guards lists the elements and chains that name containers, ours and the reference plugin's.
+// guards lists the elements and chains that name containers, of Tenon and of the upstream plugin.
 func guards(r *plugintest.Runtime) []string {
 	var list []string
 	for line := range strings.Lines(r.Host.Command("nft", "list", "ruleset", "bridge")) {
@@ -162,7 +169,7 @@ func guards(r *plugintest.Runtime) []string {
 	return list
 }
 
-// TestGuardsAreRemoved by DEL with whatever it is given, and by GC (R-35; bridge.md 13).
+// TestGuardsAreRemoved: DEL with any input, and GC, remove the guards.
 func TestGuardsAreRemoved(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, guarded+ipam4)
@@ -187,8 +194,12 @@ func TestGuardsAreRemoved(t *testing.T) {
 			delete(q.Conf, "macspoofchk")
 			r.Must(q)
 		},
-		"GC":                 func() { r.Must(r.Collect("stays")) },
-		"GC without the key": func() { q := r.Collect("stays"); delete(q.Conf, "macspoofchk"); r.Must(q) },
+		"GC": func() { r.Must(r.Collect("stays")) },
+		"GC without the key": func() {
+			q := r.Collect("stays")
+			delete(q.Conf, "macspoofchk")
+			r.Must(q)
+		},
 	} {
 		r.Add("c")
 		if now := guards(r); len(now) == strings.Count(before, "\n")+1 {
@@ -203,15 +214,16 @@ func TestGuardsAreRemoved(t *testing.T) {
 	testnet.Reaches(t, r.Container("stays"), r.Add("other").IPs[0].Address.Addr(), true)
 }
 
-// TestGuardAmongManyRules: nothing happens to the rules of others in the same family. That they are not even read shows
-// a test of package nft.
+// TestGuardAmongManyRules: rules of other programs in the same family do not change. A test of
+// package nft proves that they are not even read.
 func TestGuardAmongManyRules(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, guarded)
 	var script strings.Builder
 	script.WriteString("add table bridge nat\nadd chain bridge nat PREROUTING { type filter hook prerouting priority -300; }\n")
 	for i := range 20000 {
-		fmt.Fprintf(&script, "add rule bridge nat PREROUTING iifname \"port%d\" ether saddr 02:00:00:00:00:01 drop\n", i)
+		fmt.Fprintf(&script,
+			"add rule bridge nat PREROUTING iifname \"port%d\" ether saddr 02:00:00:00:00:01 drop\n", i)
 	}
 	path := t.TempDir() + "/rules"
 	if err := os.WriteFile(path, []byte(script.String()), 0o600); err != nil {
@@ -224,11 +236,12 @@ func TestGuardAmongManyRules(t *testing.T) {
 	r.Del("c")
 	r.Must(r.Collect())
 	if r.Host.Command("nft", "-a", "list", "table", "bridge", "nat") != before {
-		t.Error("the rules of others have changed")
+		t.Error("the rules of other programs have changed")
 	}
 }
 
-// TestReferenceGuards: what the reference plugin has made for the attachment goes with DEL, for ports that are gone with GC.
+// TestReferenceGuards: DEL removes the upstream plugin's chains for the attachment, and GC removes
+// its chains for ports that no longer exist.
 func TestReferenceGuards(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(reference+"/bridge"))
@@ -243,7 +256,7 @@ func TestReferenceGuards(t *testing.T) {
 			r.Must(q)
 		}},
 		{"GC", func(r *plugintest.Runtime) {
-			r.Must(r.Collect("c")) // of ports that are there nothing goes, whatever the network
+			r.Must(r.Collect("c")) // chains of existing ports stay, in any network
 			if n := len(guards(r)); n != 8 {
 				t.Errorf("%d lines of guards after GC with both attached", n)
 			}
@@ -261,7 +274,8 @@ func TestReferenceGuards(t *testing.T) {
 			q.Conf["prevResult"] = r.Foreign(reference, r.Request(cni.Add, "c"))
 			r.Must(q)
 			if now := guards(r); len(now) != 8 {
-				t.Fatalf("the reference plugin made %d lines of guards:\n%s", len(now), strings.Join(now, "\n"))
+				t.Fatalf("the upstream plugin made %d lines of guards:\n%s", len(now),
+					strings.Join(now, "\n"))
 			}
 			r.Conf["cniVersion"] = "1.1.0"
 			row.remove(r)

@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
 
-// TestPing: everything answers when ADD has returned, without waiting (R-67, R-75).
+// TestPing: all addresses answer when ADD has returned, without waiting.
 func TestPing(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, gateway+ipamDual)
@@ -30,8 +30,9 @@ func TestPing(t *testing.T) {
 	}
 }
 
-// TestReachedAtOnce: what others send to the first container behind a new gateway does not wait until the gateway has
-// made sure of its own link-local address. That takes half a minute here.
+// TestReachedAtOnce: packets to the first container behind a new gateway do not wait until the
+// gateway has completed duplicate address detection of its link-local address, which takes half a
+// minute here.
 func TestReachedAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, members := range map[string]string{"bridge": "", "gateway of a VLAN": `,"vlan":100`} {
@@ -50,21 +51,22 @@ func TestReachedAtOnce(t *testing.T) {
 	}
 }
 
-// TestWaitsForThePort is R-67: ADD returns when the port forwards, also where that takes a while.
+// TestWaitsForThePort: ADD returns when the port forwards, even if that takes a while.
 func TestWaitsForThePort(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"isGateway":true`+ipam4)
 	c := r.Container("c")
 	late := make(chan struct{})
 	interrupt := sync.OnceFunc(func() {
-		c.Command("ip", "link", "set", "eth0", "down") // the port has no carrier now
+		c.Command("ip", "link", "set", "eth0", "down") // the port loses its carrier
 		time.AfterFunc(300*time.Millisecond, func() {
 			defer close(late)
 			c.Command("ip", "link", "set", "eth0", "up")
 		})
 	})
 	watched := r.Watched(func(op string) error {
-		if strings.Contains(op, "10.1.2.1/24") { // the gateway address, which comes when the interface is up
+		// the gateway address comes after the interface is up
+		if strings.Contains(op, "10.1.2.1/24") {
 			interrupt()
 		}
 		return nil
@@ -79,23 +81,25 @@ func TestWaitsForThePort(t *testing.T) {
 	}
 }
 
-// TestSwitch: two containers without address management are on one link (R-71).
+// TestSwitch: two containers without IPAM share a link.
 func TestSwitch(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, "")
 	for i, container := range []string{"a", "b"} {
 		r.Add(container)
-		r.Container(container).Command("ip", "address", "add", fmt.Sprintf("10.5.0.%d/24", i+1), "dev", "eth0")
+		r.Container(container).Command("ip", "address", "add", fmt.Sprintf("10.5.0.%d/24", i+1),
+			"dev", "eth0")
 	}
 	testnet.Reaches(t, r.Container("a"), netip.MustParseAddr("10.5.0.2"), true)
 }
 
-// TestIPv6Off: IPv4 works where IPv6 is switched off in the host and in the container (R-69).
+// TestIPv6Off: IPv4 works with IPv6 disabled on the host and in the container.
 func TestIPv6Off(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, gateway+`,"ipMasq":true`+ipam4)
 	for _, ns := range []*plugintest.Namespace{r.Host, r.Container("c")} {
-		ns.Command("sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
+		ns.Command("sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1",
+			"net.ipv6.conf.default.disable_ipv6=1")
 	}
 	result := r.Add("c")
 	r.Check("c")
@@ -115,7 +119,8 @@ func TestIsolation(t *testing.T) {
 	testnet.Reaches(t, r.Container("a"), netip.MustParseAddr("10.1.2.1"), true)
 }
 
-// TestMasquerade looks at the source addresses that a host outside and a container of the same network see: CFG-35.
+// TestMasquerade compares the source addresses that a host outside and a container of the same
+// network see (CFG-35).
 func TestMasquerade(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -137,8 +142,8 @@ func TestMasquerade(t *testing.T) {
 	}
 }
 
-// TestMasqueradeDetails looks at the source addresses that a machine outside sees, also after a flush and a repair
-// (field-notes 52). A sibling sees the container as it is, whether br_netfilter is on or not.
+// TestMasqueradeDetails compares the source addresses that a node outside sees, also after a flush
+// and a repair. A sibling sees the container's own address, with and without br_netfilter.
 func TestMasqueradeDetails(t *testing.T) {
 	t.Parallel()
 	for details, want := range map[string][2]string{
@@ -155,11 +160,13 @@ func TestMasqueradeDetails(t *testing.T) {
 			r.Add("sibling")
 			for _, when := range []string{"ADD", "repair"} {
 				for i, server := range []string{"192.0.2.2", "2001:db8::2"} {
-					if got := testnet.SourceSeen(t, r.Container("c"), outside, netip.MustParseAddr(server)); got.String() != want[i] {
+					if got := testnet.SourceSeen(t, r.Container("c"), outside,
+						netip.MustParseAddr(server)); got.String() != want[i] {
 						t.Errorf("after %s, %s sees %s, want %s", when, server, got, want[i])
 					}
 				}
-				if got := testnet.SourceSeen(t, r.Container("c"), r.Container("sibling"), netip.MustParseAddr("10.1.2.3")); got.String() != "10.1.2.2" {
+				if got := testnet.SourceSeen(t, r.Container("c"), r.Container("sibling"),
+					netip.MustParseAddr("10.1.2.3")); got.String() != "10.1.2.2" {
 					t.Errorf("after %s, the sibling sees %s", when, got)
 				}
 				r.Check("c")
@@ -176,7 +183,8 @@ func TestMasqueradeDetails(t *testing.T) {
 	}
 }
 
-// TestNewNeighbour is R-73: an address is given to another container, and its neighbours learn the new MAC at once.
+// TestNewNeighbour: if another container gets an address, its neighbours learn the new MAC address
+// at once.
 func TestNewNeighbour(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"isGateway":true`+ipamDual)
@@ -194,14 +202,15 @@ func TestNewNeighbour(t *testing.T) {
 		testnet.Reaches(t, r.Container("a"), ip.Address.Addr(), true)
 	}
 	r.Del("before")
-	time.Sleep(1100 * time.Millisecond) // what is younger than a second is not believed (locktime, arp(7))
+	// neighbours ignore changes within a second (locktime, arp(7))
+	time.Sleep(1100 * time.Millisecond)
 	after := attach("after")
 	for _, ip := range after.IPs {
 		testnet.LearnsMAC(t, r.Container("a"), ip.Address.Addr(), after.Interfaces[2].MAC)
 	}
 }
 
-// TestRouterAdvertisements: a container cannot make itself the router of the host (CVE-2020-10749).
+// TestRouterAdvertisements: a container cannot become the router of the host (CVE-2020-10749).
 func TestRouterAdvertisements(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, ipam6)
@@ -211,20 +220,22 @@ func TestRouterAdvertisements(t *testing.T) {
 	r.Add("c")
 	accepted := func() bool {
 		return strings.Contains(r.Host.Command("ip", "-6", "route"), "2001:db8:bad::") ||
-			strings.Contains(r.Host.Command("ip", "-6", "route"), "default") || strings.Contains(r.Host.Command("ip", "-6", "address"), "2001:db8:bad:")
+			strings.Contains(r.Host.Command("ip", "-6", "route"), "default") ||
+			strings.Contains(r.Host.Command("ip", "-6", "address"), "2001:db8:bad:")
 	}
 	for range 50 {
 		testnet.Advertise(t, r.Container("c"))
 	}
 	time.Sleep(200 * time.Millisecond)
 	if accepted() {
-		t.Errorf("the host has followed a container:\n%s", r.Host.Command("ip", "-6", "route"))
+		t.Errorf("the host follows router advertisements of a container:\n%s",
+			r.Host.Command("ip", "-6", "route"))
 	}
-	// With the setting that ADD has changed the same advertisement is followed.
+	// Without the setting of ADD the host follows the same advertisement.
 	r.Host.Command("sysctl", "-qw", "net.ipv6.conf.br0.accept_ra=2")
 	for end := time.Now().Add(testnet.Patience); !accepted(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("the advertisements of this test are not followed by anybody")
+			t.Fatal("the host ignores the advertisements of this test even without the setting")
 		}
 		testnet.Advertise(t, r.Container("c"))
 	}

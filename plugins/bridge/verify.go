@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
-// Precheck requires the bridge among the interfaces of the previous result, and that it is there, with its MAC address.
+// Precheck requires the bridge in the previous result and on the host, with the same MAC address.
 func (c *Config) Precheck(s *attach.Session) error {
 	name := c.bridge()
 	var own *cni.Interface
@@ -45,7 +45,8 @@ func (c *Config) Precheck(s *attach.Session) error {
 	return nil
 }
 
-// checkListed requires the port among the interfaces that the previous result has in the host, all of which must exist.
+// checkListed requires the port among the host interfaces of the previous result, and that all of
+// these exist.
 func checkListed(s *attach.Session, port, br kernel.Link) error {
 	listed := false
 	for _, i := range s.Prev.Interfaces {
@@ -62,21 +63,24 @@ func checkListed(s *attach.Session, port, br kernel.Link) error {
 		listed = listed || l.Index == port.Index
 	}
 	if !listed {
-		return cni.Errorf(cni.CodeInvalidConfig, "CNI veth created for bridge %s was not found", br.Name).
+		return cni.Errorf(cni.CodeInvalidConfig, "CNI veth created for bridge %s was not found",
+			br.Name).
 			WithDetails(fmt.Sprintf("prevResult has no interface %s", port.Name)).Verbatim()
 	}
 	return nil
 }
 
-// Verify compares bridge and host's end with the previous result and the configuration.
+// Verify compares the bridge and the host-side veth with the previous result and the configuration.
 func (c *Config) Verify(_ context.Context, s *attach.Session, link kernel.Link) error {
 	br, err := s.Host.Links.ByName(c.bridge())
 	if err != nil {
 		return err
 	}
 	if c.PromiscMode && br.Promisc == 0 {
-		err := fmt.Errorf("bridge %s: expected it promiscuous", br.Name)
-		return cni.Rephrase(err, "Bridge interface %s configured Promisc Mode true doesn't match current state: false ", br.Name)
+		err := fmt.Errorf("bridge %s: expected promiscuous mode, found it off", br.Name)
+		return cni.Rephrase(err,
+			"Bridge interface %s configured Promisc Mode true doesn't match current state: false ",
+			br.Name)
 	}
 	port, err := s.CheckPair(link)
 	if err != nil {
@@ -108,7 +112,7 @@ func (c *Config) Verify(_ context.Context, s *attach.Session, link kernel.Link) 
 
 func checkPort(port, br kernel.Link) error {
 	if port.Master != br.Index {
-		return fmt.Errorf("interface %s: expected it on bridge %s", port.Name, br.Name)
+		return fmt.Errorf("interface %s: expected a port of bridge %s", port.Name, br.Name)
 	}
 	return session.CheckUp(port)
 }

@@ -13,36 +13,41 @@ import (
 
 const (
 	maxVLAN     = 4094
-	defaultVLAN = 1 // native VLAN of a trunk that names none
+	defaultVLAN = 1 // native VLAN of a trunk without VLAN
 )
 
-// Trunk is an element of vlanTrunk: one VLAN, a range, or both.
+// Trunk is an element of vlanTrunk: a single VLAN, a range, or both.
 type Trunk struct {
-	// ID is one VLAN.
+	// ID is a single VLAN ID.
 	ID *int `json:"id,omitempty" min:"1" max:"4094"`
-	// MinID is the first of a range. It needs MaxID.
+	// MinID is the first VLAN ID of a range. It requires MaxID.
 	MinID *int `json:"minID,omitempty" min:"1" max:"4094"`
-	// MaxID is the last of a range. It needs MinID.
+	// MaxID is the last VLAN ID of a range. It requires MinID.
 	MaxID *int `json:"maxID,omitempty" min:"1" max:"4094"`
 }
 
-// filtering reports whether a bridge that is made has to forward by VLAN.
+// filtering reports whether a new bridge must filter VLANs.
 func (c *Config) filtering() bool { return c.VLAN != 0 || c.VLANTrunk != nil }
 
-// validateVLANs has the messages of the reference plugin. What they leave out is in the details.
+// validateVLANs checks VLAN IDs and ranges. The messages are upstream's; values and limits are in
+// the details.
 func (c *Config) validateVLANs() error {
 	if c.VLAN < 0 || c.VLAN > maxVLAN {
-		return cni.Errorf(cni.CodeInvalidConfig, "invalid VLAN ID %d (must be between 0 and %d)", c.VLAN, maxVLAN)
+		return cni.Errorf(cni.CodeInvalidConfig, "invalid VLAN ID %d (must be between 0 and %d)",
+			c.VLAN, maxVLAN)
 	}
 	for i, t := range c.VLANTrunk {
 		if message := t.validate(); message != "" {
 			return cni.Errorf(cni.CodeInvalidConfig, "%s", message).
-				WithDetails(fmt.Sprintf("vlanTrunk: element %d is %s; IDs are within 1 to %d", i, t, maxVLAN))
+				WithDetails(fmt.Sprintf("vlanTrunk: element %d is %s; use IDs from 1 to %d", i,
+					t, maxVLAN))
 		}
 	}
 	if name := c.vlanGateway(); c.gateway() && c.VLAN != 0 && cni.ValidateIfName(name) != nil {
-		return cni.Errorf(cni.CodeInvalidConfig, "bridge: name %q of the VLAN's gateway interface is not valid", name).
-			WithDetails(fmt.Sprintf("it has %d bytes, of which Linux allows 15; choose a shorter name for the bridge", len(name)))
+		return cni.Errorf(cni.CodeInvalidConfig,
+			"bridge: name %q of the VLAN's gateway interface is not valid", name).
+			WithDetails(fmt.Sprintf("the name has %d bytes, but Linux allows 15; "+
+				"choose a shorter name for the bridge", len(name)))
 	}
 	return nil
 }
@@ -66,7 +71,7 @@ func (t Trunk) validate() string {
 	return ""
 }
 
-// String is the element as it stands in the configuration.
+// String returns the element as JSON.
 func (t Trunk) String() string {
 	out, err := json.Marshal(t)
 	if err != nil {
@@ -75,7 +80,8 @@ func (t Trunk) String() string {
 	return string(out)
 }
 
-// needFiltering says which key the kernel cannot serve, if it has no VLAN filtering.
+// needFiltering returns an error that names the unsupported key if the kernel has no VLAN
+// filtering.
 func (c *Config) needFiltering() error {
 	if !c.filtering() {
 		return nil
@@ -88,11 +94,12 @@ func (c *Config) needFiltering() error {
 	if c.VLAN == 0 {
 		key, value = "vlanTrunk", c.VLANTrunk
 	}
-	return cni.Errorf(cni.CodeUnsupportedField, "%s: %v is not supported here: %s", key, value, missing[0].Help())
+	return cni.Errorf(cni.CodeUnsupportedField, "%s: %v is not supported here: %s", key, value,
+		missing[0].Help())
 }
 
-// vlans are those the port has to be in, by ID: the native one, which has the untagged frames, and the tagged ones. The
-// native VLAN stays untagged if the trunk names it too.
+// vlans returns the VLANs of the port, ordered by ID: the native VLAN, which has the untagged
+// frames, and the tagged VLANs. The native VLAN stays untagged if the trunk contains it as well.
 func (c *Config) vlans() []kernel.VLAN {
 	var tagged [maxVLAN + 1]bool
 	for _, t := range c.VLANTrunk {
@@ -123,7 +130,7 @@ func (c *Config) vlans() []kernel.VLAN {
 
 func untagged(id int) kernel.VLAN { return kernel.VLAN{ID: uint16(id), PVID: true, Untagged: true} }
 
-// setVLANs puts a port into VLANs and takes it out of those that the bridge gave it.
+// setVLANs adds a port to VLANs and removes it from the VLANs that the bridge gave it.
 func (c *Config) setVLANs(host *kernel.Space, port kernel.Link, want []kernel.VLAN) error {
 	if len(want) == 0 {
 		return nil
@@ -142,20 +149,23 @@ func (c *Config) setVLANs(host *kernel.Space, port kernel.Link, want []kernel.VL
 	return host.Links.AddVLANs(port, want)
 }
 
-// in returns a function that reports whether a list has a VLAN, whatever its flags.
+// in returns a function that reports whether a list contains a VLAN with the same ID.
 func in(list []kernel.VLAN) func(kernel.VLAN) bool {
 	return func(v kernel.VLAN) bool {
 		return slices.ContainsFunc(list, func(w kernel.VLAN) bool { return w.ID == v.ID })
 	}
 }
 
-// notFiltering says why VLANs separate nobody on a bridge that somebody else has made.
+// notFiltering explains that VLANs separate no containers on an existing bridge without VLAN
+// filtering.
 func notFiltering(br kernel.Link) string {
-	return fmt.Sprintf("bridge %s: expected VLAN filtering, found it off; ip link set %s type bridge vlan_filtering 1", br.Name, br.Name)
+	return fmt.Sprintf("bridge %s: VLAN filtering is off, so VLANs separate no containers; "+
+		"run: ip link set %s type bridge vlan_filtering 1", br.Name, br.Name)
 }
 
-// checkVLANs compares the VLANs of the container's port with the configuration. The reference plugin's ports may be in
-// the default VLAN too: only since 2025 it takes them out.
+// checkVLANs compares the VLANs of the container's port with the configuration. Ports of the
+// upstream plugin can be in the default VLAN as well, because upstream removes them from it only
+// since 2025.
 func (c *Config) checkVLANs(s *attach.Session, br, port kernel.Link, ours bool) error {
 	if c.filtering() && !br.VLANFiltering {
 		return errors.New(notFiltering(br))
@@ -171,10 +181,13 @@ func (c *Config) checkVLANs(s *attach.Session, br, port kernel.Link, ours bool) 
 	relevant := have
 	if c.PreserveDefaultVLAN || !ours {
 		wanted := in(want)
-		relevant = slices.DeleteFunc(slices.Clone(have), func(v kernel.VLAN) bool { return !wanted(v) })
+		relevant = slices.DeleteFunc(slices.Clone(have), func(v kernel.VLAN) bool {
+			return !wanted(v)
+		})
 	}
 	if !slices.Equal(relevant, want) {
-		return fmt.Errorf("interface %s: expected VLANs %s, found %s", port.Name, kernel.FormatVLANs(want), kernel.FormatVLANs(have))
+		return fmt.Errorf("interface %s: expected VLANs %s, found %s", port.Name,
+			kernel.FormatVLANs(want), kernel.FormatVLANs(have))
 	}
 	return nil
 }

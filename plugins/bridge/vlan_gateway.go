@@ -14,20 +14,23 @@ import (
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
-// The gateway of a VLAN is an interface of the host, one end of a pair whose other end is a port of the bridge. All
-// containers of the VLAN share it, and it is never removed.
+// The gateway of a VLAN is an interface on the node: one end of a veth pair; the other end is a
+// port of the bridge. All containers of the VLAN share it, and it is never removed.
 
-// vlanGateway is the name of the gateway interface.
+// vlanGateway returns the name of the gateway interface.
 func (c *Config) vlanGateway() string { return fmt.Sprintf("%s.%d", c.bridge(), c.VLAN) }
 
-// vlanGatewayAlias marks both ends. It names no attachment, so GC leaves them.
+// vlanGatewayAlias returns the alias of both ends. It contains no attachment, so GC keeps them.
 func (c *Config) vlanGatewayAlias() string {
 	return fmt.Sprintf("tenon gateway of VLAN %d on %s", c.VLAN, c.bridge())
 }
 
-// ensureVLANGateway finds or makes the gateway interface. One that is there is used, whatever it is; a pair that an ADD
-// was killed over is completed. Nothing is undone, as others use it from the moment it exists.
-func (c *Config) ensureVLANGateway(ctx context.Context, s *attach.Session, br kernel.Link) (kernel.Link, error) {
+// ensureVLANGateway finds or creates the gateway interface. It uses an existing interface of any
+// kind, and completes a veth pair of an ADD that was killed. It undoes no change, because other
+// containers use the interface as soon as it exists.
+func (c *Config) ensureVLANGateway(
+	ctx context.Context, s *attach.Session, br kernel.Link,
+) (kernel.Link, error) {
 	host := s.Host.Shared()
 	gw, err := host.Links.ByName(c.vlanGateway())
 	if errors.Is(err, kernel.ErrNoLink) {
@@ -38,7 +41,7 @@ func (c *Config) ensureVLANGateway(ctx context.Context, s *attach.Session, br ke
 	}
 	port, isPair := otherEnd(host, gw)
 	isPair = isPair && (port.Master == 0 || port.Master == br.Index)
-	if isPair && !port.Up { // which is done last
+	if isPair && !port.Up { // setting it up is the last step
 		if err := c.joinVLAN(s, host, br, gw, port); err != nil {
 			return gw, err
 		}
@@ -59,11 +62,13 @@ func (c *Config) ensureVLANGateway(ctx context.Context, s *attach.Session, br ke
 	return gw, nil
 }
 
-// addVLANGateway makes the pair, unless somebody is faster.
+// addVLANGateway creates the veth pair. If another process has created it meanwhile, it returns
+// that one.
 func (c *Config) addVLANGateway(host *kernel.Space, br kernel.Link) (kernel.Link, error) {
 	name := c.vlanGateway()
 	gw, _, err := host.Links.AddVeth(kernel.Veth{
-		Name: name, MTU: br.MTU, Host: host, HostName: fmt.Sprintf("veth%x", sha256.Sum256([]byte(name)))[:12],
+		Name: name, MTU: br.MTU, Host: host,
+		HostName: fmt.Sprintf("veth%x", sha256.Sum256([]byte(name)))[:12],
 	})
 	if errors.Is(err, unix.EEXIST) {
 		if gw, again := host.Links.ByName(name); again == nil {
@@ -73,7 +78,7 @@ func (c *Config) addVLANGateway(host *kernel.Space, br kernel.Link) (kernel.Link
 	return gw, err
 }
 
-// joinVLAN makes one end of the pair a port in the VLAN.
+// joinVLAN attaches one end of the veth pair to the bridge as a port in the VLAN.
 func (c *Config) joinVLAN(s *attach.Session, host *kernel.Space, br, gw, port kernel.Link) error {
 	for _, end := range []kernel.Link{gw, port} {
 		if err := host.Links.SetAlias(end, c.vlanGatewayAlias()); err != nil {
@@ -95,7 +100,7 @@ func (c *Config) joinVLAN(s *attach.Session, host *kernel.Space, br, gw, port ke
 	return host.Links.Up(port)
 }
 
-// otherEnd finds the other end of a pair, if l is one and both are in the host.
+// otherEnd returns the peer of l if l is a veth and both ends are on the node.
 func otherEnd(host *kernel.Space, l kernel.Link) (end kernel.Link, ok bool) {
 	if l.Kind != "veth" || l.PeerNSID != -1 {
 		return kernel.Link{}, false
@@ -104,7 +109,7 @@ func otherEnd(host *kernel.Space, l kernel.Link) (end kernel.Link, ok bool) {
 	return end, err == nil
 }
 
-// checkVLANGateway finds the gateway interface, and looks at its port if it is ours.
+// checkVLANGateway finds the gateway interface, and checks its port if Tenon created it.
 func (c *Config) checkVLANGateway(s *attach.Session, br kernel.Link) (kernel.Link, error) {
 	gw, err := s.Host.Links.ByName(c.vlanGateway())
 	if err != nil {
@@ -128,7 +133,8 @@ func (c *Config) checkVLANGateway(s *attach.Session, br kernel.Link) (kernel.Lin
 		return gw, err
 	}
 	if want := untagged(c.VLAN); !slices.Contains(have, want) {
-		return gw, fmt.Errorf("interface %s: expected VLAN %s, found %s", port.Name, kernel.FormatVLANs([]kernel.VLAN{want}), kernel.FormatVLANs(have))
+		return gw, fmt.Errorf("interface %s: expected VLAN %s, found %s", port.Name,
+			kernel.FormatVLANs([]kernel.VLAN{want}), kernel.FormatVLANs(have))
 	}
 	return gw, nil
 }

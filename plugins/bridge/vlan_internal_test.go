@@ -6,8 +6,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// TestPortVLANs is bridge.md 13: which VLANs a port has to be in, on every kernel. A trunk has native VLAN 1 unless the
-// configuration names another one, however short it is.
+// TestPortVLANs: the VLANs of a port, on every kernel. A trunk has native VLAN 1 unless the
+// configuration names another one.
 func TestPortVLANs(t *testing.T) {
 	t.Parallel()
 	id := func(n int) *int { return &n }
@@ -22,7 +22,8 @@ func TestPortVLANs(t *testing.T) {
 		{"access", 7, nil, "7 pvid untagged"},
 		{"trunk of one VLAN", 0, []Trunk{{ID: id(42)}}, "1 pvid untagged, 42"},
 		{"trunk of the last VLAN", 0, []Trunk{{ID: id(4094)}}, "1 pvid untagged, 4094"},
-		{"trunk of one range", 0, []Trunk{{MinID: id(42), MaxID: id(43)}}, "1 pvid untagged, 42-43"},
+		{"trunk of one range", 0, []Trunk{{MinID: id(42), MaxID: id(43)}},
+			"1 pvid untagged, 42-43"},
 		{"trunk of the default VLAN", 0, []Trunk{{ID: id(1)}}, "1 pvid untagged"},
 		{"trunk with a native VLAN", 7, []Trunk{{ID: id(42)}}, "7 pvid untagged, 42"},
 		{"trunk that names its native VLAN", 42, []Trunk{{ID: id(42)}}, "42 pvid untagged"},

@@ -1,7 +1,7 @@
-// Package dummy gives a container an interface that is always up and carries no traffic, for addresses that have to be
-// somewhere: those of a service, or of a process that others must not find in the network.
+// Package dummy gives a container an interface that is always up and carries no traffic. It holds
+// addresses that belong to no other interface, such as a service address.
 //
-// Everything but the link is the work of package attach.
+// Package attach implements everything except the creation of the link.
 package dummy
 
 import _ "embed"

@@ -17,24 +17,24 @@ type Config struct {
 // Plugin is the definition of dummy.
 var Plugin = attach.Define(plugin.Info{
 	Name:  "dummy",
-	About: "gives a container an interface without traffic to keep addresses on",
+	About: "gives a container an interface without traffic that holds addresses",
 	Doc:   doc,
 }, attach.Traits{
 	Kind:  "dummy",
-	DNS:   attach.DNSOfIPAM, // as the reference plugin's
+	DNS:   attach.DNSOfIPAM, // as upstream
 	Texts: attach.Texts{NoPrev: "dummy: Required prevResult missing"},
 }, func() attach.Maker { return new(Config) })
 
-// Validate refuses what would hold no address.
+// Validate requires ipam.
 func (c *Config) Validate(call *plugin.Call) error {
 	if call.IPAM.Type == "" {
 		return cni.Errorf(cni.CodeInvalidConfig, "dummy interface requires an IPAM configuration").
-			WithDetails(`{"type": "static", "addresses": [...]} gives it the addresses named there`)
+			WithDetails(`{"type": "static", "addresses": [...]} assigns the addresses listed there`)
 	}
 	return nil
 }
 
-// Make makes the link.
+// Make creates the link.
 func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, error) {
 	return s.Made(s.Sandbox.Links.Add(kernel.NewLink{Name: s.IfName, Kind: "dummy", Alias: s.Tag}))
 }

@@ -17,11 +17,13 @@ var dummies = testnet.Kernel(kernel.FeatureDummy)
 func TestSuite(t *testing.T) {
 	testnet.Require(t, dummies)
 	plugintest.Run(t, plugintest.Suite{Plugin: dummy.Plugin, Drifts: []plugintest.Drift{
-		{Name: "interface of another kind", Break: func(_ testing.TB, a plugintest.Attached) string {
-			a.Container.Command("ip", "link", "delete", a.IfName)
-			a.Container.Batch("link add "+a.IfName+" type veth peer name other", "link set "+a.IfName+" up", "link set other up")
-			return "a dummy, found a veth"
-		}},
+		{Name: "interface of another kind",
+			Break: func(_ testing.TB, a plugintest.Attached) string {
+				a.Container.Command("ip", "link", "delete", a.IfName)
+				a.Container.Batch("link add "+a.IfName+" type veth peer name other",
+					"link set "+a.IfName+" up", "link set other up")
+				return "a dummy, found a veth"
+			}},
 	}})
 }
 

@@ -14,7 +14,7 @@ import (
 // backend is a firewall of the host.
 type backend string
 
-// The backends. Others are as [backendAuto], as in the reference plugin.
+// The backends. Other values have the effect of [backendAuto], as in the upstream plugin.
 const (
 	backendAuto      backend = "auto"
 	backendNFT       backend = "nftables"
@@ -26,14 +26,16 @@ func (b backend) named() bool {
 	return slices.Contains([]backend{backendNFT, backendIPTables, backendFirewalld}, b)
 }
 
-// choose returns the backend to use for addresses.
-func (c *Config) choose(ctx context.Context, s *chained.Session, addrs []netip.Addr) (backend, error) {
+// choose returns the backend for addresses.
+func (c *Config) choose(
+	ctx context.Context, s *chained.Session, addrs []netip.Addr,
+) (backend, error) {
 	b := c.Backend
 	if b.named() {
 		return b, nil
 	}
 	if b != "" && b != backendAuto {
-		s.Log.Warn("unknown backend: the plugin chooses one", "backend", string(b))
+		s.Log.Warn("unknown backend; choosing one", "backend", string(b))
 	}
 	withoutNFT := s.Host.Rules.Available() != nil
 	if withoutNFT && !c.open() { // only iptables can isolate then
@@ -51,13 +53,15 @@ func (c *Config) choose(ctx context.Context, s *chained.Session, addrs []netip.A
 		return backendNFT, err
 	}
 	if err := kernel.IPTablesAvailable(families(addrs)...); err != nil {
-		s.Log.Warn("the FORWARD chain of iptables stops the container, and there is no tool to let it through", "err", err)
+		s.Log.Warn("the FORWARD chain of iptables drops the container's packets, "+
+			"but the iptables tools are not usable", "err", err)
 		return backendNFT, nil
 	}
 	return backendIPTables, nil
 }
 
-// iptablesStops reports whether rules of iptables are needed for the packets of addresses to be forwarded.
+// iptablesStops reports whether iptables drops forwarded packets of addresses unless a rule accepts
+// them.
 func iptablesStops(s *chained.Session, addrs []netip.Addr) (bool, error) {
 	for _, f := range families(addrs) {
 		if drops, err := s.Host.Rules.IPTablesDrops(f); drops || err != nil {
@@ -67,7 +71,7 @@ func iptablesStops(s *chained.Session, addrs []netip.Addr) (bool, error) {
 	return false, nil
 }
 
-// families are those of addresses, each once.
+// families returns the families of addresses, each once.
 func families(addrs []netip.Addr) (list []kernel.Family) {
 	for _, f := range []kernel.Family{kernel.IPv4, kernel.IPv6} {
 		if len(ofFamily(f, addrs)) > 0 {
@@ -78,10 +82,12 @@ func families(addrs []netip.Addr) (list []kernel.Family) {
 }
 
 func ofFamily(f kernel.Family, addrs []netip.Addr) []netip.Addr {
-	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool { return a.Is4() != (f == kernel.IPv4) })
+	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool {
+		return a.Is4() != (f == kernel.IPv4)
+	})
 }
 
-// lacksIPTables says which tool of iptables is missing, nil if none is. code is that of the error.
+// lacksIPTables returns an error with the given code if a tool of iptables is missing.
 func lacksIPTables(code cni.Code, families ...kernel.Family) error {
 	return session.LacksIPTables(code, "backend iptables", `use "backend": "nftables"`, families...)
 }

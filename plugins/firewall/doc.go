@@ -1,8 +1,8 @@
-// Package firewall lets a container's addresses through the host's firewall and keeps bridges, or all containers of a
-// bridge, apart.
+// Package firewall allows a container's traffic through the host's firewall, and isolates bridges,
+// or all containers of a bridge, from each other.
 //
-// Who has an address and who is behind a bridge is written down in the sets of table inet tenon, whatever the backend: the
-// rules of iptables and the sources of firewalld name addresses only.
+// With every backend, sets of table inet tenon record the attachments of addresses and bridges,
+// because the rules of iptables and the sources of firewalld contain addresses only.
 package firewall
 
 import _ "embed"

@@ -19,23 +19,25 @@ import (
 type Config struct {
 	plugin.Common
 
-	// Backend is the firewall that has to let the addresses through: "firewalld", "iptables" or "nftables". With "auto", as
-	// with any other value, it is firewalld where that is running, else iptables where its FORWARD chain would stop them,
-	// else nftables.
+	// Backend is the firewall that accepts the traffic: "firewalld", "iptables" or "nftables".
+	// "auto", and any other value, selects firewalld if it runs, otherwise iptables if its FORWARD
+	// chain drops packets, otherwise nftables.
 	Backend backend `json:"backend" default:"auto"`
-	// AdminChain is a chain of iptables for rules of the user, which come before those for the containers.
+	// AdminChain is an iptables chain for rules of the administrator, which come before the rules
+	// for containers.
 	AdminChain string `json:"iptablesAdminChainName" default:"CNI-ADMIN"`
-	// Zone is the zone of firewalld that the addresses become sources of.
+	// Zone is the firewalld zone to which the plugin adds the addresses as sources.
 	Zone string `json:"firewalldZone" default:"trusted"`
-	// IngressPolicy says from where the containers can be reached: from everywhere ("open"), not from other bridges that have
-	// a policy ("same-bridge"), nor from each other ("isolated").
+	// IngressPolicy limits the sources that reach the containers: "open" allows all, "same-bridge"
+	// excludes other bridges with a policy, and "isolated" excludes containers of the same bridge
+	// as well.
 	IngressPolicy ingressPolicy `json:"ingressPolicy" enum:"open,same-bridge,isolated" default:"open"`
 }
 
 // Plugin is the definition of firewall.
 var Plugin = chained.Define(plugin.Info{
 	Name:     "firewall",
-	About:    "lets a container's addresses through the host's firewall, and isolates bridges",
+	About:    "allows container traffic in the host's firewall, and isolates containers",
 	Role:     plugin.RoleChained,
 	Versions: []cni.Version{cni.V040, cni.V100, cni.V110},
 	Doc:      doc,
@@ -51,25 +53,26 @@ func (c *Config) adminChain() string { return cmp.Or(c.AdminChain, defaultAdminC
 
 func (c *Config) open() bool { return c.IngressPolicy == "" || c.IngressPolicy == policyOpen }
 
-// maxChain is the length of the longest name of a chain of iptables.
+// maxChain is the maximum length of an iptables chain name.
 const maxChain = 28
 
-// Validate checks the policy, and that the name of the chain is one: it becomes a word of a rule.
+// Validate checks the policy and the chain name, which becomes a word of a rule.
 func (c *Config) Validate(*plugin.Call) error {
 	if p := c.IngressPolicy; !c.open() && p != policySameBridge && p != policyIsolated {
 		return cni.Errorf(cni.CodeInvalidConfig, "unknown ingress policy: %q", p).
-			WithDetails("there are open, same-bridge and isolated")
+			WithDetails("use open, same-bridge or isolated")
 	}
 	chain := c.adminChain()
 	foreign := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"'\!`, r) }
 	if len(chain) > maxChain || chain[0] == '-' || strings.ContainsFunc(chain, foreign) {
-		return cni.Errorf(cni.CodeInvalidConfig, "iptablesAdminChainName: %q cannot be a chain of iptables", chain).
-			WithDetails("a name has up to 28 letters, digits and dashes")
+		return cni.Errorf(cni.CodeInvalidConfig,
+			"iptablesAdminChainName: %q is not a valid name of an iptables chain", chain).
+			WithDetails("use up to 28 letters, digits and dashes")
 	}
 	return nil
 }
 
-// Status says what the backend that was asked for lacks.
+// Status reports missing requirements of the configured backend.
 func (c *Config) Status(ctx context.Context, _ *plugin.Call) error {
 	switch c.Backend {
 	case backendNFT:
@@ -82,8 +85,9 @@ func (c *Config) Status(ctx context.Context, _ *plugin.Call) error {
 	return nil
 }
 
-// Rules admits the addresses and, with a policy, isolates what they are behind, whatever the backend. Where the kernel has no
-// nftables, iptables and firewalld let through all the same, but of them only iptables can isolate.
+// Rules admits the addresses and, with a policy, isolates the bridge or link, with every backend.
+// Without nftables in the kernel, iptables and firewalld still admit the addresses, but only
+// iptables can isolate.
 func (c *Config) Rules(s *chained.Session) ([]kernel.Element, error) {
 	if c.Backend != backendNFT && (c.open() || c.Backend != backendFirewalld) {
 		if err := s.Host.Rules.Available(); errors.Is(err, kernel.ErrNoNFT) {
@@ -102,7 +106,7 @@ func (c *Config) Rules(s *chained.Session) ([]kernel.Element, error) {
 	return append(entries, more...), err
 }
 
-// Apply has the backend let the addresses through.
+// Apply makes the backend accept the traffic of the addresses.
 func (c *Config) Apply(ctx context.Context, s *chained.Session, _ *cni.Result) error {
 	addrs := addresses(s)
 	b, err := c.choose(ctx, s, addrs)
@@ -120,7 +124,7 @@ func (c *Config) Apply(ctx context.Context, s *chained.Session, _ *cni.Result) e
 	return nil
 }
 
-// Verify looks for what Apply makes.
+// Verify checks the rules or sources that Apply makes.
 func (c *Config) Verify(ctx context.Context, s *chained.Session) error {
 	addrs := addresses(s)
 	b, err := c.choose(ctx, s, addrs)
@@ -136,25 +140,30 @@ func (c *Config) Verify(ctx context.Context, s *chained.Session) error {
 	return nil
 }
 
-// Released has nothing to do: Remove releases the entries itself.
+// Released does nothing, because Remove releases the elements itself.
 func (c *Config) Released(context.Context, *chained.Session, []kernel.Held) error { return nil }
 
-// VerifyReference looks for what the reference plugin makes by default, which is what the backend iptables makes.
+// VerifyReference checks the iptables rules, which the upstream plugin makes by default.
 func (c *Config) VerifyReference(_ context.Context, s *chained.Session) error {
 	return c.checkRules(s, addresses(s))
 }
 
 func (c *Config) checkRules(s *chained.Session, addrs []netip.Addr) error {
-	return c.eachEdit(s, addrs, func(t kernel.IPTablesTable, e kernel.IPTablesEdit) error { return check(s, t, e) })
+	return c.eachEdit(s, addrs, func(t kernel.IPTablesTable, e kernel.IPTablesEdit) error {
+		return check(s, t, e)
+	})
 }
 
-// check looks for the rules of an edit.
+// check requires the rules of an edit.
 func check(s *chained.Session, t kernel.IPTablesTable, e kernel.IPTablesEdit) error {
 	return s.Host.Rules.CheckIPTables(t, slices.Concat(e.Common, e.Rules))
 }
 
-// eachEdit calls do with what is wanted in the filter table of each family that has addresses.
-func (c *Config) eachEdit(s *chained.Session, addrs []netip.Addr, do func(kernel.IPTablesTable, kernel.IPTablesEdit) error) error {
+// eachEdit calls do with the wanted rules in the filter table of each family that has addresses.
+func (c *Config) eachEdit(
+	s *chained.Session, addrs []netip.Addr,
+	do func(kernel.IPTablesTable, kernel.IPTablesEdit) error,
+) error {
 	for _, f := range families(addrs) {
 		e := admission(c.adminChain(), ofFamily(f, addrs))
 		if !c.open() {
@@ -175,8 +184,8 @@ func (c *Config) eachEdit(s *chained.Session, addrs []netip.Addr, do func(kernel
 	return nil
 }
 
-// addresses are all that the previous result has, each once, whatever interface they are of. Those of other interfaces that
-// CHECK is told of may have come later.
+// addresses returns all addresses of the previous result, each once. For CHECK it returns only
+// addresses of the attachment's interface, because later plugins may have added others.
 func addresses(s *chained.Session) (list []netip.Addr) {
 	ips := s.Prev.IPs
 	if s.Command == cni.Check {

@@ -12,12 +12,12 @@ import (
 	"github.com/tenon-cni/tenon/internal/firewalld"
 )
 
-// patience is how long a bus that does not answer is waited for where firewalld is only looked for.
+// patience is the timeout of a D-Bus call that only looks for firewalld.
 const patience = 2 * time.Second
 
 var errNotRunning = errors.New("firewalld is not running")
 
-// running returns nil if firewalld is running, else why it cannot be used.
+// running returns nil if firewalld runs, otherwise the reason why it cannot be used.
 func running(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -30,10 +30,11 @@ func running(ctx context.Context) error {
 	})
 }
 
-// lacksFirewalld says why firewalld cannot be used, nil if it can. code is that of the error.
+// lacksFirewalld returns an error with the given code if firewalld cannot be used.
 func lacksFirewalld(ctx context.Context, code cni.Code) error {
 	if err := running(ctx); err != nil {
-		return cni.Errorf(code, "backend firewalld: %w", err).WithDetails("start firewalld, or leave backend out")
+		return cni.Errorf(code, "backend firewalld: %w", err).
+			WithDetails("start firewalld, or omit backend")
 	}
 	return nil
 }
@@ -46,7 +47,7 @@ func withFirewalld(ctx context.Context, do func(*firewalld.Conn) error) error {
 	return errors.Join(do(c), c.Close())
 }
 
-// addSources adds addresses to the zone. Undone for those that were not in it.
+// addSources adds addresses to the zone. A rollback removes the addresses that it added.
 func (c *Config) addSources(ctx context.Context, s *chained.Session, addrs []netip.Addr) error {
 	return withFirewalld(ctx, func(d *firewalld.Conn) error {
 		for _, a := range addrs {
@@ -62,7 +63,9 @@ func (c *Config) addSources(ctx context.Context, s *chained.Session, addrs []net
 					}
 					ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 					defer cancel()
-					return withFirewalld(ctx, func(d *firewalld.Conn) error { return d.RemoveSource(ctx, c.zone(), a) })
+					return withFirewalld(ctx, func(d *firewalld.Conn) error {
+						return d.RemoveSource(ctx, c.zone(), a)
+					})
 				})
 			if err != nil {
 				return err
@@ -80,18 +83,22 @@ func (c *Config) checkSources(ctx context.Context, s *chained.Session, addrs []n
 				return err
 			}
 			if !has {
-				return fmt.Errorf("firewalld zone %q: expected source %s for %s, found it is not there", c.zone(), a, s.Attachment())
+				return fmt.Errorf("firewalld zone %q: source %s for %s is missing", c.zone(), a,
+					s.Attachment())
 			}
 		}
 		return nil
 	})
 }
 
-// removeSources removes addresses from the zone, except addresses that other attachments hold. If firewalld is not running there
-// is nothing to remove. A source that firewalld refuses to remove stays, with a warning, because a later DEL gets the same
-// answer. A call to firewalld can take long, so removeSources does not hold the lock of the namespace during it: if another
-// attachment takes an address meanwhile, removeSources adds its source again.
-func (c *Config) removeSources(ctx context.Context, s *chained.Session, addrs []netip.Addr, taken func(netip.Addr) bool) error {
+// removeSources removes addresses from the zone, except addresses that other attachments hold. If
+// firewalld is not running there is nothing to remove. A source that firewalld refuses to remove
+// stays, with a warning, because a later DEL gets the same answer. A call to firewalld can take
+// long, so removeSources does not hold the lock of the namespace during it: if another attachment
+// takes an address meanwhile, removeSources adds its source again.
+func (c *Config) removeSources(
+	ctx context.Context, s *chained.Session, addrs []netip.Addr, taken func(netip.Addr) bool,
+) error {
 	if c.Backend.named() && c.Backend != backendFirewalld || running(ctx) != nil {
 		return nil
 	}

@@ -27,11 +27,12 @@ import (
 	"github.com/tenon-cni/tenon/plugins/firewall"
 )
 
-// startBus starts a system bus of the test's own, at which the plugin looks for firewalld, and returns its address.
+// startBus starts a private system bus, at which the plugin looks for firewalld, and returns its
+// address.
 func startBus(t *testing.T) string {
 	t.Helper()
 	testnet.Require(t, testnet.Tool("dbus-daemon"))
-	dir, err := os.MkdirTemp("", "bus") // an address has no space for the name of a test
+	dir, err := os.MkdirTemp("", "bus") // a bus address is too short for the name of a test
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +45,8 @@ func startBus(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	start(t, exec.Command("dbus-daemon", "--config-file="+conf, "--nofork", "--nopidfile", "--print-address=1"))
+	start(t, exec.Command("dbus-daemon", "--config-file="+conf, "--nofork", "--nopidfile",
+		"--print-address=1"))
 	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", address)
 	return address
 }
@@ -68,7 +70,7 @@ func start(t *testing.T, cmd *exec.Cmd) {
 	}
 }
 
-// fake is a service that does as firewalld: it has the sources of zones, and remembers the calls.
+// fake is a service that imitates firewalld: it holds the sources of zones, and records the calls.
 type fake struct {
 	mu      sync.Mutex
 	sources []string // zone and address
@@ -125,7 +127,7 @@ func (f *fake) QuerySource(zone, source string) (bool, *dbus.Error) {
 	return there, nil
 }
 
-// did compares the calls since the last time.
+// did compares the calls since the last comparison.
 func (f *fake) did(t *testing.T, want ...string) {
 	t.Helper()
 	f.mu.Lock()
@@ -136,7 +138,7 @@ func (f *fake) did(t *testing.T, want ...string) {
 	f.calls = nil
 }
 
-// set changes what the service is.
+// set changes the state of the service.
 func (f *fake) set(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -153,7 +155,7 @@ func (f *fake) expect(t *testing.T, want ...string) {
 	}
 }
 
-// startFake puts the service on a bus.
+// startFake registers the service on a bus.
 func startFake(t *testing.T) *fake {
 	t.Helper()
 	bus, err := dbus.Connect(startBus(t))
@@ -162,22 +164,26 @@ func startFake(t *testing.T) *fake {
 	}
 	t.Cleanup(func() { bus.Close() })
 	f := new(fake)
-	names := map[string]string{"AddSource": "addSource", "RemoveSource": "removeSource", "QuerySource": "querySource"}
-	err = bus.ExportWithMap(f, names, "/org/fedoraproject/FirewallD1", "org.fedoraproject.FirewallD1.zone")
+	names := map[string]string{
+		"AddSource": "addSource", "RemoveSource": "removeSource", "QuerySource": "querySource",
+	}
+	err = bus.ExportWithMap(f, names, "/org/fedoraproject/FirewallD1",
+		"org.fedoraproject.FirewallD1.zone")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if reply, err := bus.RequestName("org.fedoraproject.FirewallD1", dbus.NameFlagDoNotQueue); reply != dbus.RequestNameReplyPrimaryOwner || err != nil {
+	if reply, err := bus.RequestName("org.fedoraproject.FirewallD1",
+		dbus.NameFlagDoNotQueue); reply != dbus.RequestNameReplyPrimaryOwner || err != nil {
 		t.Fatal(reply, err)
 	}
 	return f
 }
 
-// What the fake has for container a.
+// sourcesOfA are the fake's sources for container a.
 var sourcesOfA = []string{"trusted 10.9.0.2/32", "trusted fd00:9::2/128"}
 
-// TestFirewalld is firewall.md 7: found where it is running, called as by the reference plugin, whose bug of not looking at the
-// answer of CHECK is not imitated (firewall.md 3).
+// TestFirewalld: the plugin finds firewalld if it runs, and makes upstream's calls. Unlike
+// upstream, CHECK evaluates the answer.
 func TestFirewalld(t *testing.T) {
 	for _, backend := range []string{"auto", "firewalld", "ipfw"} {
 		t.Run(backend, func(t *testing.T) {
@@ -188,10 +194,11 @@ func TestFirewalld(t *testing.T) {
 			f.did(t, "add trusted 10.9.0.2/32", "add trusted fd00:9::2/128")
 			l.check("a")
 			f.did(t, "query trusted 10.9.0.2/32", "query trusted fd00:9::2/128")
-			l.add("a") // it is in the zone already
+			l.add("a") // the address is already in the zone
 			f.expect(t, sourcesOfA...)
-			if out := l.Host.Command("nft", "list", "ruleset"); strings.Contains(out, "CNI-FORWARD") {
-				t.Error("iptables is used")
+			if out := l.Host.Command("nft", "list", "ruleset"); strings.Contains(out,
+				"CNI-FORWARD") {
+				t.Error("the plugin uses iptables")
 			}
 			f.set(func() { f.sources = f.sources[:1] })
 			l.checkFails("a", "fd00:9::2")
@@ -204,19 +211,21 @@ func TestFirewalld(t *testing.T) {
 	}
 }
 
-// TestFirewalldZone: another zone, and policies besides, which are native.
+// TestFirewalldZone: another zone, and policies in addition, which use nftables.
 func TestFirewalldZone(t *testing.T) {
 	f := startFake(t)
 	l := two(t, `,"firewalldZone":"containers","zone":"ignored"`+isolated)
 	l.add("a", "b")
 	l.check("a", "b")
 	l.matrix("a: outside", "b: outside")
-	f.expect(t, "containers 10.9.0.2/32", "containers fd00:9::2/128", "containers 10.9.0.3/32", "containers fd00:9::3/128")
+	f.expect(t, "containers 10.9.0.2/32", "containers fd00:9::2/128", "containers 10.9.0.3/32",
+		"containers fd00:9::3/128")
 	l.del("a", "b")
 	f.expect(t)
 }
 
-// TestFirewalldReuse is R-33 for sources, and DEL without a previous result.
+// TestFirewalldReuse: a late DEL keeps the sources of a container that now has the address, and DEL
+// works without a previous result.
 func TestFirewalldReuse(t *testing.T) {
 	f := startFake(t)
 	l := reuse(t, "")
@@ -230,7 +239,7 @@ func TestFirewalldReuse(t *testing.T) {
 	f.expect(t)
 }
 
-// TestFirewalldOfTheReference: what the reference plugin has added DEL removes.
+// TestFirewalldOfTheReference: DEL removes the sources that the upstream plugin added.
 func TestFirewalldOfTheReference(t *testing.T) {
 	testnet.Require(t, testnet.Tool("/usr/lib/cni/firewall"))
 	f := startFake(t)
@@ -242,7 +251,7 @@ func TestFirewalldOfTheReference(t *testing.T) {
 	f.expect(t)
 }
 
-// An ADD that fails takes back what it has added, and nothing else.
+// TestFirewalldFails: a failed ADD removes the sources that it added, and no others.
 func TestFirewalldFails(t *testing.T) {
 	f := startFake(t)
 	l := newLab(t, "", "br0")
@@ -261,7 +270,8 @@ func TestFirewalldFails(t *testing.T) {
 	l.Unchanged(before)
 }
 
-// TestFirewalldKeeps: DEL succeeds if firewalld refuses to remove a source, and warns about each that is left.
+// TestFirewalldKeeps: DEL succeeds if firewalld refuses to remove a source, and warns about each
+// source that stays.
 func TestFirewalldKeeps(t *testing.T) {
 	f := startFake(t)
 	l := newLab(t, "", "br0")
@@ -269,21 +279,22 @@ func TestFirewalldKeeps(t *testing.T) {
 	l.add("a")
 	f.set(func() {
 		f.keep = "COMMAND_FAILED: 'python-nftables' failed"
-		f.sources = f.sources[:1] // the other is gone in spite of the answer
+		f.sources = f.sources[:1] // the other one is removed despite the answer
 	})
 	log := l.logged(l.request(cni.Del, "a", ""))
-	if !strings.Contains(log, "10.9.0.2") || !strings.Contains(log, "COMMAND_FAILED") || strings.Contains(log, "fd00:9::2") {
+	if !strings.Contains(log, "10.9.0.2") || !strings.Contains(log, "COMMAND_FAILED") ||
+		strings.Contains(log, "fd00:9::2") {
 		t.Errorf("log: %s", log)
 	}
 	if out := l.Host.Command("nft", "list", "ruleset"); strings.Contains(out, "10.9.0.2") {
-		t.Errorf("entries are left:\n%s", out)
+		t.Errorf("elements are left:\n%s", out)
 	}
 	f.set(func() { f.keep = "" })
 	l.del("a")
 	f.expect(t)
 }
 
-// logged makes a call, which has to succeed, and returns what the plugin logs.
+// logged makes a call, which must succeed, and returns the plugin's log.
 func (l *lab) logged(q plugintest.Request) string {
 	l.t.Helper()
 	stdin, err := json.Marshal(q.Conf)
@@ -291,9 +302,12 @@ func (l *lab) logged(q plugintest.Request) string {
 		l.t.Fatal(err)
 	}
 	var log bytes.Buffer
-	caller := plugin.Linked{Plugins: []plugin.Definition{firewall.Plugin}, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	caller := plugin.Linked{Plugins: []plugin.Definition{firewall.Plugin},
+		Log: slog.New(slog.NewTextHandler(&log, nil))}
 	err = l.Host.Run(func() error {
-		_, err := caller.Call(l.t.Context(), invoke.Call{Path: invoke.LinkedPath("firewall"), Env: q.Env, Stdin: stdin})
+		_, err := caller.Call(l.t.Context(), invoke.Call{
+			Path: invoke.LinkedPath("firewall"), Env: q.Env, Stdin: stdin,
+		})
 		return err
 	})
 	if err != nil {
@@ -302,7 +316,8 @@ func (l *lab) logged(q plugintest.Request) string {
 	return log.String()
 }
 
-// Where firewalld is not running it is not chosen, and who asks for it is told.
+// TestFirewalldNotRunning: the plugin does not choose firewalld unless it runs, and fails if the
+// configuration demands it.
 func TestFirewalldNotRunning(t *testing.T) {
 	startBus(t)
 	l := newLab(t, "", "br0")
@@ -311,19 +326,21 @@ func TestFirewalldNotRunning(t *testing.T) {
 	l.check("a")
 	l.del("a")
 	named := `,"backend":"firewalld"`
-	if err := l.Refused(l.request(cni.Add, "a", named), cni.CodeUnsupportedField); err != nil && !strings.Contains(err.Error(), "not running") {
+	if err := l.Refused(l.request(cni.Add, "a", named), cni.CodeUnsupportedField); err != nil &&
+		!strings.Contains(err.Error(), "not running") {
 		t.Error(err)
 	}
 	l.Must(l.request(cni.Del, "a", named))
 	status := l.request(cni.Status, "a", named)
 	status.Conf["cniVersion"] = "1.1.0"
 	delete(status.Conf, "prevResult")
-	if _, err := l.Do(t.Context(), status); cni.CodeOf(err) != cni.CodeNotAvailable || !strings.Contains(err.Error(), "not running") {
+	if _, err := l.Do(t.Context(), status); cni.CodeOf(err) != cni.CodeNotAvailable ||
+		!strings.Contains(err.Error(), "not running") {
 		t.Errorf("STATUS: %v", err)
 	}
 }
 
-// A bus that does not answer is not waited for for ever.
+// TestFirewalldBusHangs: the plugin does not wait for ever for a bus that does not answer.
 func TestFirewalldBusHangs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bus")
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -348,7 +365,8 @@ func TestFirewalldBusHangs(t *testing.T) {
 	}
 }
 
-// TestRealFirewalld has the true one in a namespace, where it drops what it does not know.
+// TestRealFirewalld runs the real firewalld in a namespace, where it drops packets of unknown
+// sources.
 func TestRealFirewalld(t *testing.T) {
 	testnet.Require(t, testnet.Tool("firewalld"), testnet.Tool("unshare"))
 	l := newLab(t, "", "br0")
@@ -360,7 +378,8 @@ func TestRealFirewalld(t *testing.T) {
 	l.add("a")
 	l.check("a")
 	l.matrix("a: outside", "outside: ")
-	if out := l.Host.Command("nft", "list", "table", "inet", "firewalld"); !strings.Contains(out, "10.9.0.2") || !strings.Contains(out, "fd00:9::2") {
+	if out := l.Host.Command("nft", "list", "table", "inet", "firewalld"); !strings.Contains(out,
+		"10.9.0.2") || !strings.Contains(out, "fd00:9::2") {
 		t.Error("the addresses are in no zone of firewalld")
 	}
 	l.add("a")
@@ -370,17 +389,18 @@ func TestRealFirewalld(t *testing.T) {
 	l.inNoZone()
 }
 
-// inNoZone fails if firewalld has rules for an address of a container. A ping would not show it, because
-// established connections continue.
+// inNoZone fails the test if firewalld has rules for an address of a container. A ping would not
+// detect them, because established connections continue.
 func (l *lab) inNoZone() {
 	l.t.Helper()
-	if out := l.Host.Command("nft", "list", "table", "inet", "firewalld"); strings.Contains(out, "10.9.0.") || strings.Contains(out, "fd00:9:") {
+	if out := l.Host.Command("nft", "list", "table", "inet", "firewalld"); strings.Contains(out,
+		"10.9.0.") || strings.Contains(out, "fd00:9:") {
 		l.t.Errorf("addresses are in a zone of firewalld:\n%s", out)
 	}
 }
 
-// TestRealFirewalldFlushed: after nft flush ruleset firewalld cannot remove the rules of a source, and keeps
-// the source. DEL succeeds and says so; after reloads everything works as before.
+// TestRealFirewalldFlushed: after nft flush ruleset firewalld cannot remove the rules of a source,
+// and keeps the source. DEL succeeds with a warning; after reloads everything works again.
 func TestRealFirewalldFlushed(t *testing.T) {
 	testnet.Require(t, testnet.Tool("firewalld"), testnet.Tool("unshare"))
 	l := newLab(t, "", "br0")
@@ -390,7 +410,8 @@ func TestRealFirewalldFlushed(t *testing.T) {
 	service := startFirewalld(t, l)
 	l.add("a", "b")
 	l.Host.Command("nft", "flush", "ruleset")
-	if log := l.logged(l.request(cni.Del, "a", "")); !strings.Contains(log, "10.9.0.2") || !strings.Contains(log, "reload") {
+	if log := l.logged(l.request(cni.Del, "a", "")); !strings.Contains(log, "10.9.0.2") ||
+		!strings.Contains(log, "reload") {
 		t.Errorf("DEL warns: %s", log)
 	}
 	l.del("a")
@@ -407,7 +428,7 @@ func TestRealFirewalldFlushed(t *testing.T) {
 	if log := l.logged(l.request(cni.Del, "a", "")); log != "" {
 		t.Errorf("DEL after the reload warns: %s", log)
 	}
-	l.del("b") // the reload removed its source
+	l.del("b") // the reload has removed its source
 	l.matrix("a: ", "outside: ")
 	l.add("a")
 	l.matrix("a: outside", "outside: ")
@@ -415,8 +436,8 @@ func TestRealFirewalldFlushed(t *testing.T) {
 	l.inNoZone()
 }
 
-// startFirewalld starts firewalld on the host, with directories and a bus of its own, and returns it as an object
-// of that bus.
+// startFirewalld starts firewalld on the host with private directories and a private bus, and
+// returns it as an object of that bus.
 func startFirewalld(t *testing.T, l *lab) dbus.BusObject {
 	t.Helper()
 	address := startBus(t)
@@ -424,7 +445,9 @@ func startFirewalld(t *testing.T, l *lab) dbus.BusObject {
 	if err := os.Mkdir(filepath.Join(etc, "zones"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(etc, "firewalld.conf"), []byte("DefaultZone=public\nFirewallBackend=nftables\nIndividualCalls=no\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(etc, "firewalld.conf"),
+		[]byte("DefaultZone=public\nFirewallBackend=nftables\nIndividualCalls=no\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-ec", `

@@ -6,24 +6,26 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// The backend iptables makes the rules of the reference plugin, to the letter, so that either can check and remove what the
-// other has made. They are in the filter tables. They name addresses and bridges, not whom they are for: that has to be
-// known before one is removed.
+// The backend iptables makes exactly the rules of the upstream plugin in the filter tables, so that
+// each plugin can check and remove the rules of the other. The rules contain addresses and bridges,
+// but no owner: Remove must determine it first.
 const (
 	forwardChain = "CNI-FORWARD"
 
-	stage1 = "CNI-ISOLATION-STAGE-1" // tells what comes from a bridge
-	stage2 = "CNI-ISOLATION-STAGE-2" // drops what goes to another
+	stage1 = "CNI-ISOLATION-STAGE-1" // matches packets from a bridge
+	stage2 = "CNI-ISOLATION-STAGE-2" // drops packets to another bridge
 )
 
-// admission is what lets addresses of one family through: replies to them, and all they send. admin is a chain of the
-// user, which comes first and whose rules are nobody's business here.
+// admission returns the rules that admit addresses of one family: replies to them, and all packets
+// from them. admin is a chain of the administrator, which comes first; the plugin does not change
+// its rules.
 func admission(admin string, addrs []netip.Addr) kernel.IPTablesEdit {
 	return kernel.IPTablesEdit{
 		Chains: []string{forwardChain, admin},
 		Common: []string{
 			`-I FORWARD -m comment --comment "CNI firewall plugin rules" -j ` + forwardChain,
-			"-I " + forwardChain + ` -m comment --comment "CNI firewall plugin admin overrides" -j ` + admin,
+			"-I " + forwardChain +
+				` -m comment --comment "CNI firewall plugin admin overrides" -j ` + admin,
 		},
 		Rules: admitting(addrs),
 	}
@@ -39,28 +41,31 @@ func admitting(addrs []netip.Addr) (rules []string) {
 	return rules
 }
 
-// admitted is what lets addresses through, for removal. Chains and jumps stay, as the reference plugin leaves them.
+// admitted returns the removal of the rules for addresses. Chains and jumps stay, as with the
+// upstream plugin.
 func admitted(addr func(netip.Addr) bool) kernel.IPTablesRemoval {
 	return kernel.IPTablesRemoval{In: forwardChain, Match: func(r kernel.IPTablesRule) bool {
-		replies := kernel.IPTablesRule{Chain: forwardChain, Target: "ACCEPT", Dest: r.Dest, Others: 1}
+		replies := kernel.IPTablesRule{
+			Chain: forwardChain, Target: "ACCEPT", Dest: r.Dest, Others: 1,
+		}
 		all := kernel.IPTablesRule{Chain: forwardChain, Target: "ACCEPT", Source: r.Source}
 		return r == replies && addr(r.Dest) || r == all && addr(r.Source)
 	}}
 }
 
-// ingressPolicy says from where a bridge's containers can be reached.
+// ingressPolicy limits the sources that reach a bridge's containers.
 type ingressPolicy string
 
 const (
-	policyOpen       ingressPolicy = "open"        // from everywhere
-	policySameBridge ingressPolicy = "same-bridge" // not from other bridges with a policy
-	policyIsolated   ingressPolicy = "isolated"    // nor from each other
+	policyOpen       ingressPolicy = "open"        // all sources
+	policySameBridge ingressPolicy = "same-bridge" // not other bridges with a policy
+	policyIsolated   ingressPolicy = "isolated"    // nor containers of the same bridge
 )
 
 const isolationComment = ` -m comment --comment "CNI firewall plugin rules (ingressPolicy: `
 
-// isolation is what a policy demands of a bridge. All containers on it share the rules, and none of them is taken back as
-// long as others have a policy. What another policy has left goes.
+// isolation returns the rules of a policy for a bridge. All containers of the bridge share them,
+// and they stay as long as an attachment has a policy. Rules of an earlier policy are removed.
 func isolation(bridge string, p ingressPolicy) kernel.IPTablesEdit {
 	const both = isolationComment + string(policySameBridge+"|"+policyIsolated) + `)" -j `
 	one := isolationComment + string(p) + `)" -j `
@@ -71,7 +76,9 @@ func isolation(bridge string, p ingressPolicy) kernel.IPTablesEdit {
 			"-I FORWARD" + both + stage1, // before forwardChain
 			"-I " + stage1 + " -i " + br + " ! -o " + br + one + stage2,
 		},
-		Drop: func(r kernel.IPTablesRule) bool { return r.Chain == stage1 && r.In == bridge && ofIsolation(r) },
+		Drop: func(r kernel.IPTablesRule) bool {
+			return r.Chain == stage1 && r.In == bridge && ofIsolation(r)
+		},
 	}
 	if p == policyIsolated {
 		e.Common = append(e.Common, "-I "+stage1+" -i "+br+" -o "+br+one+"DROP")
@@ -86,15 +93,21 @@ func isolation(bridge string, p ingressPolicy) kernel.IPTablesEdit {
 
 func ofIsolation(r kernel.IPTablesRule) bool { return r.Target == stage2 || r.Target == "DROP" }
 
-// isolated is what the policies demand of a bridge, for removal with its last user, in this order. With the last bridge go
-// the chains.
+// isolated returns the removals of a bridge's isolation rules, in this order. The removal for the
+// last bridge deletes the chains.
 func isolated(bridge string) []kernel.IPTablesRemoval {
 	plain := func(r kernel.IPTablesRule) bool {
-		return r.Target == "RETURN" && r.In == "" && r.Out == "" && r.Others == 0 && !r.Source.IsValid() && !r.Dest.IsValid()
+		return r.Target == "RETURN" && r.In == "" && r.Out == "" && r.Others == 0 &&
+			!r.Source.IsValid() && !r.Dest.IsValid()
 	}
 	return []kernel.IPTablesRemoval{
-		{In: stage1, Match: func(r kernel.IPTablesRule) bool { return r.In == bridge && ofIsolation(r) }},
-		{In: stage2, Match: func(r kernel.IPTablesRule) bool { return r.Out == bridge && ofIsolation(r) }},
-		{In: "FORWARD", Target: stage1, Also: []string{stage2}, Unless: func(r kernel.IPTablesRule) bool { return !plain(r) }},
+		{In: stage1, Match: func(r kernel.IPTablesRule) bool {
+			return r.In == bridge && ofIsolation(r)
+		}},
+		{In: stage2, Match: func(r kernel.IPTablesRule) bool {
+			return r.Out == bridge && ofIsolation(r)
+		}},
+		{In: "FORWARD", Target: stage1, Also: []string{stage2},
+			Unless: func(r kernel.IPTablesRule) bool { return !plain(r) }},
 	}
 }

@@ -28,7 +28,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// host is a host with a transaction in it.
+// host is a host with a transaction.
 type host struct {
 	*testnet.Namespace
 	tx    *kernel.Tx
@@ -50,9 +50,11 @@ func newHost(t *testing.T) *host {
 	return h
 }
 
-var tables = []iptables.Table{{Family: iptables.IPv4, Name: "filter"}, {Family: iptables.IPv6, Name: "filter"}}
+var tables = []iptables.Table{
+	{Family: iptables.IPv4, Name: "filter"}, {Family: iptables.IPv6, Name: "filter"},
+}
 
-// addrs are the addresses of a table's family among those of both.
+// addrs returns the addresses of a table's family.
 func addrs(t iptables.Table, both ...string) (list []netip.Addr) {
 	for _, s := range both {
 		if a := netip.MustParseAddr(s); a.Is4() == (t.Family == iptables.IPv4) {
@@ -85,7 +87,7 @@ func (h *host) remove(t *testing.T, what ...iptables.Removal) {
 	}
 }
 
-// dismiss removes what lets addresses through.
+// dismiss removes the rules that admit addresses.
 func (h *host) dismiss(t *testing.T, both ...string) {
 	t.Helper()
 	h.remove(t, admitted(func(a netip.Addr) bool { return slices.Contains(both, a.String()) }))
@@ -113,7 +115,9 @@ func (h *host) reference(t *testing.T, verb, bridge string, keys map[string]any,
 	}
 	conf := map[string]any{
 		"cniVersion": "1.0.0", "name": "net", "type": "firewall", "backend": "iptables",
-		"prevResult": map[string]any{"cniVersion": "1.0.0", "interfaces": []any{map[string]any{"name": bridge}}, "ips": ips},
+		"prevResult": map[string]any{
+			"cniVersion": "1.0.0", "interfaces": []any{map[string]any{"name": bridge}}, "ips": ips,
+		},
 	}
 	for key, value := range keys {
 		conf[key] = value
@@ -122,10 +126,11 @@ func (h *host) reference(t *testing.T, verb, bridge string, keys map[string]any,
 	must(t, err)
 	h.Do(func() {
 		cmd := exec.Command(filepath.Join(reference, "firewall"))
-		cmd.Env = append(cmd.Environ(), "CNI_COMMAND="+verb, "CNI_CONTAINERID=c", "CNI_NETNS=/proc/self/ns/net", "CNI_IFNAME=eth0", "CNI_PATH="+reference)
+		cmd.Env = append(cmd.Environ(), "CNI_COMMAND="+verb, "CNI_CONTAINERID=c",
+			"CNI_NETNS=/proc/self/ns/net", "CNI_IFNAME=eth0", "CNI_PATH="+reference)
 		cmd.Stdin = bytes.NewReader(stdin)
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("reference %s: %v: %s", verb, err, out)
+			t.Errorf("upstream %s: %v: %s", verb, err, out)
 		}
 	})
 }
@@ -135,11 +140,13 @@ const (
 	two4, two6 = "10.1.2.3", "2001:db8:1::3"
 )
 
-// TestAdmissionAsTheReference compares the rules with those of the reference plugin, byte for byte, and has each of them
-// check and remove what the other has made (firewall.md 7).
+// TestAdmissionAsTheReference compares the rules with upstream's, byte for byte; each
+// implementation checks and removes the rules of the other.
 func TestAdmissionAsTheReference(t *testing.T) {
 	t.Parallel()
-	for name, admin := range map[string]string{"default chain": "CNI-ADMIN", "a chain of the user": "ADMIN-of-ours"} {
+	for name, admin := range map[string]string{
+		"default chain": "CNI-ADMIN", "a chain of the administrator": "ADMIN-of-ours",
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			keys := map[string]any{}
@@ -147,7 +154,9 @@ func TestAdmissionAsTheReference(t *testing.T) {
 				keys["iptablesAdminChainName"] = admin
 			}
 			theirs, ours := newHost(t), newHost(t)
-			for _, both := range [][]string{{one4, one6}, {two4, two6}, {one4, one6}, {"10.1.2.4"}} {
+			for _, both := range [][]string{
+				{one4, one6}, {two4, two6}, {one4, one6}, {"10.1.2.4"},
+			} {
 				theirs.reference(t, "ADD", "br0", keys, both...)
 				ours.admit(t, admin, both...)
 				ours.same(t, strings.Join(both, " "), theirs.saved())
@@ -164,15 +173,17 @@ func TestAdmissionAsTheReference(t *testing.T) {
 			theirs.same(t, "removed again", ours.saved())
 			for _, table := range tables {
 				err := ours.space.Rules.CheckIPTables(table, admitting(addrs(table, one4, one6)))
-				if !errors.Is(err, iptables.ErrMissing) || !strings.Contains(err.Error(), "-A CNI-FORWARD -d ") {
-					t.Errorf("check of what is gone: %v", err)
+				if !errors.Is(err, iptables.ErrMissing) ||
+					!strings.Contains(err.Error(), "-A CNI-FORWARD -d ") {
+					t.Errorf("check of removed rules: %v", err)
 				}
 			}
 		})
 	}
 }
 
-// Only what this plugin makes for an address goes; what the user has for it stays.
+// TestDismissIsPrecise: only the plugin's rules for an address are removed; the administrator's
+// rules for it stay.
 func TestDismissIsPrecise(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -198,14 +209,15 @@ func TestDismissIsPrecise(t *testing.T) {
 	h.same(t, "removed", strings.Join(want, ""))
 }
 
-// The first to come makes the chains, and they go when it fails, unless others have come in between.
+// TestAdmissionIsTakenBack: a failed first ADD removes the chains that it made, unless another ADD
+// uses them meanwhile.
 func TestAdmissionIsTakenBack(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	before := h.saved()
 	h.admit(t, "CNI-ADMIN", one4, one6)
 	must(t, h.tx.Rollback())
-	h.same(t, "taken back", before)
+	h.same(t, "rolled back", before)
 	h.admit(t, "CNI-ADMIN", one4, one6)
 	other := &host{Namespace: h.Namespace, tx: kernel.Begin(t.Context())}
 	var err error
@@ -215,12 +227,13 @@ func TestAdmissionIsTakenBack(t *testing.T) {
 	other.admit(t, "CNI-ADMIN", two4, two6)
 	must(t, h.tx.Rollback())
 	out := h.saved()
-	if strings.Contains(out, one4+"/") || strings.Contains(out, one6+"/") || strings.Count(out, "-j CNI-FORWARD") != 2 || strings.Count(out, two4+"/32") != 2 {
-		t.Errorf("taken back with another there:\n%s", out)
+	if strings.Contains(out, one4+"/") || strings.Contains(out, one6+"/") ||
+		strings.Count(out, "-j CNI-FORWARD") != 2 || strings.Count(out, two4+"/32") != 2 {
+		t.Errorf("rolled back with another attachment:\n%s", out)
 	}
 }
 
-// TestIsolation is the dump of firewall.md 4, for two bridges.
+// TestIsolation compares the rules for two bridges with upstream's.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -246,7 +259,8 @@ func TestIsolation(t *testing.T) {
 	var got string
 	for line := range strings.Lines(h.Command("iptables-save", "-t", "filter")) {
 		if strings.HasPrefix(line, "-A") {
-			got += strings.ReplaceAll(line, `-m comment --comment "CNI firewall plugin rules (ingressPolicy: same-bridge|isolated)"`, "D")
+			got += strings.ReplaceAll(line,
+				`-m comment --comment "CNI firewall plugin rules (ingressPolicy: same-bridge|isolated)"`, "D")
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -257,24 +271,25 @@ func TestIsolation(t *testing.T) {
 	h.same(t, "once more", both)
 	for _, table := range tables {
 		must(t, h.space.Rules.CheckIPTables(table, isolation("br7", policyIsolated).Common))
-		if err := h.space.Rules.CheckIPTables(table, isolation("br9", policySameBridge).Common); !errors.Is(err, iptables.ErrMissing) {
+		if err := h.space.Rules.CheckIPTables(table, isolation("br9", policySameBridge).
+			Common); !errors.Is(err, iptables.ErrMissing) {
 			t.Errorf("check of another bridge: %v", err)
 		}
 	}
 	h.remove(t, isolated("br9")...)
-	h.same(t, "a bridge that has none removed", both)
+	h.same(t, "removal for a bridge without rules", both)
 	h.remove(t, isolated("br8")...)
 	h.same(t, "one bridge removed", seven)
 	h.remove(t, isolated("br7")...)
 	h.remove(t, isolated("br7")...)
 	if out := h.saved(); strings.Contains(out, "ISOLATION") {
-		t.Errorf("the last bridge has left:\n%s", out)
+		t.Errorf("rules left after the last bridge:\n%s", out)
 	}
 	must(t, h.tx.Rollback())
-	h.same(t, "taken back after it was removed", before)
+	h.same(t, "rolled back after the removal", before)
 }
 
-// TestPolicyChanges: the rules of a policy that a bridge had before do not stay (firewall.md 4).
+// TestPolicyChanges: the rules of a bridge's earlier policy are removed.
 func TestPolicyChanges(t *testing.T) {
 	t.Parallel()
 	direct, changed := newHost(t), newHost(t)
@@ -290,16 +305,19 @@ func TestPolicyChanges(t *testing.T) {
 	changed.same(t, "and again", direct.saved())
 }
 
-// TestSameBridgeAsTheReference: Debian's version knows one of the policies, and its comments name only that.
+// TestSameBridgeAsTheReference: Debian's version supports only one of the policies, and its
+// comments name only that one.
 func TestSameBridgeAsTheReference(t *testing.T) {
 	t.Parallel()
 	theirs, ours := newHost(t), newHost(t)
 	for _, bridge := range []string{"br7", "br8", "br7"} {
-		theirs.reference(t, "ADD", bridge, map[string]any{"ingressPolicy": "same-bridge"}, one4, one6)
+		theirs.reference(t, "ADD", bridge, map[string]any{"ingressPolicy": "same-bridge"}, one4,
+			one6)
 		ours.admit(t, "CNI-ADMIN", one4, one6)
 		ours.isolate(t, bridge, policySameBridge)
-		if diff := cmp.Diff(theirs.saved(), strings.ReplaceAll(ours.saved(), "same-bridge|isolated", "same-bridge")); diff != "" {
-			t.Errorf("%s (-reference +tenon):\n%s", bridge, diff)
+		if diff := cmp.Diff(theirs.saved(), strings.ReplaceAll(ours.saved(), "same-bridge|isolated",
+			"same-bridge")); diff != "" {
+			t.Errorf("%s (-upstream +Tenon):\n%s", bridge, diff)
 		}
 	}
 	ours.dismiss(t, one4, one6)
@@ -308,18 +326,19 @@ func TestSameBridgeAsTheReference(t *testing.T) {
 		theirs.remove(t, isolated(bridge)...)
 	}
 	if out := theirs.saved(); strings.Contains(out, "ISOLATION") {
-		t.Errorf("left of the reference plugin's rules:\n%s", out)
+		t.Errorf("remaining rules of the upstream plugin:\n%s", out)
 	}
 }
 
-// The isolation of others survives that the one fails who made the chains.
+// TestIsolationIsTakenBack: if the ADD that made the chains fails, the isolation of other bridges
+// stays.
 func TestIsolationIsTakenBack(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	before := h.saved()
 	h.isolate(t, "br7", policyIsolated)
 	must(t, h.tx.Rollback())
-	h.same(t, "taken back", before)
+	h.same(t, "rolled back", before)
 	h.isolate(t, "br7", policyIsolated)
 	first := h.tx
 	h.tx = kernel.Begin(t.Context())
@@ -330,10 +349,10 @@ func TestIsolationIsTakenBack(t *testing.T) {
 	h.isolate(t, "br8", policyIsolated)
 	both := h.saved()
 	must(t, first.Rollback())
-	h.same(t, "taken back with another there", both)
+	h.same(t, "rolled back with another bridge", both)
 }
 
-// Ten of each at once.
+// TestParallel: ten concurrent calls of each kind.
 func TestParallel(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -352,15 +371,20 @@ func TestParallel(t *testing.T) {
 		wg.Wait()
 	}
 	inParallel(func(s *kernel.Space) error {
-		return errors.Join(s.Rules.EditIPTables(tables[0], admission("CNI-ADMIN", addrs(tables[0], one4))), s.Rules.EditIPTables(tables[0], isolation("br7", policyIsolated)))
+		return errors.Join(s.Rules.EditIPTables(tables[0],
+			admission("CNI-ADMIN", addrs(tables[0], one4))),
+			s.Rules.EditIPTables(tables[0], isolation("br7", policyIsolated)))
 	})
-	if out := h.saved(); strings.Count(out, "-A CNI-FORWARD") != 3 || strings.Count(out, "-A CNI-ISOLATION") != 5 {
+	if out := h.saved(); strings.Count(out, "-A CNI-FORWARD") != 3 ||
+		strings.Count(out, "-A CNI-ISOLATION") != 5 {
 		t.Errorf("made:\n%s", out)
 	}
 	inParallel(func(s *kernel.Space) error {
 		var errs []error
 		for _, r := range append(isolated("br7"), admitted(func(netip.Addr) bool { return true })) {
-			errs = append(errs, s.Rules.RemoveIPTables(kernel.IPTables{Table: "filter", Removal: r}))
+			errs = append(errs, s.Rules.RemoveIPTables(kernel.IPTables{
+				Table: "filter", Removal: r,
+			}))
 		}
 		return errors.Join(errs...)
 	})

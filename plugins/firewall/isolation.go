@@ -8,8 +8,9 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// isolationOf finds what the previous result says the container to be behind: a bridge, or else the host's end of its link,
-// as that of ptp. What a bridge forwards itself the host's rules do not see, so that isolated its port is closed.
+// isolationOf returns the bridge of the previous result, or otherwise the host-side interface of
+// the container, such as the veth of ptp. The host's rules do not see packets that a bridge
+// forwards, so isolated also closes the bridge port.
 func (c *Config) isolationOf(s *chained.Session) (i kernel.Isolation, err error) {
 	i.Inside = c.IngressPolicy == policyIsolated
 	links, err := c.hostLinks(s)
@@ -30,7 +31,7 @@ func (c *Config) isolationOf(s *chained.Session) (i kernel.Isolation, err error)
 	return i, nil
 }
 
-// hostLinks are the interfaces of the host that the previous result names.
+// hostLinks returns the host interfaces of the previous result.
 func (c *Config) hostLinks(s *chained.Session) (links []kernel.Link, err error) {
 	for _, i := range s.Prev.Interfaces {
 		if i.Sandbox != "" {
@@ -46,9 +47,11 @@ func (c *Config) hostLinks(s *chained.Session) (links []kernel.Link, err error) 
 		links = append(links, l)
 	}
 	if len(links) == 0 {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "interface needs to be set for ingress policy %q, make sure to chain %q plugin with %q",
+		return nil, cni.Errorf(cni.CodeInvalidConfig,
+			"interface needs to be set for ingress policy %q, make sure to chain %q plugin with %q",
 			c.IngressPolicy, "firewall", "bridge").
-			WithDetails("prevResult names no interface that the host has; firewall belongs behind bridge or ptp in the plugins of a network")
+			WithDetails("prevResult contains no interface of the host; " +
+				"put firewall after bridge or ptp in the plugins of the network")
 	}
 	return links, nil
 }
@@ -59,6 +62,7 @@ func portOf(bridge kernel.Link, links []kernel.Link) (string, error) {
 			return l.Name, nil
 		}
 	}
-	return "", cni.Errorf(cni.CodeInvalidConfig, "ingressPolicy: isolated: prevResult names no port of bridge %s", bridge.Name).
-		WithDetails("firewall belongs right behind bridge in the plugins of a network")
+	return "", cni.Errorf(cni.CodeInvalidConfig,
+		"ingressPolicy: isolated: prevResult contains no port of bridge %s", bridge.Name).
+		WithDetails("put firewall directly after bridge in the plugins of the network")
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// reuse makes two containers with the same addresses, one after the other.
+// reuse attaches two containers with the same addresses, one after the other.
 func reuse(t testing.TB, conf string) *lab {
 	t.Helper()
 	l := newLab(t, conf, "br0")
@@ -24,8 +24,8 @@ func reuse(t testing.TB, conf string) *lab {
 	return l
 }
 
-// TestAddressReuse is R-33: the late DEL of a container that had the address before takes nothing from who has it now, and
-// R-05, R-37: with nothing but its key the last DEL takes everything.
+// TestAddressReuse: a late DEL of the container that had the address before keeps the rules of the
+// current container, and the last DEL removes all rules with nothing but the attachment's key.
 func TestAddressReuse(t *testing.T) {
 	t.Parallel()
 	for _, backend := range []string{"nftables", "iptables"} {
@@ -41,7 +41,7 @@ func TestAddressReuse(t *testing.T) {
 			l.del("old")
 			l.Unchanged(before)
 			l.check("new")
-			bare := l.request(cni.Del, "new", "") // not even the backend is known
+			bare := l.request(cni.Del, "new", "") // not even the backend
 			delete(bare.Conf, "prevResult")
 			bare.Netns = ""
 			l.Must(bare)
@@ -50,7 +50,8 @@ func TestAddressReuse(t *testing.T) {
 	}
 }
 
-// The same with both at once, many times: in the end the new container is let through.
+// TestAddressReuseAtOnce: ADD and DEL of the two containers run concurrently, many times; at the
+// end the new container is admitted.
 func TestAddressReuseAtOnce(t *testing.T) {
 	t.Parallel()
 	l := reuse(t, `,"backend":"iptables"`+isolated)
@@ -69,7 +70,7 @@ func TestAddressReuseAtOnce(t *testing.T) {
 	}
 }
 
-// TestGC: what attachments had that are not valid any more goes, the rest stays (R-05).
+// TestGC: GC removes the rules of attachments that are not valid, and keeps the others.
 func TestGC(t *testing.T) {
 	t.Parallel()
 	for _, backend := range []string{"nftables", "iptables"} {
@@ -90,12 +91,15 @@ func TestGC(t *testing.T) {
 	}
 }
 
-// The content of the user's chain is never touched, and neither are rules of the user.
+// TestAdminChain: the rules of the administrator's chain, and other rules of the administrator,
+// never change.
 func TestAdminChain(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, `,"backend":"iptables","iptablesAdminChainName":"MINE"`+sameBridge, "br0")
 	l.plug("a", "br0", 0, 2)
-	for _, rule := range []string{"-N MINE", "-A MINE -s 10.9.0.2/32 -j ACCEPT", "-A FORWARD -s 10.9.0.2/32 -j ACCEPT"} {
+	for _, rule := range []string{
+		"-N MINE", "-A MINE -s 10.9.0.2/32 -j ACCEPT", "-A FORWARD -s 10.9.0.2/32 -j ACCEPT",
+	} {
 		l.Host.Command("iptables", strings.Fields(rule)...)
 	}
 	l.add("a", "a")
@@ -103,9 +107,10 @@ func TestAdminChain(t *testing.T) {
 	l.Host.Command("iptables", "-A", "MINE", "-d", "10.9.0.2/32", "-j", "DROP")
 	l.del("a")
 	out := l.saved()
-	for _, rule := range []string{"-A MINE -s 10.9.0.2/32 -j ACCEPT", "-A MINE -d 10.9.0.2/32 -j DROP", "-A FORWARD -s 10.9.0.2/32 -j ACCEPT"} {
+	for _, rule := range []string{"-A MINE -s 10.9.0.2/32 -j ACCEPT",
+		"-A MINE -d 10.9.0.2/32 -j DROP", "-A FORWARD -s 10.9.0.2/32 -j ACCEPT"} {
 		if strings.Count(out, rule+"\n") != 1 {
-			t.Errorf("not once: %s", rule)
+			t.Errorf("expected exactly once: %s", rule)
 		}
 	}
 	if strings.Contains(out, "-A CNI-FORWARD -s") || !strings.Contains(out, "-j CNI-FORWARD") {
@@ -113,15 +118,16 @@ func TestAdminChain(t *testing.T) {
 	}
 }
 
-// TestAdminChainLength: the longest name that iptables takes for a chain is accepted, and a longer one refused before anything
-// is done.
+// TestAdminChainLength: the longest valid name of an iptables chain is accepted, and a longer one
+// is refused before any change.
 func TestAdminChainLength(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "", "br0")
 	l.plug("a", "br0", 0, 2)
 	before := l.State()
 	longest := strings.Repeat("A", 28)
-	l.Refused(l.request(cni.Add, "a", `,"backend":"iptables","iptablesAdminChainName":"A`+longest+`"`), cni.CodeInvalidConfig)
+	l.Refused(l.request(cni.Add, "a",
+		`,"backend":"iptables","iptablesAdminChainName":"A`+longest+`"`), cni.CodeInvalidConfig)
 	l.Unchanged(before)
 	l.Must(l.request(cni.Add, "a", `,"backend":"iptables","iptablesAdminChainName":"`+longest+`"`))
 	if out := l.saved(); !strings.Contains(out, "-j "+longest+"\n") {
@@ -130,14 +136,14 @@ func TestAdminChainLength(t *testing.T) {
 	l.Must(l.request(cni.Del, "a", `,"backend":"iptables"`))
 }
 
-// CHECK names the rule that is missing (firewall.md 2) and makes no chain.
+// TestCheckNamesTheRule: CHECK names the missing rule and makes no chain.
 func TestCheckNamesTheRule(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ name, rule, want string }{
 		{"jump of FORWARD", "-D FORWARD 1", "-A FORWARD"},
-		{"jump to the user's chain", "-D CNI-FORWARD 1", "CNI-ADMIN"},
+		{"jump to the administrator's chain", "-D CNI-FORWARD 1", "CNI-ADMIN"},
 		{"replies", "-D CNI-FORWARD 2", "-d 10.9.0.2/32"},
-		{"all it sends", "-D CNI-FORWARD 3", "-s 10.9.0.2/32"},
+		{"outgoing packets", "-D CNI-FORWARD 3", "-s 10.9.0.2/32"},
 		{"everything", "-F", "-A FORWARD"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -155,38 +161,39 @@ func TestCheckNamesTheRule(t *testing.T) {
 	}
 }
 
-// TestTakeOver: what the reference plugin has made for a container DEL removes, as that does, and ADD finds (firewall.md 7).
+// TestTakeOver: DEL removes the upstream plugin's rules of a container as upstream's DEL does, and
+// ADD reuses them.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
-	const folder = "/usr/lib/cni"
-	testnet.Require(t, testnet.Tool(folder+"/firewall"))
+	const upstreamDir = "/usr/lib/cni"
+	testnet.Require(t, testnet.Tool(upstreamDir+"/firewall"))
 	for _, backend := range []string{`,"backend":"iptables"`, `,"backend":"nftables"`, ""} {
 		t.Run("to "+strings.ReplaceAll(backend, `"`, ""), func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, `,"backend":"iptables"`, "br0")
 			l.plug("a", "br0", 0, 2)
 			l.plug("b", "br0", 0, 3)
-			l.Foreign(folder, l.request(cni.Add, "a", l.conf))
+			l.Foreign(upstreamDir, l.request(cni.Add, "a", l.conf))
 			one := l.saved()
 			l.conf = backend
-			l.check("a") // over an upgrade
+			l.check("a") // as after an upgrade
 			l.conf = `,"backend":"iptables"`
 			l.add("a")
 			if diff := cmp.Diff(one, l.saved()); diff != "" {
-				t.Errorf("ADD over the reference's (-reference +tenon):\n%s", diff)
+				t.Errorf("ADD over upstream's rules (-upstream +Tenon):\n%s", diff)
 			}
 			l.check("a")
-			l.Foreign(folder, l.request(cni.Check, "a", l.conf))
-			l.Foreign(folder, l.request(cni.Add, "b", l.conf))
+			l.Foreign(upstreamDir, l.request(cni.Check, "a", l.conf))
+			l.Foreign(upstreamDir, l.request(cni.Add, "b", l.conf))
 			l.conf = backend
 			l.del("b")
 			if diff := cmp.Diff(one, l.saved()); diff != "" {
-				t.Errorf("DEL of the reference's:\n%s", diff)
+				t.Errorf("DEL of upstream's rules:\n%s", diff)
 			}
-			l.Foreign(folder, l.request(cni.Add, "b", `,"backend":"iptables"`))
-			l.Foreign(folder, l.request(cni.Del, "b", `,"backend":"iptables"`))
+			l.Foreign(upstreamDir, l.request(cni.Add, "b", `,"backend":"iptables"`))
+			l.Foreign(upstreamDir, l.request(cni.Del, "b", `,"backend":"iptables"`))
 			if diff := cmp.Diff(one, l.saved()); diff != "" {
-				t.Errorf("DEL by the reference:\n%s", diff)
+				t.Errorf("DEL by upstream:\n%s", diff)
 			}
 			l.del("a")
 			if out := l.saved(); strings.Contains(out, "10.9.0.") {
@@ -196,13 +203,15 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// An unknown policy is refused by ADD, before anything is done, and not by DEL (firewall.md 1).
+// TestUnknownPolicy: ADD refuses an unknown policy before any change, and DEL does not refuse it.
 func TestUnknownPolicy(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, `,"backend":"iptables"`, "br0")
 	l.plug("a", "br0", 0, 2)
 	before := l.State()
-	for _, members := range []string{`,"ingressPolicy":"closed"`, `,"iptablesAdminChainName":"A -j ACCEPT"`, `,"iptablesAdminChainName":"-A"`, `,"iptablesAdminChainName":"A\nCOMMIT"`} {
+	for _, members := range []string{`,"ingressPolicy":"closed"`,
+		`,"iptablesAdminChainName":"A -j ACCEPT"`, `,"iptablesAdminChainName":"-A"`,
+		`,"iptablesAdminChainName":"A\nCOMMIT"`} {
 		l.Refused(l.request(cni.Add, "a", members), cni.CodeInvalidConfig)
 	}
 	l.Unchanged(before)
@@ -213,7 +222,8 @@ func TestUnknownPolicy(t *testing.T) {
 	}
 }
 
-// A policy needs something of the host to apply to; without one nothing is looked at.
+// TestNoInterface: a policy needs an interface of the host; without a policy the interfaces are not
+// read.
 func TestNoInterface(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "", "br0")
@@ -221,9 +231,11 @@ func TestNoInterface(t *testing.T) {
 	result := l.ports["a"]
 	for name, interfaces := range map[string][]cni.Interface{
 		"no interface of the host": result.Interfaces[2:],
-		"one that is not there":    {{Name: "br9"}, result.Interfaces[2]},
+		"missing interface":        {{Name: "br9"}, result.Interfaces[2]},
 	} {
-		l.ports["a"] = &cni.Result{Interfaces: interfaces, IPs: []cni.IP{{Address: result.IPs[0].Address}}}
+		l.ports["a"] = &cni.Result{
+			Interfaces: interfaces, IPs: []cni.IP{{Address: result.IPs[0].Address}},
+		}
 		err := l.Refused(l.request(cni.Add, "a", sameBridge), cni.CodeInvalidConfig)
 		if err != nil && !strings.Contains(err.Error(), "interface") {
 			t.Errorf("%s: %v", name, err)
@@ -231,12 +243,15 @@ func TestNoInterface(t *testing.T) {
 		l.add("a")
 		l.del("a")
 	}
-	l.ports["a"] = &cni.Result{Interfaces: []cni.Interface{{Name: "br0"}}, IPs: []cni.IP{{Address: result.IPs[0].Address}}}
+	l.ports["a"] = &cni.Result{
+		Interfaces: []cni.Interface{{Name: "br0"}}, IPs: []cni.IP{{Address: result.IPs[0].Address}},
+	}
 	l.Refused(l.request(cni.Add, "a", isolated), cni.CodeInvalidConfig)
 	l.Must(l.request(cni.Add, "a", sameBridge))
 }
 
-// All addresses of the previous result count, whatever interface they are of (firewall.md 1).
+// TestAddressesOfOtherInterfaces: all addresses of the previous result are admitted, including
+// addresses of other interfaces.
 func TestAddressesOfOtherInterfaces(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, `,"backend":"iptables"`, "br0")
@@ -244,13 +259,14 @@ func TestAddressesOfOtherInterfaces(t *testing.T) {
 	l.ports["a"].IPs[0].Interface = cni.Some(0)
 	l.add("a")
 	if out := l.saved(); !strings.Contains(out, "-s 10.9.0.2/32") {
-		t.Errorf("not let through:\n%s", out)
+		t.Errorf("not admitted:\n%s", out)
 	}
 	l.check("a")
 	l.del("a")
 }
 
-// Only the tools of the families in use are needed (firewall.md 2), and what is missing is named.
+// TestToolOfOneFamily: only the tools of the address families in use are required, and the error
+// names the missing one.
 func TestToolOfOneFamily(t *testing.T) {
 	l := newLab(t, `,"backend":"iptables"`, "br0")
 	l.plug("a", "br0", 0, 2)
@@ -265,13 +281,13 @@ func TestToolOfOneFamily(t *testing.T) {
 	l.Host.Command("ip6tables", "-P", "FORWARD", "DROP")
 	t.Setenv("PATH", dir)
 	err := l.Refused(l.request(cni.Add, "a", l.conf), cni.CodeUnsupportedField)
-	if err != nil && strings.Count(err.Error(), "is not installed") != 1 { // said once
+	if err != nil && strings.Count(err.Error(), "is not installed") != 1 { // reported once
 		t.Error(err)
 	}
 	if err != nil && !strings.Contains(err.Error(), "ip6tables-restore") {
 		t.Error(err)
 	}
-	l.Must(l.request(cni.Add, "b", "")) // where the tool is not there, it is not chosen
+	l.Must(l.request(cni.Add, "b", "")) // without the tool iptables is not chosen
 	l.ports["a"].IPs = l.ports["a"].IPs[:1]
 	l.add("a")
 	l.check("a")
@@ -284,10 +300,10 @@ func TestToolOfOneFamily(t *testing.T) {
 	}
 }
 
-// Rules of iptables of the legacy kind go, too.
+// TestLegacy: rules in legacy tables are removed as well.
 func TestLegacy(t *testing.T) {
 	testnet.Require(t, testnet.Tool("iptables-legacy"))
-	l := newLab(t, "", "br0") // it is chosen where the legacy kind is in use
+	l := newLab(t, "", "br0") // iptables is chosen because the legacy variant is in use
 	l.plug("a", "br0", 0, 2)
 	l.plug("b", "br0", 0, 3)
 	for _, family := range []string{"iptables", "ip6tables"} {
@@ -296,7 +312,8 @@ func TestLegacy(t *testing.T) {
 	dir := t.TempDir()
 	for _, tool := range []string{"iptables", "ip6tables"} {
 		for _, verb := range []string{"-restore", "-save"} {
-			if err := os.Symlink("/usr/sbin/"+tool+"-legacy"+verb, filepath.Join(dir, tool+verb)); err != nil {
+			if err := os.Symlink("/usr/sbin/"+tool+"-legacy"+verb,
+				filepath.Join(dir, tool+verb)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -308,13 +325,14 @@ func TestLegacy(t *testing.T) {
 	l.matrix("a: b outside", "b: a outside", "outside: ")
 	l.del("a")
 	out := l.Host.Command("iptables-legacy-save") + l.Host.Command("ip6tables-legacy-save")
-	if strings.Contains(out, "10.9.0.2") || strings.Contains(out, "fd00:9::2") || !strings.Contains(out, "10.9.0.3") {
+	if strings.Contains(out, "10.9.0.2") || strings.Contains(out, "fd00:9::2") ||
+		!strings.Contains(out, "10.9.0.3") {
 		t.Errorf("left:\n%s", out)
 	}
 	l.check("b")
 }
 
-// Which backend is chosen shows in what it makes.
+// TestAuto determines the chosen backend by its rules.
 func TestAuto(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -325,11 +343,16 @@ func TestAuto(t *testing.T) {
 		{"no iptables", nil, false},
 		{"an empty chain", []string{"-I FORWARD -s 192.0.2.9", "-D FORWARD 1"}, false},
 		{"policy drop", []string{"-P FORWARD DROP"}, true},
-		{"a last rule that drops", []string{"-A FORWARD -i eth9 -j ACCEPT", "-A FORWARD -j DROP"}, true},
-		{"a last rule that rejects", []string{"-A FORWARD -j REJECT --reject-with icmp-host-prohibited"}, true},
+		{"a last rule that drops", []string{
+			"-A FORWARD -i eth9 -j ACCEPT", "-A FORWARD -j DROP",
+		}, true},
+		{"a last rule that rejects",
+			[]string{"-A FORWARD -j REJECT --reject-with icmp-host-prohibited"}, true},
 		{"a rule that drops for others", []string{"-A FORWARD -i eth9 -j DROP"}, false},
 		{"a rule that drops a port", []string{"-A FORWARD -p tcp --dport 25 -j DROP"}, false},
-		{"a drop that is not the last", []string{"-A FORWARD -i eth9 -j DROP", "-A FORWARD -s 192.0.2.9"}, false},
+		{"a drop that is not the last rule", []string{
+			"-A FORWARD -i eth9 -j DROP", "-A FORWARD -s 192.0.2.9",
+		}, false},
 	} {
 		for _, backend := range []string{"", `,"backend":"auto"`, `,"backend":"ipfw"`} {
 			t.Run(row.name+strings.ReplaceAll(backend, `"`, ""), func(t *testing.T) {
@@ -343,7 +366,7 @@ func TestAuto(t *testing.T) {
 				l.check("a")
 				chosen := strings.Contains(l.Host.Command("nft", "list", "ruleset"), "CNI-FORWARD")
 				if chosen != row.want {
-					t.Errorf("iptables is chosen: %t", chosen)
+					t.Errorf("chose iptables: %t", chosen)
 				}
 				l.del("a")
 			})
@@ -351,20 +374,23 @@ func TestAuto(t *testing.T) {
 	}
 }
 
-// TestOwnChain: a user who sets the policy of the plugin's own chain to drop forwards for containers only.
+// TestOwnChain: an administrator who sets the policy of the plugin's own chain to drop forwards
+// packets of containers only.
 func TestOwnChain(t *testing.T) {
 	t.Parallel()
 	l := two(t, `,"backend":"nftables"`)
 	l.add("a", "c")
 	l.Host.Command("nft", "chain inet tenon forward { policy drop; }")
-	l.matrix("a: b c outside", "b: a", "c: a b outside", "outside: ") // what stays on a bridge is not forwarded by the host
-	l.add("b")                                                        // which changes nothing of the policy
+	// the host does not forward bridged packets
+	l.matrix("a: b c outside", "b: a", "c: a b outside", "outside: ")
+	l.add("b") // keeps the policy
 	l.matrix("b: d outside", "d: ", "outside: ")
 	l.del("a")
 	l.matrix("a: b", "b: a outside", "outside: ")
 }
 
-// Six containers at a time come and go on one bridge, which stays isolated while anybody is there.
+// TestAtOnce: six containers at a time come and go on one bridge, which stays isolated until the
+// last one is gone.
 func TestAtOnce(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, `,"backend":"iptables"`+isolated, "br0")
@@ -379,7 +405,8 @@ func TestAtOnce(t *testing.T) {
 	}
 	for i, name := range names {
 		l.plug(name, "br0", 0, 2+i)
-		adds, checks, dels = append(adds, call(cni.Add, name)), append(checks, call(cni.Check, name)), append(dels, call(cni.Del, name))
+		adds, checks, dels = append(adds, call(cni.Add, name)), append(checks,
+			call(cni.Check, name)), append(dels, call(cni.Del, name))
 	}
 	var wg sync.WaitGroup
 	for i := range names {
@@ -392,7 +419,8 @@ func TestAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if out := l.saved(); strings.Contains(out, "ISOLATION") || strings.Contains(out, "10.9.0.") || slices.Contains(l.isolation(), "inet tenon isolated") {
+	if out := l.saved(); strings.Contains(out, "ISOLATION") || strings.Contains(out, "10.9.0.") ||
+		slices.Contains(l.isolation(), "inet tenon isolated") {
 		t.Errorf("left:\n%s", out)
 	}
 }

@@ -14,14 +14,19 @@ const (
 	sameBridge = `,"ingressPolicy":"same-bridge"`
 )
 
-// Of two bridges with two containers each, and a machine beyond the host, who answers whom.
+// Rows of a matrix of two bridges with two containers each, and a node beyond the host.
 var (
-	everybody = []string{"a: b c d outside", "b: a c d outside", "c: a b d outside", "d: a b c outside", "outside: a b c d"}
-	bridges   = []string{"a: b outside", "b: a outside", "c: d outside", "d: c outside", "outside: a b c d"}
-	nobody    = []string{"a: outside", "b: outside", "c: outside", "d: outside", "outside: a b c d"}
+	openRows = []string{"a: b c d outside", "b: a c d outside", "c: a b d outside",
+		"d: a b c outside", "outside: a b c d"}
+	bridges = []string{
+		"a: b outside", "b: a outside", "c: d outside", "d: c outside", "outside: a b c d",
+	}
+	isolatedRows = []string{
+		"a: outside", "b: outside", "c: outside", "d: outside", "outside: a b c d",
+	}
 )
 
-// two makes them.
+// two creates the two bridges with their containers.
 func two(t testing.TB, conf string) *lab {
 	t.Helper()
 	l := newLab(t, conf, "br0", "br1")
@@ -33,12 +38,16 @@ func two(t testing.TB, conf string) *lab {
 	return l
 }
 
-// TestReachability is R-34, firewall.md 7: who reaches whom, over IPv4 and IPv6, with each policy and backend. Where the host
-// drops what nothing accepts, the containers are let through all the same.
+// TestReachability: the containers that reach each other, over IPv4 and IPv6, with each policy and
+// backend. Containers are admitted even on a host that drops unmatched packets.
 func TestReachability(t *testing.T) {
 	t.Parallel()
-	for policy, want := range map[string][]string{"open": everybody, "same-bridge": bridges, "isolated": nobody} {
-		for backend, drop := range map[string]bool{"nftables": false, "iptables": true, "auto": true} {
+	for policy, want := range map[string][]string{
+		"open": openRows, "same-bridge": bridges, "isolated": isolatedRows,
+	} {
+		for backend, drop := range map[string]bool{
+			"nftables": false, "iptables": true, "auto": true,
+		} {
 			t.Run(policy+" "+backend, func(t *testing.T) {
 				t.Parallel()
 				l := two(t, fmt.Sprintf(`,"backend":%q,"ingressPolicy":%q`, backend, policy))
@@ -47,7 +56,8 @@ func TestReachability(t *testing.T) {
 					l.Host.Command("iptables", "-P", "FORWARD", "DROP")
 					l.Host.Command("ip6tables", "-P", "FORWARD", "DROP")
 					l.matrix("a: ", "c: ", "outside: ")
-					want[len(want)-1] = "outside: " // only replies come in, as with the reference plugin
+					// only replies reach the containers, as with the upstream plugin
+					want[len(want)-1] = "outside: "
 				}
 				l.add("a", "b", "c", "d")
 				l.check("a", "b", "c", "d")
@@ -59,7 +69,7 @@ func TestReachability(t *testing.T) {
 	}
 }
 
-// Only bridges that have a policy are kept apart, as with the reference plugin.
+// TestPolicyBesideOpen: only bridges with a policy are separated, as with the upstream plugin.
 func TestPolicyBesideOpen(t *testing.T) {
 	t.Parallel()
 	for _, backend := range []string{`,"backend":"nftables"`, `,"backend":"iptables"`} {
@@ -67,11 +77,13 @@ func TestPolicyBesideOpen(t *testing.T) {
 		l.add("c", "d")
 		l.conf += isolated
 		l.add("a", "b")
-		l.matrix("a: c d outside", "b: c d outside", "c: a b d outside", "d: a b c outside", "outside: a b c d")
+		l.matrix("a: c d outside", "b: c d outside", "c: a b d outside", "d: a b c outside",
+			"outside: a b c d")
 	}
 }
 
-// TestPolicyIsRemovedWithItsLastUser is R-34: neither earlier nor later, with and without a previous result.
+// TestPolicyIsRemovedWithItsLastUser: a policy ends exactly with its last attachment, with and
+// without a previous result.
 func TestPolicyIsRemovedWithItsLastUser(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{sameBridge, isolated} {
@@ -92,17 +104,19 @@ func TestPolicyIsRemovedWithItsLastUser(t *testing.T) {
 				if left := l.isolation(); left != nil {
 					t.Errorf("left in %v", left)
 				}
-				if out := l.saved(); strings.Contains(out, "ISOLATION") || strings.Contains(out, "10.9.") || strings.Contains(out, "fd00:9:") {
+				if out := l.saved(); strings.Contains(out, "ISOLATION") ||
+					strings.Contains(out, "10.9.") || strings.Contains(out, "fd00:9:") {
 					t.Errorf("left:\n%s", out)
 				}
-				l.matrix(everybody...)
+				l.matrix(openRows...)
 			})
 		}
 	}
 }
 
-// TestPolicyChanges: the policy of the last ADD is that of what is routed, also when its attachment is gone; the port of
-// an isolated attachment stays closed. Rules of the policy before do not stay (firewall.md 4).
+// TestPolicyChanges: the policy of the last ADD decides about routed packets, even if its
+// attachment is gone; the port of an isolated attachment stays closed. Rules of the earlier policy
+// are removed.
 func TestPolicyChanges(t *testing.T) {
 	t.Parallel()
 	for _, backend := range []string{"nftables", "iptables"} {
@@ -121,59 +135,65 @@ func TestPolicyChanges(t *testing.T) {
 			l.check("b", "c", "d", "e")
 			l.conf = before + isolated
 			l.checkFails("a", "br0")
-			if strings.Contains(l.saved(), "-o br0 -m comment --comment \"CNI firewall plugin rules (ingressPolicy: isolated)\"") {
-				t.Errorf("rules of the policy before:\n%s", l.saved())
+			if strings.Contains(l.saved(),
+				"-o br0 -m comment --comment \"CNI firewall plugin rules (ingressPolicy: isolated)\"") {
+				t.Errorf("rules of the earlier policy:\n%s", l.saved())
 			}
-			l.conf = before // open says nothing about what others have isolated
+			l.conf = before // open does not change the isolation of other attachments
 			l.add("d")
 			l.matrix("a: ", "b: e", "e: b")
 		})
 	}
 }
 
-// TestIsolatedLinks is R-34 for networks that are routed: the plugin goes behind all kinds of interface (CONV-06).
+// TestIsolatedLinks: policies of routed networks. The plugin works behind all kinds of interface
+// (CONV-06).
 func TestIsolatedLinks(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{sameBridge, isolated} {
 		for _, backend := range []string{`,"backend":"nftables"`, `,"backend":"iptables"`} {
-			t.Run(strings.NewReplacer(`"`, "", ",", " ").Replace(policy+backend), func(t *testing.T) {
-				t.Parallel()
-				l := newLab(t, policy+backend)
-				l.outside()
-				for _, name := range []string{"a", "b", "c"} {
-					l.link(name)
-				}
-				l.matrix("a: b c outside", "b: a c outside", "c: a b outside", "outside: a b c")
-				l.add("a", "b")
-				l.check("a", "b")
-				l.matrix("a: c outside", "b: c outside", "c: a b outside", "outside: a b c")
-				l.del("a")
-				l.matrix("a: b c outside", "b: a c outside")
-			})
+			t.Run(strings.NewReplacer(`"`, "", ",", " ").Replace(policy+backend),
+				func(t *testing.T) {
+					t.Parallel()
+					l := newLab(t, policy+backend)
+					l.outside()
+					for _, name := range []string{"a", "b", "c"} {
+						l.link(name)
+					}
+					l.matrix("a: b c outside", "b: a c outside", "c: a b outside", "outside: a b c")
+					l.add("a", "b")
+					l.check("a", "b")
+					l.matrix("a: c outside", "b: c outside", "c: a b outside", "outside: a b c")
+					l.del("a")
+					l.matrix("a: b c outside", "b: a c outside")
+				})
 		}
 	}
 }
 
-// An isolated container gets nothing from the other ports of its bridge and they get nothing from it, not even a question for
-// its address, and whether they are isolated or not.
+// TestIsolatedFrames: an isolated container exchanges no frame with the other ports of its bridge,
+// not even a neighbour solicitation, whether they are isolated or not.
 func TestIsolatedFrames(t *testing.T) {
 	t.Parallel()
 	l := two(t, isolated)
 	l.add("a")
 	a, b := l.Net.Container("a"), l.Net.Container("b")
 	l.matrix("a: ", "b: ")
-	for _, known := range []string{a.Command("ip", "neighbour", "show", "10.9.0.3"), b.Command("ip", "neighbour", "show", "10.9.0.2")} {
+	for _, known := range []string{a.Command("ip", "neighbour", "show", "10.9.0.3"),
+		b.Command("ip", "neighbour", "show", "10.9.0.2")} {
 		if strings.Contains(known, "lladdr") {
 			t.Errorf("neighbour is known: %s", known)
 		}
 	}
 }
 
-// TestFlush is CVE-2025-54388, CVE-2025-54410 and R-06: CHECK notices that the isolation is gone, and ADD puts it back.
+// TestFlush: CHECK fails if the isolation is gone, and ADD restores it (CVE-2025-54388,
+// CVE-2025-54410).
 func TestFlush(t *testing.T) {
 	t.Parallel()
 	for _, backend := range []string{"nftables", "iptables"} {
-		for _, flush := range []string{"flush ruleset", "flush table inet tenon", "flush table bridge tenon", "flush table ip filter"} {
+		for _, flush := range []string{"flush ruleset", "flush table inet tenon",
+			"flush table bridge tenon", "flush table ip filter"} {
 			if backend == "nftables" && strings.HasSuffix(flush, "filter") {
 				continue
 			}

@@ -10,9 +10,9 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// Remove removes what there is of attachments that are gone, in iptables and firewalld first: the entries say whose that is,
-// so that they are needed until it is gone. What the reference plugin has made for addresses goes as far as the previous
-// result tells of them.
+// Remove removes the rules of attachments that no longer exist. It removes rules of iptables and
+// sources of firewalld first, because only the nftables elements record their owners. It also
+// removes upstream's rules for the addresses of the previous result.
 func (c *Config) Remove(ctx context.Context, s *chained.Session, gone chained.Gone) error {
 	held, err := s.Host.Rules.Owned(kernel.Filtering)
 	if err != nil {
@@ -42,8 +42,8 @@ func (c *Config) Remove(ctx context.Context, s *chained.Session, gone chained.Go
 	if !r.shared {
 		return err
 	}
-	// Those whom something was left to can have left it to this one, going at the same time: the last to give up its entries
-	// sees that nobody has any.
+	// Attachments that are removed at the same time can leave shared rules to each other. The last
+	// one that releases its elements finds no other holder and removes the rules here.
 	return errors.Join(err, r.addresses(ctx, addrs), r.interfaces(ifaces))
 }
 
@@ -51,10 +51,10 @@ type remover struct {
 	*chained.Session
 	conf   *Config
 	gone   chained.Gone
-	shared bool // something was left, as somebody else has an entry for it
+	shared bool // rules were kept because another attachment has an element for them
 }
 
-// addresses removes rules and sources of addresses that are nobody else's.
+// addresses removes rules and sources of addresses that no other attachment has.
 func (r *remover) addresses(ctx context.Context, addrs []netip.Addr) error {
 	if len(addrs) == 0 {
 		return nil
@@ -65,11 +65,13 @@ func (r *remover) addresses(ctx context.Context, addrs []netip.Addr) error {
 			return ok && other == a
 		})
 	}
-	rules := r.iptables(admitted(func(a netip.Addr) bool { return slices.Contains(addrs, a) && !taken(a) }))
+	rules := r.iptables(admitted(func(a netip.Addr) bool {
+		return slices.Contains(addrs, a) && !taken(a)
+	}))
 	return errors.Join(rules, r.conf.removeSources(ctx, r.Session, addrs, taken))
 }
 
-// interfaces removes the rules of interfaces that nobody else is behind.
+// interfaces removes the isolation rules of interfaces that no other attachment uses.
 func (r *remover) interfaces(ifaces []string) error {
 	var errs []error
 	for _, iface := range ifaces {
@@ -90,14 +92,19 @@ func (r *remover) interfaces(ifaces []string) error {
 }
 
 func (r *remover) iptables(what kernel.IPTablesRemoval) error {
-	return kernel.UnlessNoNFT(r.Host.Rules.RemoveIPTables(kernel.IPTables{Table: "filter", Removal: what}))
+	return kernel.UnlessNoNFT(r.Host.Rules.RemoveIPTables(kernel.IPTables{
+		Table: "filter", Removal: what,
+	}))
 }
 
-// taken reports whether somebody who is not gone has an entry. It is asked with the lock of the namespace held, so that
-// nobody who comes at the same time is overlooked. What cannot be told is taken.
+// taken reports whether an attachment that is not being removed has a matching element. The caller
+// holds the lock of the namespace, so concurrent ADDs are not missed. An unreadable ruleset counts
+// as taken.
 func (r *remover) taken(is func(kernel.Held) bool) bool {
 	held, err := r.Host.Rules.Owned(kernel.Filtering)
-	yes := err != nil || slices.ContainsFunc(held, func(h kernel.Held) bool { return !r.gone.Tag(h.Comment) && is(h) })
+	yes := err != nil || slices.ContainsFunc(held, func(h kernel.Held) bool {
+		return !r.gone.Tag(h.Comment) && is(h)
+	})
 	r.shared = r.shared || yes
 	return yes
 }

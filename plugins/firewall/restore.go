@@ -11,9 +11,11 @@ import (
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
-// Restore restores rules of iptables and sources of firewalld. With every backend it is entries
-// that isolate, so that there is nothing to deny.
-func (c *Config) Restore(ctx context.Context, s *chained.Session, step session.Step) (restored []string, err error) {
+// Restore restores rules of iptables and sources of firewalld. It has no rules that deny packets,
+// because nftables elements isolate with every backend.
+func (c *Config) Restore(
+	ctx context.Context, s *chained.Session, step session.Step,
+) (restored []string, err error) {
 	if step != session.Allow {
 		return nil, nil
 	}
@@ -29,7 +31,8 @@ func (c *Config) Restore(ctx context.Context, s *chained.Session, step session.S
 			for _, a := range addrs {
 				added, err := d.AddSource(ctx, c.zone(), a)
 				if errs = append(errs, err); added {
-					restored = append(restored, fmt.Sprintf("%s in zone %s of firewalld", a, c.zone()))
+					restored = append(restored,
+						fmt.Sprintf("%s in zone %s of firewalld", a, c.zone()))
 				}
 			}
 			return errors.Join(errs...)
@@ -45,7 +48,7 @@ func (c *Config) Restore(ctx context.Context, s *chained.Session, step session.S
 	return restored, err
 }
 
-// Move has nothing to do: a repair keeps the backend.
+// Move does nothing, because a repair keeps the backend.
 func (c *Config) Move(context.Context, *chained.Session, bool) ([]session.Move, error) {
 	return nil, nil
 }

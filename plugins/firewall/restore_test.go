@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/plugins/firewall"
 )
 
-// repair puts back what others have taken away from containers.
+// repair repairs containers.
 func (l *lab) repair(names ...string) {
 	l.t.Helper()
 	for _, name := range names {
@@ -23,7 +23,8 @@ func (l *lab) repair(names ...string) {
 		}
 		calls := []invoke.Call{{Path: "/nowhere/firewall", Env: q.Env, Stdin: stdin}}
 		l.Host.Do(func() {
-			outcomes, failed := repair.Run(l.t.Context(), []plugin.Definition{firewall.Plugin}, calls)
+			outcomes, failed := repair.Run(l.t.Context(), []plugin.Definition{firewall.Plugin},
+				calls)
 			err = errors.Join(failed, outcomes[0].Err)
 		})
 		if err != nil {
@@ -32,7 +33,7 @@ func (l *lab) repair(names ...string) {
 	}
 }
 
-// TestRepair is R-06, CVE-2025-54388: after a flush everything is back, and nothing twice.
+// TestRepair: after a flush a repair restores all rules, and none twice (CVE-2025-54388).
 func TestRepair(t *testing.T) {
 	t.Parallel()
 	for _, backend := range []string{"nftables", "iptables"} {
@@ -53,7 +54,7 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// TestRepairFirewalld: a reload takes the sources away.
+// TestRepairFirewalld: a reload removes the sources, and a repair restores them.
 func TestRepairFirewalld(t *testing.T) {
 	f := startFake(t)
 	l := newLab(t, "", "br0")

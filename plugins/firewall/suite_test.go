@@ -9,10 +9,11 @@ import (
 
 func TestSuite(t *testing.T) {
 	drift := func(name string, command ...string) plugintest.Drift {
-		return plugintest.Drift{Name: name, Break: func(_ testing.TB, a plugintest.Attached) string {
-			a.Host.Command(command[0], command[1:]...)
-			return "tenon"
-		}}
+		return plugintest.Drift{Name: name,
+			Break: func(_ testing.TB, a plugintest.Attached) string {
+				a.Host.Command(command[0], command[1:]...)
+				return "tenon"
+			}}
 	}
 	plugintest.Run(t, plugintest.Suite{
 		Plugin: firewall.Plugin,

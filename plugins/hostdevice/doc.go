@@ -1,8 +1,10 @@
-// Package hostdevice gives a container a network device of the host, and the host its device back on DEL. Devices that
-// user space drives (DPDK) stay where they are and only get addresses.
+// Package hostdevice moves a network device of the host into a container, and back to the host on
+// DEL. Devices that a user-space driver (DPDK) uses are not moved; the plugin only allocates
+// addresses for them.
 //
-// Addresses, routes, GC and CHECK are those of package attach, moving a link is package kernel's; what is here is how a device is
-// found, what is remembered of it, and how it is recognised wherever it has got to.
+// Package attach implements addresses, routes, GC and CHECK, and package kernel moves links. This
+// package finds the device, records its state in the host, and recognises it later in any namespace
+// and under any name.
 package hostdevice
 
 import _ "embed"

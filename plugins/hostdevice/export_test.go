@@ -1,4 +1,4 @@
 package hostdevice
 
-// WithSysfs is the plugin with another folder in the place of /sys.
+// WithSysfs returns the plugin with another directory in place of /sys.
 var WithSysfs = define

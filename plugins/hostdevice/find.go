@@ -16,25 +16,25 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// wanted is the device that a call asks for.
+// wanted identifies the device that a call asks for.
 type wanted struct {
 	name       string
 	mac        net.HardwareAddr
-	kernelPath string // below devices
+	kernelPath string // relative to /sys/devices
 	pci, aux   string // names of the device on its bus
-	dpdk       bool   // user space drives it
+	dpdk       bool   // a user-space driver uses the device
 }
 
-// sysfs is the folder where sysfs(5) is.
+// sysfs is the directory where sysfs(5) is mounted.
 type sysfs string
 
-// userSpace are the drivers that leave a device to user space.
+// userSpace are the drivers that hand a device over to user space.
 var userSpace = []string{"vfio-pci", "uio_pci_generic", "igb_uio"}
 
 // errNoDevice has the text of the upstream plugin.
 var errNoDevice = errors.New(`specify either "device", "hwaddr", "kernelpath" or "pciBusID"`)
 
-// wanted returns the device of the configuration. It reads sysfs once.
+// wanted returns the device of the configuration. It reads sysfs only once.
 func (c *Config) wanted() (wanted, error) {
 	if c.device == nil {
 		c.device = sync.OnceValues(func() (wanted, error) { return c.sys.wanted(c) })
@@ -42,7 +42,7 @@ func (c *Config) wanted() (wanted, error) {
 	return c.device()
 }
 
-// wanted reads the configuration, and from sysfs who drives the device.
+// wanted determines the device from the configuration and reads its driver from sysfs.
 func (sys sysfs) wanted(c *Config) (w wanted, err error) {
 	w = wanted{name: c.Device, pci: c.PCIBusID, dpdk: c.DPDKMode}
 	if err := sys.identify(&w, c.RuntimeConfig.DeviceID); err != nil {
@@ -53,13 +53,15 @@ func (sys sysfs) wanted(c *Config) (w wanted, err error) {
 	}
 	if c.HWAddr != "" {
 		if w.mac, err = net.ParseMAC(c.HWAddr); err != nil {
-			return w, unfound("failed to parse MAC address %q: %w", c.HWAddr, err).WithDetails("key hwaddr")
+			return w, unfound("failed to parse MAC address %q: %w", c.HWAddr, err).
+				WithDetails("set hwaddr to a MAC address, such as 02:00:5e:00:00:01")
 		}
 	}
 	if c.KernelPath != "" {
 		below, ok := strings.CutPrefix(c.KernelPath, "/sys/devices/")
 		if !ok || slices.Contains(strings.Split(below, "/"), "..") {
-			return w, unfound("kernel device path %q must be absolute and begin with /sys/devices/", c.KernelPath).
+			return w, unfound("kernel device path %q must be absolute and begin with /sys/devices/",
+				c.KernelPath).
 				WithDetails("key kernelpath")
 		}
 		w.kernelPath = below
@@ -77,13 +79,14 @@ func (sys sysfs) wanted(c *Config) (w wanted, err error) {
 	}
 	driver, err := os.Readlink(filepath.Join(device, "driver"))
 	if err != nil {
-		return w, cni.Errorf(cni.CodeInvalidConfig, "driver of PCI device %s: %w", w.pci, err).WithDetails("is it there, and bound to a driver?")
+		return w, cni.Errorf(cni.CodeInvalidConfig, "driver of PCI device %s: %w", w.pci, err).
+			WithDetails("check that the device is bound to a driver")
 	}
 	w.dpdk = slices.Contains(userSpace, filepath.Base(driver))
 	return w, nil
 }
 
-// identify finds out on which bus the device is that the runtime has chosen.
+// identify determines the bus of the device that the runtime has chosen.
 func (sys sysfs) identify(w *wanted, id string) error {
 	switch {
 	case id == "":
@@ -95,24 +98,27 @@ func (sys sysfs) identify(w *wanted, id string) error {
 		w.pci, w.aux = "", id
 		return nil
 	}
-	return cni.Errorf(cni.CodeInvalidConfig, "runtime config DeviceID %s not found or unsupported", id).
-		WithDetails("runtimeConfig.deviceID: there is neither a PCI nor an auxiliary device with that name").Verbatim()
+	return cni.Errorf(cni.CodeInvalidConfig, "runtime config DeviceID %s not found or unsupported",
+		id).
+		WithDetails("runtimeConfig.deviceID: no PCI or auxiliary device has that name").Verbatim()
 }
 
-// unfound returns the error of a call that names no device of the host, worded as upstream does.
+// unfound returns the error for a device that is not in the host, in upstream's words.
 func unfound(format string, args ...any) *cni.Error {
-	return cni.Errorf(cni.CodeInvalidConfig, "failed to find host device: "+format, args...).Verbatim()
+	return cni.Errorf(cni.CodeInvalidConfig, "failed to find host device: "+format, args...).
+		Verbatim()
 }
 
-// find finds the link of the device in the host.
+// find returns the link of the device in the host.
 func (sys sysfs) find(host *kernel.Space, w wanted) (kernel.Link, error) {
 	l, err := sys.lookUp(host, w)
-	const hint = "it may be in a container already"
+	const hint = "it may already be in a container"
 	switch path := (*fs.PathError)(nil); {
 	case errors.Is(err, fs.ErrNotExist) && errors.As(err, &path):
 		return l, unfound("failed to read directory %s: %q", path.Path, err).WithDetails(hint)
 	case errors.Is(err, kernel.ErrNoLink) && w.name == "" && w.mac != nil:
-		return l, unfound("failed to find physical interface").WithDetails(err.Error() + "; " + hint)
+		return l, unfound("failed to find physical interface").
+			WithDetails(err.Error() + "; " + hint)
 	case errors.Is(err, kernel.ErrNoLink):
 		return l, unfound("Link not found").WithDetails(err.Error() + "; " + hint)
 	}
@@ -133,7 +139,7 @@ func (sys sysfs) lookUp(host *kernel.Space, w wanted) (kernel.Link, error) {
 	return linkOf(host, sys.path("bus/auxiliary/devices", w.aux, "net"))
 }
 
-// byMAC finds the link with the lowest index.
+// byMAC returns the link with the MAC address; if there are several, the one with the lowest index.
 func byMAC(host *kernel.Space, mac net.HardwareAddr) (found kernel.Link, err error) {
 	links, err := host.Links.All()
 	for _, l := range links {
@@ -147,11 +153,11 @@ func byMAC(host *kernel.Space, mac net.HardwareAddr) (found kernel.Link, err err
 	return found, err
 }
 
-// linkOf finds the first link in a folder of them.
-func linkOf(host *kernel.Space, folder string) (kernel.Link, error) {
-	links, err := os.ReadDir(folder)
+// linkOf returns the first link in a directory that contains links.
+func linkOf(host *kernel.Space, dir string) (kernel.Link, error) {
+	links, err := os.ReadDir(dir)
 	if err == nil && len(links) == 0 {
-		err = fmt.Errorf("link in %s: %w", folder, kernel.ErrNoLink)
+		err = fmt.Errorf("link in %s: %w", dir, kernel.ErrNoLink)
 	}
 	if err != nil {
 		return kernel.Link{}, err
@@ -159,12 +165,14 @@ func linkOf(host *kernel.Space, folder string) (kernel.Link, error) {
 	return host.Links.ByName(links[0].Name())
 }
 
-// pciNet is the folder of the links of a PCI device. Those of a virtio device are one further down.
+// pciNet returns the directory of the links of a PCI device. The links of a virtio device are one
+// level deeper.
 func (sys sysfs) pciNet(address string) string {
 	device := sys.path("bus/pci/devices", address)
 	children, _ := os.ReadDir(device)
 	for _, c := range children {
-		if below := filepath.Join(device, c.Name(), "net"); strings.HasPrefix(c.Name(), "virtio") && isThere(below) {
+		if below := filepath.Join(device, c.Name(), "net"); strings.HasPrefix(c.Name(), "virtio") &&
+			isThere(below) {
 			return below
 		}
 	}
@@ -180,7 +188,7 @@ func isThere(path string) bool {
 	return err == nil
 }
 
-// isFileName refuses what would lead elsewhere.
+// isFileName reports whether a name stays within its directory.
 func isFileName(name string) bool {
 	return name != "." && name != ".." && !strings.ContainsAny(name, "/\x00")
 }

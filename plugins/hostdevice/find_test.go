@@ -11,30 +11,37 @@ import (
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
 
-// TestSelection: every way to name the device, and which of several counts. host-device.md 5, CONV-17.
+// TestSelection tests every way to name the device, and the order of precedence (CONV-17).
 func TestSelection(t *testing.T) {
 	t.Parallel()
 	id := func(s string) string { return fmt.Sprintf(`,"runtimeConfig":{"deviceID":%q}`, s) }
 	for _, row := range []struct{ name, conf string }{
 		{"name", `,"device":"ens1"`},
 		{"alternative name", `,"device":"a-name-longer-than-15-bytes"`},
-		{"hardware address", `,"hwaddr":"02:00:5E:00:00:01"`},
+		{"MAC address", `,"hwaddr":"02:00:5E:00:00:01"`},
 		{"path", `,"kernelpath":"/sys/` + pciPath + `"`},
 		{"PCI address", `,"pciBusID":"` + pciDevice + `"`},
 		{"virtio device", `,"pciBusID":"` + virtio + `"`},
 		{"PCI address of the runtime", id(pciDevice)},
-		{"PCI address of the runtime goes before the configuration's", `,"pciBusID":"absent"` + id(pciDevice)},
+		{"PCI address of the runtime takes precedence over the configuration",
+			`,"pciBusID":"absent"` + id(pciDevice)},
 		{"auxiliary device of the runtime", id(auxiliary)},
-		{"auxiliary device goes before a PCI address", `,"pciBusID":"absent"` + id(auxiliary)},
-		{"name goes before the runtime's device", `,"device":"ens1"` + id(pciDevice) + `,"hwaddr":"02:00:00:00:00:99"`},
-		{"hardware address goes before a path", `,"hwaddr":"02:00:5e:00:00:01","kernelpath":"/sys/devices/absent"`},
-		{"path goes before a PCI address", `,"kernelpath":"/sys/` + pciPath + `","pciBusID":"` + virtio + `"`},
-		{"mode of user space is the driver's to say", `,"pciBusID":"` + pciDevice + `","DPDKMode":true`},
+		{"auxiliary device takes precedence over a PCI address",
+			`,"pciBusID":"absent"` + id(auxiliary)},
+		{"name takes precedence over the runtime's device", `,"device":"ens1"` + id(pciDevice) +
+			`,"hwaddr":"02:00:00:00:00:99"`},
+		{"MAC address takes precedence over a path",
+			`,"hwaddr":"02:00:5e:00:00:01","kernelpath":"/sys/devices/absent"`},
+		{"path takes precedence over a PCI address", `,"kernelpath":"/sys/` + pciPath +
+			`","pciBusID":"` + virtio + `"`},
+		{"driver takes precedence over DPDKMode", `,"pciBusID":"` + pciDevice +
+			`","DPDKMode":true`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			r := lab(t, row.conf)
-			r.Host.Command("ip", "link", "property", "add", "dev", "ens1", "altname", "a-name-longer-than-15-bytes")
+			r.Host.Command("ip", "link", "property", "add", "dev", "ens1", "altname",
+				"a-name-longer-than-15-bytes")
 			r.Host.Batch("link add aaa address 02:00:5e:00:00:02 type veth peer name bbb")
 			if got := r.Add("c").Interfaces[0].MAC; got != "02:00:5e:00:00:01" {
 				t.Errorf("the container has %s", got)
@@ -42,14 +49,13 @@ func TestSelection(t *testing.T) {
 			r.Check("c")
 			del(t, r, nil)
 			if link(t, r.Host, "ens1") == nil {
-				t.Error("it is not back")
+				t.Error("the device is not back in the host")
 			}
 		})
 	}
 }
 
-// TestSelectionByMAC: of several links with the address the one with the lowest index counts.
-// host-device.md 5
+// TestSelectionByMAC: if several links have the address, the plugin selects the lowest index.
 func TestSelectionByMAC(t *testing.T) {
 	t.Parallel()
 	r := lab(t, `,"hwaddr":"02:00:5e:00:00:01"`)
@@ -70,25 +76,37 @@ func TestSelectionByMAC(t *testing.T) {
 	r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig)
 }
 
-// TestNoDevice: what names no device, or something else, is refused with the reason.
+// TestNoDevice: ADD refuses a configuration that names no device, or one that cannot be used, with
+// the reason.
 func TestNoDevice(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ name, conf, says string }{
-		{"no selector: host-device.md 5", ``, `specify either "device", "hwaddr", "kernelpath" or "pciBusID"`},
+		{"no selector", ``, `specify either "device", "hwaddr", "kernelpath" or "pciBusID"`},
 		{"unknown name", `,"device":"ens9"`, `failed to find host device: Link not found`},
 		{"unknown address", `,"hwaddr":"02:00:00:00:00:99"`, "failed to find physical interface"},
-		{"address that is none", `,"hwaddr":"02:00"`, `failed to parse MAC address "02:00"`},
-		{"unknown path", `,"kernelpath":"/sys/devices/absent"`, "devices/absent/net: no such file or directory"},
-		{"relative path", `,"kernelpath":"sys/` + pciPath + `"`, "must be absolute and begin with /sys/devices/"},
-		{"path elsewhere", `,"kernelpath":"/sys/class/net/ens1"`, "must be absolute and begin with /sys/devices/"},
-		{"path that leads out", `,"kernelpath":"/sys/devices/../class"`, "must be absolute and begin with /sys/devices/"},
-		{"unknown PCI address", `,"pciBusID":"0000:00:99.9"`, "bus/pci/devices/0000:00:99.9: no such file or directory"},
-		{"PCI device without driver", `,"pciBusID":"` + unboundPCI + `"`, "driver of PCI device " + unboundPCI},
-		{"PCI address that leads out", `,"pciBusID":"../devices/` + pciDevice + `"`, "is not a PCI address"},
-		{"PCI address that is the folder", `,"pciBusID":".."`, "is not a PCI address"},
-		{"PCI address that is a pattern", `,"pciBusID":"*"`, "bus/pci/devices/*: no such file or directory"},
-		{"unknown device of the runtime", `,"runtimeConfig":{"deviceID":"absent"}`, "runtime config DeviceID absent not found or unsupported"},
-		{"device of the runtime that leads out", `,"runtimeConfig":{"deviceID":"../../pci/devices/` + pciDevice + `"}`, "not found or unsupported"},
+		{"malformed address", `,"hwaddr":"02:00"`, `failed to parse MAC address "02:00"`},
+		{"unknown path", `,"kernelpath":"/sys/devices/absent"`,
+			"devices/absent/net: no such file or directory"},
+		{"relative path", `,"kernelpath":"sys/` + pciPath + `"`,
+			"must be absolute and begin with /sys/devices/"},
+		{"path elsewhere", `,"kernelpath":"/sys/class/net/ens1"`,
+			"must be absolute and begin with /sys/devices/"},
+		{"path that leaves /sys/devices", `,"kernelpath":"/sys/devices/../class"`,
+			"must be absolute and begin with /sys/devices/"},
+		{"unknown PCI address", `,"pciBusID":"0000:00:99.9"`,
+			"bus/pci/devices/0000:00:99.9: no such file or directory"},
+		{"PCI device without driver", `,"pciBusID":"` + unboundPCI + `"`, "driver of PCI device " +
+			unboundPCI},
+		{"PCI address that leaves the directory", `,"pciBusID":"../devices/` + pciDevice + `"`,
+			"is not a PCI address"},
+		{"PCI address of the parent directory", `,"pciBusID":".."`, "is not a PCI address"},
+		{"PCI address that is a pattern", `,"pciBusID":"*"`,
+			"bus/pci/devices/*: no such file or directory"},
+		{"unknown device of the runtime", `,"runtimeConfig":{"deviceID":"absent"}`,
+			"runtime config DeviceID absent not found or unsupported"},
+		{"device of the runtime that leaves the directory",
+			`,"runtimeConfig":{"deviceID":"../../pci/devices/` + pciDevice + `"}`,
+			"not found or unsupported"},
 		{"lo", `,"device":"lo"`, "lend lo as eth0"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -105,8 +123,8 @@ func TestNoDevice(t *testing.T) {
 	}
 }
 
-// TestUserSpace: host-device.md 4. A device that user space drives is reported with its addresses and not moved, and DEL
-// succeeds, also when the device has vanished.
+// TestUserSpace: ADD reports a device with a user-space driver and its addresses but does not move
+// it. DEL succeeds, even after the device has vanished.
 func TestUserSpace(t *testing.T) {
 	t.Parallel()
 	const static = `,"ipam":{"type":"static","addresses":[{"address":"10.10.0.1/24","gateway":"10.10.0.254"}]}`
@@ -118,13 +136,15 @@ func TestUserSpace(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			r := lab(t, row.conf+static)
-			r.Container("c").Batch("link add eth0 type veth peer name x") // not the plugin's business
+			// ADD ignores an interface of that name
+			r.Container("c").Batch("link add eth0 type veth peer name x")
 			before := r.State()
 			want := &cni.Result{
 				Interfaces: []cni.Interface{{Name: "eth0", Sandbox: r.Container("c").Path()}},
 			}
 			got := r.Add("c")
-			if diff := cmp.Diff(want.Interfaces, got.Interfaces); diff != "" || len(got.IPs) != 1 || got.IPs[0].Address.String() != "10.10.0.1/24" {
+			if diff := cmp.Diff(want.Interfaces, got.Interfaces); diff != "" || len(got.IPs) != 1 ||
+				got.IPs[0].Address.String() != "10.10.0.1/24" {
 				t.Errorf("%s %v", diff, got.IPs)
 			}
 			r.Check("c")
@@ -135,11 +155,13 @@ func TestUserSpace(t *testing.T) {
 	}
 }
 
-// TestStatusWithoutDevice: the runtime names the device when it attaches, not when it asks for the status.
+// TestStatusWithoutDevice: STATUS succeeds without a device, because the runtime names the device
+// only on ADD.
 func TestStatusWithoutDevice(t *testing.T) {
 	t.Parallel()
 	r := lab(t, ipam)
-	q := plugintest.Request{Env: cni.Env{Command: cni.Status, Path: r.Request(cni.Add, "c").Path}, Conf: r.Conf}
+	q := plugintest.Request{Env: cni.Env{Command: cni.Status, Path: r.Request(cni.Add, "c").Path},
+		Conf: r.Conf}
 	q.Conf["cniVersion"] = "1.1.0"
 	r.Must(q)
 }

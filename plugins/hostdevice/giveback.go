@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
-// Remove gives the host back the devices of attachments that are gone.
+// Remove returns the devices of deleted attachments to the host.
 func (c *Config) Remove(
 	_ context.Context, s *attach.Session, gone attach.Gone, deleteLinks func() error,
 ) error {
@@ -42,7 +42,7 @@ func (c *Config) Remove(
 	return memory.settleOne(owner, x)
 }
 
-// collect is Remove for GC.
+// collect implements Remove for GC.
 func (c *Config) collect(s *attach.Session, gone attach.Gone) error {
 	memory, unlock, err := c.open(s)
 	if err != nil {
@@ -65,8 +65,8 @@ func (c *Config) collect(s *attach.Session, gone attach.Gone) error {
 	return errors.Join(errs...)
 }
 
-// settle ends the loans of devices that are in the host: they fell back when their namespace ended, or an ADD or DEL was
-// killed. After that nobody has a claim to them.
+// settle ends the loans of devices that are already in the host, because the kernel moved them when
+// their namespace ended or because an ADD or DEL was killed.
 func (m *memory) settle() error {
 	owners, err := m.loans.Names()
 	errs := []error{err}
@@ -84,7 +84,7 @@ func (m *memory) settle() error {
 	return errors.Join(errs...)
 }
 
-// settleOne ends a loan, wherever the device is.
+// settleOne ends a loan, in whichever namespace the device is.
 func (m *memory) settleOne(owner string, x *loan) error {
 	l, found, err := m.fetch(x)
 	if err == nil && !found {
@@ -96,16 +96,19 @@ func (m *memory) settleOne(owner string, x *loan) error {
 	case found:
 		return m.end(owner, x, l)
 	case x.Kind == physical:
-		m.Log.Warn("the device is neither in the container nor in the host: GC or the next ADD will look again", "name", x.Name)
+		m.Log.Warn(
+			"device is neither in the container nor in the host; GC or the next ADD will look "+
+				"for it again", "name", x.Name)
 		return nil
 	}
-	return m.forget(owner) // it went with its namespace
+	return m.forget(owner) // the kernel deleted it with its namespace
 }
 
-// physical is the kind of links that do not end with their namespace: some time after it they are in the initial one.
+// physical is the kind of links that outlive their namespace: the kernel moves them to the initial
+// one some time later.
 const physical = "device"
 
-// fetch moves the device back from the namespace of its loan, if both are there.
+// fetch moves the device from the namespace of its loan to the host, if both still exist.
 func (m *memory) fetch(x *loan) (kernel.Link, bool, error) {
 	space, err := m.enter(x)
 	if err != nil || space == nil {
@@ -116,7 +119,7 @@ func (m *memory) fetch(x *loan) (kernel.Link, bool, error) {
 	if err != nil || !found {
 		return l, false, err
 	}
-	m.Tx.Keep() // only the move is taken back
+	m.Tx.Keep() // roll back only the move
 	fetched, err := m.Host.Links.Fetch(l, space, x.Name, x.HostIndex)
 	if err != nil {
 		if errors.Is(err, unix.EEXIST) {
@@ -126,12 +129,14 @@ func (m *memory) fetch(x *loan) (kernel.Link, bool, error) {
 	}
 	m.Tx.Keep()
 	if len(fetched.AltNames) < len(l.AltNames) {
-		m.Log.Warn("the device loses alternative names that are in use in the host", "name", x.Name, "had", l.AltNames, "has", fetched.AltNames)
+		m.Log.Warn("device loses alternative names that are in use in the host", "name", x.Name,
+			"had", l.AltNames, "has", fetched.AltNames)
 	}
 	return fetched, true, nil
 }
 
-// end makes the device, which is in the host, what it was, and ends the loan. What fails can be tried again.
+// end restores the state of a device that is in the host, and ends the loan. After an error it can
+// be repeated.
 func (m *memory) end(owner string, x *loan, l kernel.Link) error {
 	if l.Name != x.Name {
 		if err := m.Host.Links.Down(l); err != nil {
@@ -149,7 +154,8 @@ func (m *memory) end(owner string, x *loan, l kernel.Link) error {
 	return m.forget(owner)
 }
 
-// restore gives the device what it had, but what the kernel refuses: it would the next time, and DEL would never end.
+// restore gives the device its former properties. Properties that the kernel refuses are logged and
+// skipped, because the kernel would refuse them again and DEL would never succeed.
 func (m *memory) restore(x *loan, l kernel.Link) error {
 	have, err := m.Host.Addrs.Of(l)
 	if err != nil {
@@ -176,7 +182,7 @@ func (m *memory) restore(x *loan, l kernel.Link) error {
 	for _, step := range steps {
 		err := step()
 		if session.Refused(err) {
-			m.Log.Warn("the device does not get back all it had", "err", err)
+			m.Log.Warn("cannot restore a property of the device", "err", err)
 			err = nil
 		}
 		if err != nil {
@@ -186,7 +192,8 @@ func (m *memory) restore(x *loan, l kernel.Link) error {
 	return nil
 }
 
-// unremembered finds a device that the reference plugin has moved: its alias is its name in the host.
+// unremembered finds a device that the upstream plugin has moved: its alias is its name in the
+// host.
 func (c *Config) unremembered(memory *memory) (*loan, error) {
 	if s := memory.Sandbox; s != nil {
 		l, err := s.Links.ByName(memory.IfName)
@@ -200,37 +207,41 @@ func (c *Config) unremembered(memory *memory) (*loan, error) {
 	return c.fallen(memory)
 }
 
-// aliased judges the link of the container.
+// aliased returns the loan of a link in the container that has an alias.
 func (c *Config) aliased(memory *memory, l kernel.Link) (*loan, error) {
 	w, err := c.wanted()
 	_, tagged := cni.ParseTag(l.Alias)
 	if tagged || memory.claimed(l, memory.Sandbox) {
-		return nil, nil // another attachment's
+		return nil, nil // it belongs to another attachment
 	}
 	if l.Alias == "" {
 		if err != nil || w.dpdk {
 			return nil, nil
 		}
-		return nil, cni.Errorf(cni.CodeInternal, "failed to find original ifname for %q (alias is not set)", l.Name).
-			WithDetails("host-device has not moved interface " + l.Name + " here").Verbatim()
+		return nil, cni.Errorf(cni.CodeInternal,
+			"failed to find original ifname for %q (alias is not set)", l.Name).
+			WithDetails("interface " + l.Name + " was not moved here by host-device").Verbatim()
 	}
 	if err := cni.ValidateIfName(l.Alias); err != nil {
-		return nil, fmt.Errorf("interface %s: its alias is not the name that it had in the host: %w", l.Name, err)
+		return nil, fmt.Errorf(
+			"interface %s: its alias is not a valid name of a device in the host: %w", l.Name, err)
 	}
 	x := aliasLoan(l)
 	x.NamespaceRef = memory.Sandbox.NS.Ref()
 	return x, nil
 }
 
-// fallen looks for the device in the host, to which it fell back when its namespace ended, under its name in the container.
-// That must be without doubt: it is the device of the configuration, and down.
+// fallen looks in the host for a device that the kernel moved there, under its name in the
+// container, when the namespace ended. It returns the device only if it is the one of the
+// configuration and down, so that there is no doubt.
 func (c *Config) fallen(memory *memory) (*loan, error) {
 	l, err := memory.Host.Links.ByName(memory.IfName)
 	if errors.Is(err, kernel.ErrNoLink) {
 		return nil, nil
 	}
 	w, unclear := c.wanted()
-	if err != nil || unclear != nil || w.dpdk || l.Up || l.Name == l.Alias || cni.ValidateIfName(l.Alias) != nil {
+	if err != nil || unclear != nil || w.dpdk || l.Up || l.Name == l.Alias ||
+		cni.ValidateIfName(l.Alias) != nil {
 		return nil, err
 	}
 	own := w.name == l.Alias
@@ -244,7 +255,8 @@ func (c *Config) fallen(memory *memory) (*loan, error) {
 	return aliasLoan(l), nil
 }
 
-// aliasLoan is what an alias tells.
+// aliasLoan returns the loan that follows from an alias.
 func aliasLoan(l kernel.Link) *loan {
-	return &loan{Name: l.Alias, Kind: l.Kind, Device: l.Device, PermMAC: l.PermMAC.String(), Index: l.Index, MAC: l.MAC.String()}
+	return &loan{Name: l.Alias, Kind: l.Kind, Device: l.Device, PermMAC: l.PermMAC.String(),
+		Index: l.Index, MAC: l.MAC.String()}
 }

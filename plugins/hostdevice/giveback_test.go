@@ -12,7 +12,8 @@ import (
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
 
-// TestThereAndBack: host-device.md 1. The device is in the container, up, and gone from the host; it comes back as it was.
+// TestThereAndBack: ADD moves the device into the container and sets it up; DEL restores its former
+// state in the host.
 func TestThereAndBack(t *testing.T) {
 	t.Parallel()
 	r := lab(t, `,"device":"ens1"`)
@@ -28,7 +29,8 @@ func TestThereAndBack(t *testing.T) {
 	r.Unchanged(before)
 }
 
-// TestBackFromAnywhere: whatever the container has done to the device, or has become of the namespace, DEL finds it.
+// TestBackFromAnywhere: DEL finds the device despite changes in the container and without its
+// namespace.
 func TestBackFromAnywhere(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -36,43 +38,58 @@ func TestBackFromAnywhere(t *testing.T) {
 		damage func(*plugintest.Runtime)
 		change func(*plugintest.Request)
 	}{
-		{name: "R-24: it is up"},
-		{name: "R-23: renamed", damage: func(r *plugintest.Runtime) {
-			r.Container("c").Batch("link set eth0 down", "link set eth0 name renamed", "link set renamed up")
+		{name: "the device is up"},
+		{name: "renamed", damage: func(r *plugintest.Runtime) {
+			r.Container("c").
+				Batch("link set eth0 down", "link set eth0 name renamed", "link set renamed up")
 		}},
-		{name: "R-23: renamed, with another address", damage: func(r *plugintest.Runtime) {
-			r.Container("c").Batch("link set eth0 down", "link set eth0 name renamed address 02:00:00:00:00:01 mtu 1300")
+		{name: "renamed, with another address", damage: func(r *plugintest.Runtime) {
+			r.Container("c").
+				Batch("link set eth0 down",
+					"link set eth0 name renamed address 02:00:00:00:00:01 mtu 1300")
 		}},
-		{name: "R-23: renamed, without alias", damage: func(r *plugintest.Runtime) {
+		{name: "renamed, without alias", damage: func(r *plugintest.Runtime) {
 			r.Container("c").Batch("link set eth0 down", "link set eth0 name renamed")
 			r.Container("c").Command("ip", "link", "set", "renamed", "alias", "")
 		}},
-		{name: "R-84: another interface has its name in the host", damage: func(r *plugintest.Runtime) {
-			r.Container("c").Batch("link add ens1 type veth peer name x")
-		}},
+		{name: "an interface of the container has its name in the host",
+			damage: func(r *plugintest.Runtime) {
+				r.Container("c").Batch("link add ens1 type veth peer name x")
+			}},
 		{name: "its alternative name is its name in the host", damage: func(r *plugintest.Runtime) {
-			r.Container("c").Command("ip", "link", "property", "add", "dev", "eth0", "altname", "ens1")
+			r.Container("c").
+				Command("ip", "link", "property", "add", "dev", "eth0", "altname", "ens1")
 		}},
-		{name: "the same, and its namespace has ended", damage: func(r *plugintest.Runtime) {
-			r.Container("c").Command("ip", "link", "property", "add", "dev", "eth0", "altname", "ens1")
-			r.Container("c").Command("ip", "link", "set", "eth0", "netns", r.Host.Path())
-			r.Remove("c")
+		{name: "alternative name, and the namespace no longer exists",
+			damage: func(r *plugintest.Runtime) {
+				r.Container("c").
+					Command("ip", "link", "property", "add", "dev", "eth0", "altname", "ens1")
+				r.Container("c").Command("ip", "link", "set", "eth0", "netns", r.Host.Path())
+				r.Remove("c")
+			}},
+		{name: "CNI_NETNS is empty", change: func(q *plugintest.Request) { q.Netns = "" }},
+		{name: "the path does not exist", change: func(q *plugintest.Request) {
+			q.Netns = "/run/netns/absent"
 		}},
-		{name: "R-21: CNI_NETNS is empty", change: func(q *plugintest.Request) { q.Netns = "" }},
-		{name: "R-22: the path is gone", change: func(q *plugintest.Request) { q.Netns = "/run/netns/absent" }},
-		{name: "R-22: the namespace has ended, the device is back under its name in the container", damage: func(r *plugintest.Runtime) {
-			r.Container("c").Command("ip", "link", "set", "eth0", "netns", r.Host.Path())
-			r.Remove("c")
-		}},
-		{name: "R-22: the same, and nobody knows the namespace", change: func(q *plugintest.Request) { q.Netns = "" },
+		{name: "the kernel moved the device to the host under its name in the container",
 			damage: func(r *plugintest.Runtime) {
 				r.Container("c").Command("ip", "link", "set", "eth0", "netns", r.Host.Path())
 				r.Remove("c")
 			}},
-		{name: "R-22: the device is at home already", damage: func(r *plugintest.Runtime) {
-			r.Container("c").Batch("link set eth0 down", "link set eth0 name ens1", "link set ens1 netns "+r.Host.Path())
+		{name: "the kernel moved the device, and CNI_NETNS is empty",
+			change: func(q *plugintest.Request) {
+				q.Netns = ""
+			},
+			damage: func(r *plugintest.Runtime) {
+				r.Container("c").Command("ip", "link", "set", "eth0", "netns", r.Host.Path())
+				r.Remove("c")
+			}},
+		{name: "the device is already in the host", damage: func(r *plugintest.Runtime) {
+			r.Container("c").
+				Batch("link set eth0 down", "link set eth0 name ens1",
+					"link set ens1 netns "+r.Host.Path())
 		}},
-		{name: "the configuration is reduced, the alias gone", damage: func(r *plugintest.Runtime) {
+		{name: "reduced configuration, no alias", damage: func(r *plugintest.Runtime) {
 			r.Container("c").Command("ip", "link", "set", "eth0", "alias", "")
 		}, change: func(q *plugintest.Request) { delete(q.Conf, "device") }},
 	} {
@@ -103,7 +120,8 @@ func TestBackFromAnywhere(t *testing.T) {
 	}
 }
 
-// TestAltNames: a container that gives the device an alternative name of a link of the host cannot keep it.
+// TestAltNames: DEL drops an alternative name that the container gave the device and that a link of
+// the host has.
 func TestAltNames(t *testing.T) {
 	t.Parallel()
 	r := lab(t, `,"device":"ens1"`)
@@ -117,8 +135,8 @@ func TestAltNames(t *testing.T) {
 	}
 }
 
-// TestRenamedNetwork is PL-DEL-10: the network has another name than at ADD. DEL returns the device all the same, unless the
-// container has another namespace by now. GC of another network does not touch it.
+// TestRenamedNetwork: the network has a new name since ADD (PL-DEL-10). DEL still returns the
+// device, unless the container has another namespace now. GC of another network leaves it alone.
 func TestRenamedNetwork(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -126,18 +144,28 @@ func TestRenamedNetwork(t *testing.T) {
 		change func(*plugintest.Runtime, *plugintest.Request)
 		stays  bool
 	}{
-		{name: "the namespace is there"},
-		{name: "the namespace has ended", change: func(r *plugintest.Runtime, q *plugintest.Request) {
-			r.Container("c").Command("ip", "link", "set", "eth0", "netns", r.Host.Path())
-			r.Remove("c")
-			q.Netns = ""
+		{name: "the namespace exists"},
+		{name: "the namespace no longer exists",
+			change: func(r *plugintest.Runtime, q *plugintest.Request) {
+				r.Container("c").Command("ip", "link", "set", "eth0", "netns", r.Host.Path())
+				r.Remove("c")
+				q.Netns = ""
+			}},
+		{name: "another namespace", stays: true,
+			change: func(r *plugintest.Runtime, q *plugintest.Request) {
+				q.Netns = r.Container("d").Path()
+			}},
+		{name: "another container", stays: true,
+			change: func(_ *plugintest.Runtime, q *plugintest.Request) {
+				q.ContainerID = "other"
+			}},
+		{name: "another interface", stays: true,
+			change: func(_ *plugintest.Runtime, q *plugintest.Request) {
+				q.IfName = "eth1"
+			}},
+		{name: "GC", stays: true, change: func(r *plugintest.Runtime, q *plugintest.Request) {
+			*q = r.Collect()
 		}},
-		{name: "another namespace", stays: true, change: func(r *plugintest.Runtime, q *plugintest.Request) {
-			q.Netns = r.Container("d").Path()
-		}},
-		{name: "another container", stays: true, change: func(_ *plugintest.Runtime, q *plugintest.Request) { q.ContainerID = "other" }},
-		{name: "another interface", stays: true, change: func(_ *plugintest.Runtime, q *plugintest.Request) { q.IfName = "eth1" }},
-		{name: "GC", stays: true, change: func(r *plugintest.Runtime, q *plugintest.Request) { *q = r.Collect() }},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -164,22 +192,25 @@ func TestRenamedNetwork(t *testing.T) {
 	}
 }
 
-// hostWithoutIndex is the state of the host, but for the index where the kernel has chosen another one: the plugin has had no
-// say when a device fell back.
+// hostWithoutIndex returns the state of the host with the former index of the device, because the
+// plugin cannot restore the index of a device that the kernel moved.
 func hostWithoutIndex(t *testing.T, r *plugintest.Runtime, before string) string {
 	t.Helper()
 	lines := strings.Split(testnet.Snapshot(t, []*testnet.Namespace{r.Host}), "\n")
 	old := strings.Split(before, "\n")
 	for i, line := range lines {
 		const index = "host link ens1 ifindex "
-		if at := slices.IndexFunc(old, func(l string) bool { return strings.HasPrefix(l, index) }); strings.HasPrefix(line, index) && at >= 0 {
+		if at := slices.IndexFunc(old, func(l string) bool {
+			return strings.HasPrefix(l, index)
+		}); strings.HasPrefix(line, index) && at >= 0 {
 			lines[i] = old[at]
 		}
 	}
 	return strings.Join(lines, "\n")
 }
 
-// TestDestroyed: R-22. A device that has ended with its namespace is not waited for; the address is released.
+// TestDestroyed: DEL does not wait for a device that was deleted with its namespace, and releases
+// the address.
 func TestDestroyed(t *testing.T) {
 	t.Parallel()
 	r := lab(t, `,"device":"ens1"`+ipam)
@@ -187,15 +218,19 @@ func TestDestroyed(t *testing.T) {
 	r.Container("c").Command("ip", "link", "delete", "eth0")
 	r.Remove("c")
 	del(t, r, nil)
-	if files, _ := filepath.Glob(filepath.Join(r.Dir, "*", "[0-9a-f]*")); slices.ContainsFunc(files, func(f string) bool { return filepath.Base(f) != "last_reserved_ip.0" && filepath.Base(f) != "lock" }) {
+	if files, _ := filepath.Glob(filepath.Join(r.Dir, "*", "[0-9a-f]*")); slices.ContainsFunc(files,
+		func(f string) bool {
+			return filepath.Base(f) != "last_reserved_ip.0" && filepath.Base(f) != "lock"
+		}) {
 		t.Errorf("left %q", files)
 	}
 	plug(r)
 	r.Add("c")
 }
 
-// TestNameTakenInHost: host-device.md 2. DEL fails and the device stays, up and with its address; the address of IPAM is
-// released all the same. When the name is free again DEL succeeds.
+// TestNameTakenInHost: if the host has another interface of that name, DEL fails and the device
+// stays in the container, up and with its address; IPAM's address is released. DEL succeeds once
+// the name is free.
 func TestNameTakenInHost(t *testing.T) {
 	t.Parallel()
 	r := lab(t, `,"device":"ens1"`+ipam)
@@ -204,10 +239,12 @@ func TestNameTakenInHost(t *testing.T) {
 	r.Host.Batch("link add ens1 type veth peer name ens9")
 	inside := testnet.Snapshot(t, []*testnet.Namespace{r.Container("c")})
 	_, err := r.Do(t.Context(), r.Request(cni.Del, "c"))
-	if err == nil || !strings.Contains(err.Error(), `failed to move "ens1" to hostNS: file exists`) {
+	if err == nil ||
+		!strings.Contains(err.Error(), `failed to move "ens1" to hostNS: file exists`) {
 		t.Errorf("DEL: %v", err)
 	}
-	if diff := testnet.Diff(inside, testnet.Snapshot(t, []*testnet.Namespace{r.Container("c")})); diff != "" {
+	if diff := testnet.Diff(inside,
+		testnet.Snapshot(t, []*testnet.Namespace{r.Container("c")})); diff != "" {
 		t.Errorf("container: %s", diff)
 	}
 	if !isUp(link(t, r.Container("c"), "eth0")) {
@@ -220,8 +257,8 @@ func TestNameTakenInHost(t *testing.T) {
 	}
 }
 
-// TestSameNames: host-device.md 3, R-84. The container has an interface with the name of the device in the host, and the host
-// never sees the device under a name of the container.
+// TestSameNames: the container can have an interface with the device's name in the host. The host
+// never sees the device under its name in the container.
 func TestSameNames(t *testing.T) {
 	t.Parallel()
 	r := lab(t, `,"device":"ens1"`)
@@ -237,15 +274,16 @@ func TestSameNames(t *testing.T) {
 	}
 }
 
-// TestAnotherOwner: field row 44. The device of a container that is gone has got another owner before the late DEL, and that
-// one keeps it, with what it was in the host.
+// TestAnotherOwner: after a container is gone, another one gets the device before the late DEL. The
+// new container keeps the device, and the record of its state in the host stays.
 func TestAnotherOwner(t *testing.T) {
 	t.Parallel()
 	r := lab(t, `,"device":"ens1"`)
 	before := testnet.Snapshot(t, []*testnet.Namespace{r.Host})
 	r.Add("c")
 	late := r.Request(cni.Del, "c")
-	r.Container("c").Command("ip", "link", "set", "eth0", "netns", r.Host.Path()) // as the kernel does when it ends
+	// like the kernel at the end of the namespace
+	r.Container("c").Command("ip", "link", "set", "eth0", "netns", r.Host.Path())
 	r.Add("b")
 	owned := r.State()
 	for _, netns := range []string{late.Netns, "", r.Container("b").Path()} {
@@ -260,7 +298,7 @@ func TestAnotherOwner(t *testing.T) {
 	}
 }
 
-// TestAlias: DEL of what nobody remembers goes by the alias, and is careful with it.
+// TestAlias: without a record, DEL recognises the device by its alias, if the alias is plausible.
 func TestAlias(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -271,9 +309,12 @@ func TestAlias(t *testing.T) {
 		moves bool
 	}{
 		{name: "name in the host", alias: "ens7", moves: true},
-		{name: "none", says: `failed to find original ifname for "eth0" (alias is not set)`, code: cni.CodeInternal},
-		{name: "that is no name", alias: "uplink to rack 3", says: "not the name that it had in the host", code: cni.CodeInvalidEnvironment},
-		{name: "of another attachment", alias: cni.Attachment{Network: "net", Container: "b", IfName: "eth0"}.Tag()},
+		{name: "none", says: `failed to find original ifname for "eth0" (alias is not set)`,
+			code: cni.CodeInternal},
+		{name: "invalid as a name", alias: "uplink to rack 3",
+			says: "not a valid name of a device in the host", code: cni.CodeInvalidEnvironment},
+		{name: "of another attachment",
+			alias: cni.Attachment{Network: "net", Container: "b", IfName: "eth0"}.Tag()},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -283,19 +324,21 @@ func TestAlias(t *testing.T) {
 				r.Container("c").Command("ip", "link", "set", "eth0", "alias", row.alias)
 			}
 			_, err := r.Do(t.Context(), r.Request(cni.Del, "c"))
-			if (err == nil) != (row.says == "") || err != nil && !strings.Contains(err.Error(), row.says) {
+			if (err == nil) != (row.says == "") || err != nil &&
+				!strings.Contains(err.Error(), row.says) {
 				t.Errorf("%v, want %q", err, row.says)
 			}
-			if moved := link(t, r.Host, "ens7") != nil; moved != row.moves || moved == (link(t, r.Container("c"), "eth0") != nil) {
+			if moved := link(t, r.Host, "ens7") != nil; moved != row.moves ||
+				moved == (link(t, r.Container("c"), "eth0") != nil) {
 				t.Errorf("host has %v", link(t, r.Host, "ens7"))
 			}
 		})
 	}
 }
 
-// TestFallenReference: R-22. What the reference plugin has moved, and the kernel moved back, gets its name by its alias. It has
-// to be the configuration's device, and unused.
-func TestFallenReference(t *testing.T) {
+// TestFallenUpstream: a device that upstream moved and the kernel moved back to the host gets the
+// name in its alias, if it is the device of the configuration and down.
+func TestFallenUpstream(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name, alias, want string
@@ -303,44 +346,47 @@ func TestFallenReference(t *testing.T) {
 	}{
 		{name: "its name", alias: "ens1", want: "ens1"},
 		{name: "another device", alias: "ens2", want: "eth0"},
-		{name: "it is in use", alias: "ens1", commands: []string{"link set eth0 up"}, want: "eth0"},
+		{name: "in use", alias: "ens1", commands: []string{"link set eth0 up"}, want: "eth0"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			r := lab(t, `,"device":"ens1"`)
-			r.Host.Batch(append([]string{"link set ens1 down", "link set ens1 name eth0", "link set eth0 alias " + row.alias}, row.commands...)...)
+			r.Host.Batch(append([]string{"link set ens1 down", "link set ens1 name eth0",
+				"link set eth0 alias " + row.alias}, row.commands...)...)
 			r.Remove("c")
 			del(t, r, func(q *plugintest.Request) { q.Netns = "" })
 			if link(t, r.Host, row.want) == nil {
-				t.Errorf("there is no %s in the host", row.want)
+				t.Errorf("the host has no link %s", row.want)
 			}
 		})
 	}
 }
 
-// TestTakeover: either plugin gives back what the other has moved.
+// TestTakeover: each implementation returns the device that the other one has moved.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
-	const reference = "/usr/lib/cni"
-	testnet.Require(t, testnet.Tool(filepath.Join(reference, "host-device")))
-	for _, first := range []string{"reference", "tenon"} {
+	const upstream = "/usr/lib/cni"
+	testnet.Require(t, testnet.Tool(filepath.Join(upstream, "host-device")))
+	for _, first := range []string{"upstream", "tenon"} {
 		t.Run(first, func(t *testing.T) {
 			t.Parallel()
 			r := lab(t, `,"device":"ens1"`+ipam)
 			who := map[bool]func(plugintest.Request) []byte{
-				true:  func(q plugintest.Request) []byte { return r.Foreign(reference, q) },
+				true:  func(q plugintest.Request) []byte { return r.Foreign(upstream, q) },
 				false: func(q plugintest.Request) []byte { return r.Must(q) },
 			}
-			result := who[first == "reference"](r.Request(cni.Add, "c"))
-			if inside := link(t, r.Container("c"), "eth0"); inside["ifalias"] != "ens1" || !isUp(inside) {
+			result := who[first == "upstream"](r.Request(cni.Add, "c"))
+			if inside := link(t, r.Container("c"), "eth0"); inside["ifalias"] != "ens1" ||
+				!isUp(inside) {
 				t.Errorf("%v\n%s", inside, result)
 			}
-			who[first != "reference"](r.Request(cni.Del, "c"))
+			who[first != "upstream"](r.Request(cni.Del, "c"))
 			back := link(t, r.Host, "ens1")
-			if back == nil || isUp(back) || first == "reference" && back["ifalias"] != nil { // the reference leaves the alias
+			// upstream does not remove the alias
+			if back == nil || isUp(back) || first == "upstream" && back["ifalias"] != nil {
 				t.Errorf("back is %v", back)
 			}
-			if first == "tenon" { // what it remembers of a device that is back ends with the next use of it
+			if first == "tenon" { // the next use of the device removes Tenon's record
 				r.Container("d")
 				r.Add("d")
 				r.Must(r.Request(cni.Del, "c"))
@@ -348,17 +394,19 @@ func TestTakeover(t *testing.T) {
 				r.Del("d")
 			}
 			if files, err := os.ReadDir(r.Conf["dataDir"].(string)); err != nil || len(files) > 0 {
-				t.Errorf("remembered: %v, %v", files, err)
+				t.Errorf("records left: %v, %v", files, err)
 			}
 		})
 	}
 }
 
-// TestFailedAdd: where the device cannot be attached it is in the host as if nothing had been: addresses, routes, state.
+// TestFailedAdd: a failed ADD restores the device in the host with its addresses, routes and state.
 func TestFailedAdd(t *testing.T) {
 	t.Parallel()
-	r := lab(t, `,"device":"ens1","ipam":{"type":"static","addresses":[{"address":"10.96.0.7/24"}],"routes":[{"dst":"192.0.2.0/24","gw":"10.99.0.1"}]}`)
-	r.Host.Batch("route add default via 198.51.100.254", "route add 10.7.0.0/16 dev ens1 table 77", "route add default via fd00:51::fe")
+	r := lab(t,
+		`,"device":"ens1","ipam":{"type":"static","addresses":[{"address":"10.96.0.7/24"}],"routes":[{"dst":"192.0.2.0/24","gw":"10.99.0.1"}]}`)
+	r.Host.Batch("route add default via 198.51.100.254", "route add 10.7.0.0/16 dev ens1 table 77",
+		"route add default via fd00:51::fe")
 	before := r.State()
 	q := r.Request(cni.Add, "c")
 	r.Refused(q, cni.CodeInvalidConfig)

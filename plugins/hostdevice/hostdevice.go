@@ -12,38 +12,44 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Config is the configuration of the plugin. Its RuntimeConfig is in the place of that of [plugin.Common].
+// Config is the configuration of the plugin. Its RuntimeConfig shadows the field of
+// [plugin.Common].
 type Config struct {
 	attach.Common
 	attach.Segment
 
-	// Device is the name of the device in the host, or an alternative name. Of several ways to name it this counts first,
-	// then come hwaddr, kernelpath, pciBusID and, for an auxiliary device, the runtime's deviceID.
+	// Device is the name or an alternative name of the device in the host. If several keys select a
+	// device, the order of precedence is device, hwaddr, kernelpath, pciBusID and, for an auxiliary
+	// device, the runtime's deviceID.
 	Device string `json:"device"`
 
-	// HWAddr is its hardware address. The first link that has it counts.
+	// HWAddr is the MAC address of the device. If several links have it, the one with the lowest
+	// index is used.
 	HWAddr string `json:"hwaddr"`
 
-	// KernelPath is its folder below /sys/devices/, which has a folder net.
+	// KernelPath is the directory of the device below /sys/devices/ that contains a directory net.
 	KernelPath string `json:"kernelpath"`
 
-	// PCIBusID is its PCI address, as 0000:3b:00.1. It can be the one of a virtio device.
+	// PCIBusID is the PCI address of the device, such as 0000:3b:00.1. The device can be a virtio
+	// device.
 	PCIBusID string `json:"pciBusID"`
 
-	// DPDKMode says that user space drives a device that has no PCI address. Of one that has, the driver tells.
+	// DPDKMode declares that a user-space driver uses a device without a PCI address. For a PCI
+	// device the plugin reads the driver from sysfs and ignores this key.
 	DPDKMode bool `json:"DPDKMode"`
 
-	// DataDir is where the plugin remembers what the device was in the host.
+	// DataDir is the directory where the plugin records the state of the devices in the host.
 	DataDir string `json:"dataDir" default:"/run/cni/host-device"`
 
 	// RuntimeConfig are the capability arguments.
 	RuntimeConfig struct {
-		// DeviceID is a PCI address, which counts instead of pciBusID, or the name of an auxiliary device, as mlx5_core.sf.4.
+		// DeviceID is a PCI address, which takes precedence over pciBusID, or the name of an
+		// auxiliary device, such as mlx5_core.sf.4.
 		DeviceID string `json:"deviceID"`
 	} `json:"runtimeConfig"`
 
 	sys    sysfs
-	device func() (wanted, error) // see [Config.wanted]; nil until that is called
+	device func() (wanted, error) // see [Config.wanted]; nil until the first call
 }
 
 const defaultDataDir = "/run/cni/host-device"
@@ -57,7 +63,9 @@ func define(root string) plugin.Definition {
 		About:        "gives a container a network device of the host",
 		Capabilities: []string{"deviceID"},
 		Doc:          doc,
-	}, attach.Traits{DNS: attach.DNSOfConfiguration}, func() attach.Maker { return &Config{sys: sysfs(root)} })
+	}, attach.Traits{DNS: attach.DNSOfConfiguration}, func() attach.Maker {
+		return &Config{sys: sysfs(root)}
+	})
 }
 
 // Options implements [attach.Maker].
@@ -66,7 +74,8 @@ func (c *Config) Options() attach.Options {
 	return attach.Options{DAD: c.Segment.Options().DAD, NoLink: err == nil && w.dpdk}
 }
 
-// Validate refuses what cannot name a device. That nothing does is for ADD to say: only then the runtime has chosen one.
+// Validate refuses invalid device names. ADD reports a missing device, because the runtime may
+// choose it only then.
 func (c *Config) Validate(call *plugin.Call) error {
 	_, err := c.wanted()
 	if errors.Is(err, errNoDevice) {
@@ -75,7 +84,7 @@ func (c *Config) Validate(call *plugin.Call) error {
 	return err
 }
 
-// Make moves the device.
+// Make moves the device into the container.
 func (c *Config) Make(ctx context.Context, s *attach.Session) ([]cni.Interface, error) {
 	w, err := c.wanted()
 	if err != nil {
@@ -84,7 +93,7 @@ func (c *Config) Make(ctx context.Context, s *attach.Session) ([]cni.Interface, 
 	if w.dpdk {
 		return []cni.Interface{{Name: s.IfName, Sandbox: s.Netns}}, nil
 	}
-	if err := s.Sandbox.Lock(ctx); err != nil { // against another ADD of the same attachment
+	if err := s.Sandbox.Lock(ctx); err != nil { // exclude another ADD of the same attachment
 		return nil, err
 	}
 	memory, unlock, err := c.open(s)
@@ -93,20 +102,23 @@ func (c *Config) Make(ctx context.Context, s *attach.Session) ([]cni.Interface, 
 	}
 	defer unlock()
 	if err := memory.settle(); err != nil {
-		s.Log.Warn("another attachment's device in the host is not what it was", "err", err)
+		s.Log.Warn("cannot restore another attachment's device in the host", "err", err)
 	}
-	s.Tx.Keep() // that has nothing to do with this ADD
+	s.Tx.Keep() // a rollback of this ADD keeps the changes so far
 	l, err := c.sys.find(s.Host, w)
 	if err != nil {
 		return nil, err
 	}
 	in, err := memory.lend(l)
 	if errors.Is(err, unix.EEXIST) {
-		return nil, cni.Rephrase(err, "failed to move link failed to move %q (host: %q) to container NS: file exists",
+		return nil, cni.Rephrase(err,
+			"failed to move link failed to move %q (host: %q) to container NS: file exists",
 			s.IfName, l.Name)
 	}
 	if errors.Is(err, unix.EINVAL) {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "%w", err).WithDetails("some links, such as lo, belong to a namespace and cannot leave it")
+		return nil, cni.Errorf(cni.CodeInvalidConfig, "%w", err).
+			WithDetails(
+				"choose another device; some links, such as lo, cannot leave their namespace")
 	}
 	if err != nil {
 		return nil, err

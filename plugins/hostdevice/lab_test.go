@@ -11,13 +11,15 @@ import (
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
 
-// ipam are addresses of host-local, of which there are enough for one attachment.
+// ipam is a host-local range with a single free address.
 const ipam = `,"ipam":{"type":"host-local","ranges":[[{"subnet":"10.96.0.0/30"}]]}`
 
-// lab is a host with ens1, whose other end, wire, is in a namespace of its own, and the plugin with a configuration.
+// lab creates a host with ens1, whose peer, wire, is in a namespace of its own, and the plugin with
+// a configuration.
 func lab(t *testing.T, conf string) *plugintest.Runtime {
 	t.Helper()
-	r := plugintest.NewRuntime(t, suite.Plugin, `{"cniVersion":"1.0.0","name":"net","type":"host-device"`+conf+`}`)
+	r := plugintest.NewRuntime(t, suite.Plugin,
+		`{"cniVersion":"1.0.0","name":"net","type":"host-device"`+conf+`}`)
 	dir := filepath.Join(r.Dir, "devices")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -28,21 +30,24 @@ func lab(t *testing.T, conf string) *plugintest.Runtime {
 	return r
 }
 
-// plug makes ens1, up and with addresses.
+// plug creates ens1, up and with addresses.
 func plug(r *plugintest.Runtime) {
-	r.Host.Batch("link add ens1 address 02:00:5e:00:00:01 type veth peer name wire netns "+r.Container("switch").Path(),
-		"address add 198.51.100.1/24 brd + dev ens1", "address add fd00:51::1/64 dev ens1", "link set ens1 up")
+	r.Host.Batch("link add ens1 address 02:00:5e:00:00:01 type veth peer name wire netns "+
+		r.Container("switch").Path(),
+		"address add 198.51.100.1/24 brd + dev ens1", "address add fd00:51::1/64 dev ens1",
+		"link set ens1 up")
 	r.Container("switch").Batch("link set wire up")
 }
 
-// link is what ip says of a link, nil if there is none.
+// link returns the output of ip for a link, nil if the link does not exist.
 func link(t *testing.T, ns *plugintest.Namespace, name string) map[string]any {
 	t.Helper()
 	if ns.Try("ip", "link", "show", name) != nil {
 		return nil
 	}
 	var list []map[string]any
-	if err := json.Unmarshal([]byte(ns.Command("ip", "-j", "link", "show", name)), &list); err != nil || len(list) != 1 {
+	if err := json.Unmarshal([]byte(ns.Command("ip", "-j", "link", "show", name)),
+		&list); err != nil || len(list) != 1 {
 		t.Fatalf("%v, %v", list, err)
 	}
 	return list[0]
@@ -53,7 +58,7 @@ func isUp(l map[string]any) bool {
 	return strings.Contains(string(flags), `"UP"`)
 }
 
-// del makes DEL, as a runtime may: twice.
+// del runs DEL twice, as a runtime may.
 func del(t *testing.T, r *plugintest.Runtime, change func(*plugintest.Request)) {
 	t.Helper()
 	q := r.Request(cni.Del, "c")

@@ -15,15 +15,16 @@ import (
 	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
-// loan is what is remembered of a device as long as a container has it.
+// loan is the record of a device that a container has.
 type loan struct {
-	kernel.NamespaceRef // where it was moved to
+	kernel.NamespaceRef // the namespace that the device was moved to
 
-	// The attachment that has the device. Its network is left out, because the administrator may rename it.
+	// The attachment that has the device. The network is not recorded, because the administrator
+	// may rename it.
 	Container string `json:"containerID,omitempty"`
 	IfName    string `json:"ifName,omitempty"`
 
-	// What it was in the host.
+	// The state of the device in the host.
 	Name      string         `json:"name"`
 	Alias     string         `json:"alias,omitempty"`
 	HostIndex int            `json:"hostIndex,omitempty"`
@@ -32,15 +33,16 @@ type loan struct {
 	MAC       string         `json:"mac,omitempty"`
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
 
-	// What it is wherever it is.
+	// The identity of the device.
 	Kind    string `json:"kind"`
 	Device  string `json:"device,omitempty"`
 	PermMAC string `json:"permanentMAC,omitempty"`
 	Index   int    `json:"index"` // in the container
 }
 
-// is reports whether a link is the device: what is hardware has an identity, of others the kernel knows what it was given.
-// The container may have renamed it, and changed its address.
+// is reports whether a link is the device. Hardware has a permanent identity; other links are
+// recognised by their alias or by index and MAC address, because the container may have renamed the
+// device and changed its address.
 func (x *loan) is(l kernel.Link) bool {
 	if l.Kind != x.Kind {
 		return false
@@ -51,7 +53,7 @@ func (x *loan) is(l kernel.Link) bool {
 	return l.Alias == x.Name || l.Index == x.Index && l.MAC.String() == x.MAC
 }
 
-// in finds the device in a space.
+// in returns the device in a space.
 func (x *loan) in(space *kernel.Space) (l kernel.Link, found bool, err error) {
 	links, err := space.Links.All()
 	i := slices.IndexFunc(links, x.is)
@@ -61,14 +63,14 @@ func (x *loan) in(space *kernel.Space) (l kernel.Link, found bool, err error) {
 	return links[i], true, nil
 }
 
-// memory is what is remembered, by owner. A device that is in the host has no loan: who finds one there with a loan
-// settles that first.
+// memory is the directory of all loans, by owner. A device in the host has no loan: a call that
+// finds one there with a loan settles it first.
 type memory struct {
 	*attach.Session
 	loans ledger.Ledger
 }
 
-// open opens the memory. It is for one at a time on this host, until unlock is called.
+// open locks the memory for this host until unlock is called.
 func (c *Config) open(s *attach.Session) (m *memory, unlock func(), err error) {
 	id, err := statefile.BootID()
 	if err != nil {
@@ -80,8 +82,9 @@ func (c *Config) open(s *attach.Session) (m *memory, unlock func(), err error) {
 
 func (m *memory) owner() string { return string(m.Attachment().Owner()) }
 
-// own returns the loan of the attachment and its owner. A loan for another network counts if container and interface are
-// the same, and its namespace too, unless that no longer exists: the network has been renamed.
+// own returns the loan of the attachment and its owner. A loan of another network counts if
+// container and interface are the same, and the namespace is the same or no longer exists: then the
+// network has been renamed.
 func (m *memory) own() (owner string, x *loan, err error) {
 	owner = m.owner()
 	if x = m.read(owner); x != nil {
@@ -106,23 +109,26 @@ func (m *memory) own() (owner string, x *loan, err error) {
 	return owner, nil, err
 }
 
-// lend gives the container a device of the host.
+// lend moves a device of the host into the container.
 func (m *memory) lend(l kernel.Link) (kernel.Link, error) {
 	if m.has(m.owner()) {
-		return l, fmt.Errorf("host device %s: the attachment has one already", l.Name)
+		return l, fmt.Errorf("host device %s: this attachment already has a device", l.Name)
 	}
 	addresses, err := m.Host.Addrs.Kept(l)
 	if err != nil {
 		return l, err
 	}
 	x := &loan{
-		NamespaceRef: m.Sandbox.NS.Ref(), Container: m.ContainerID, IfName: m.IfName, Name: l.Name, Alias: l.Alias, HostIndex: l.Index, Up: l.Up, MTU: l.MTU, MAC: l.MAC.String(),
-		Addresses: addresses, Kind: l.Kind, Device: l.Device, PermMAC: l.PermMAC.String(), Index: l.Index,
+		NamespaceRef: m.Sandbox.NS.Ref(), Container: m.ContainerID, IfName: m.IfName, Name: l.Name,
+		Alias: l.Alias, HostIndex: l.Index, Up: l.Up, MTU: l.MTU, MAC: l.MAC.String(),
+		Addresses: addresses, Kind: l.Kind, Device: l.Device, PermMAC: l.PermMAC.String(),
+		Index: l.Index,
 	}
 	if err := m.remember(x); err != nil {
 		return l, err
 	}
-	if err := m.Host.Links.SetAlias(l, l.Name); err != nil { // as the reference plugin, which can take over
+	// as upstream, so that its plugin can take over
+	if err := m.Host.Links.SetAlias(l, l.Name); err != nil {
 		return l, err
 	}
 	l.Alias = l.Name
@@ -134,7 +140,7 @@ func (m *memory) lend(l kernel.Link) (kernel.Link, error) {
 	return in, err
 }
 
-// has reports whether the device of a loan is where it was moved to.
+// has reports whether the device of a loan is in the namespace that it was moved to.
 func (m *memory) has(owner string) bool {
 	x := m.read(owner)
 	if x == nil {
@@ -149,7 +155,8 @@ func (m *memory) has(owner string) bool {
 	return found && err == nil
 }
 
-// enter opens the namespace of a loan, nil if it is gone. Where its path is, the caller may know better.
+// enter opens the namespace of a loan, nil if it no longer exists. If the recorded path does not
+// lead to it, the caller's namespace is used if it is the same.
 func (m *memory) enter(x *loan) (*kernel.Space, error) {
 	ns, err := x.NamespaceRef.Open()
 	if err == nil {
@@ -172,7 +179,7 @@ func (m *memory) leave(space *kernel.Space) {
 	}
 }
 
-// claimed reports whether a link in that namespace is that of a loan, whoever has it.
+// claimed reports whether a link in that namespace is the device of any loan.
 func (m *memory) claimed(l kernel.Link, in *kernel.Space) bool {
 	owners, err := m.loans.Names()
 	return err != nil || slices.ContainsFunc(owners, func(owner string) bool {
@@ -181,12 +188,12 @@ func (m *memory) claimed(l kernel.Link, in *kernel.Space) bool {
 	})
 }
 
-// read returns a loan, nil if there is none. One that is broken counts as none.
+// read returns a loan, nil if there is none or if it is damaged.
 func (m *memory) read(owner string) *loan {
 	x := new(loan)
 	ok, err := m.loans.Read(owner, x)
 	if err != nil {
-		m.Log.Warn("what the device was in the host is not known", "err", err)
+		m.Log.Warn("cannot read the state that the device had in the host", "err", err)
 	}
 	if !ok || err != nil {
 		return nil

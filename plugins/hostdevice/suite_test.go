@@ -13,7 +13,8 @@ import (
 	"github.com/tenon-cni/tenon/plugins/hostdevice"
 )
 
-// sysfs is what the plugin takes for /sys, in this process and in those it starts. It is gone with the test's executable.
+// sysfs is a directory in place of /sys, in this process and in plugins that it starts. The test
+// binary removes it at the end.
 var sysfs = func() string {
 	self, err := os.Executable()
 	if err != nil {
@@ -22,7 +23,8 @@ var sysfs = func() string {
 	return filepath.Join(filepath.Dir(self), "sys")
 }()
 
-// The devices in sysfs: ens1 is at the first, nothing at that of user space.
+// The devices in sysfs: ens1 belongs to the first one; the one with a user-space driver has no
+// link.
 const (
 	pciDevice   = "0000:3b:00.1"
 	pciPath     = "devices/pci0000:3a/0000:3a:00.0/0000:3b:00.1"
@@ -40,21 +42,24 @@ func TestMain(m *testing.M) {
 	plugintest.Main(m, append(slices.Clone(all.Plugins), suite.Plugin)...)
 }
 
-// makeSysfs makes the devices, once for all processes.
+// makeSysfs creates the devices, once for all processes.
 func makeSysfs() {
 	pci := func(address string) string { return filepath.Join(sysfs, "bus/pci/devices", address) }
-	for _, folder := range []string{
-		filepath.Join(pci(pciDevice), "net", firstDevice), filepath.Join(sysfs, pciPath, "net", firstDevice),
+	for _, dir := range []string{
+		filepath.Join(pci(pciDevice), "net", firstDevice),
+		filepath.Join(sysfs, pciPath, "net", firstDevice),
 		filepath.Join(pci(virtio), "virtio1/net", firstDevice), pci(userSpace), pci(unboundPCI),
 		filepath.Join(sysfs, "bus/auxiliary/devices", auxiliary, "net", firstDevice),
 	} {
-		if err := os.MkdirAll(folder, 0o755); err != nil {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
 			panic(err)
 		}
 	}
-	for address, driver := range map[string]string{pciDevice: "ice", virtio: "virtio-pci", userSpace: "vfio-pci"} {
+	for address, driver := range map[string]string{pciDevice: "ice", virtio: "virtio-pci",
+		userSpace: "vfio-pci"} {
 		link := filepath.Join(pci(address), "driver")
-		if _, err := os.Lstat(link); err == nil { // as in a process that is the plugin under test
+		// a process that is the plugin under test has created it
+		if _, err := os.Lstat(link); err == nil {
 			continue
 		}
 		if err := os.Symlink("../../../drivers/"+driver, link); err != nil {
@@ -65,9 +70,11 @@ func makeSysfs() {
 
 var suite = plugintest.Suite{
 	Plugin: hostdevice.WithSysfs(sysfs),
-	// The others differ in how they name the device: TestSelection.
-	Examples: hostdevice.WithSysfs(sysfs).Examples()[:2],
-	Rewrite:  func(conf map[string]any, dir string) { conf["dataDir"] = filepath.Join(dir, "devices") },
+	// The other examples differ in how they select the device; TestSelection covers them.
+	Examples: hostdevice.WithSysfs(sysfs).Examples()[:3],
+	Rewrite: func(conf map[string]any, dir string) {
+		conf["dataDir"] = filepath.Join(dir, "devices")
+	},
 	Before: func(t testing.TB, n *plugintest.Net, c *plugintest.Namespace) *cni.Result {
 		device(t, n, c)
 		return nil
@@ -75,11 +82,14 @@ var suite = plugintest.Suite{
 	Distinguish: func(q *plugintest.Request, n int) { q.Conf["device"] = deviceName(n) },
 }
 
-// device makes a device in the host, for one container: up, with addresses. It is one end of a pair, whose other one is in
-// the container: so it ends with that.
+// device creates a device in the host for one container, up and with addresses. Its peer is in the
+// container, so the device ends with the container.
 func device(_ testing.TB, n *plugintest.Net, c *plugintest.Namespace) {
 	name := deviceName(c.Number)
-	n.Host.Batch(fmt.Sprintf("link add %s address 02:00:5e:00:00:%02x mtu 1400 type veth peer name wire netns %s", name, c.Number+1, c.Path()),
+	n.Host.Batch(
+		fmt.Sprintf(
+			"link add %s address 02:00:5e:00:00:%02x mtu 1400 type veth peer name wire netns %s",
+			name, c.Number+1, c.Path()),
 		fmt.Sprintf("address add 198.51.%d.1/24 brd + dev %s", c.Number, name),
 		fmt.Sprintf("address add 198.51.%d.2/24 brd + dev %s", c.Number, name),
 		fmt.Sprintf("address add fd00:51:%x::1/64 dev %s", c.Number, name),

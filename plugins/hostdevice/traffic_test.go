@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
 
-// TestTraffic. Addresses can be used when ADD returns, IPv6 without a gateway too, with and without duplicates
-// looked for; routes have the MTU and MSS of the configuration.
+// TestTraffic: addresses can be used when ADD returns, IPv6 addresses even without a gateway, with
+// every value of dad; routes have the MTU and MSS of the configuration.
 func TestTraffic(t *testing.T) {
 	t.Parallel()
 	for _, dad := range []string{"", "off", "optimistic", "wait"} {
@@ -27,25 +27,31 @@ func TestTraffic(t *testing.T) {
 			r.Add("c")
 			usable(t, r)
 			testnet.Reaches(t, r.Container("c"), netip.MustParseAddr("10.96.0.1"), true)
-			if dad == "off" || dad == "wait" { // otherwise neighbours are asked late (RFC 4429 section 3.2)
+			// otherwise neighbour solicitations are delayed (RFC 4429, section 3.2)
+			if dad == "off" || dad == "wait" {
 				testnet.Reaches(t, r.Container("c"), netip.MustParseAddr("fd00:96::1"), true)
 			}
-			if route := r.Container("c").Command("ip", "route", "show", "192.0.2.0/24"); !strings.Contains(route, "mtu 1300 advmss 1200") {
+			if route := r.Container("c").
+				Command("ip", "route", "show", "192.0.2.0/24"); !strings.Contains(route,
+				"mtu 1300 advmss 1200") {
 				t.Error(route)
 			}
 			r.Check("c")
-			r.Container("c").Command("ip", "route", "change", "192.0.2.0/24", "via", "10.96.0.1", "dev", "eth0", "mtu", "1301", "advmss", "1200")
-			if _, err := r.Do(t.Context(), r.Request(cni.Check, "c")); err == nil || !strings.Contains(err.Error(), "mtu") {
+			r.Container("c").Command("ip", "route", "change", "192.0.2.0/24", "via", "10.96.0.1",
+				"dev", "eth0", "mtu", "1301", "advmss", "1200")
+			if _, err := r.Do(t.Context(), r.Request(cni.Check, "c")); err == nil ||
+				!strings.Contains(err.Error(), "mtu") {
 				t.Errorf("CHECK of a route with another MTU: %v", err)
 			}
 		})
 	}
 }
 
-// peer makes the machine at the other end of the wire.
+// peer configures the host at the other end of the wire.
 func peer(r *plugintest.Runtime) {
 	r.Container("switch").Command("sysctl", "-qw", "net.ipv6.conf.wire.accept_dad=0")
-	r.Container("switch").Batch("address add 10.96.0.1/24 dev wire", "address add fd00:96::1/64 dev wire nodad")
+	r.Container("switch").
+		Batch("address add 10.96.0.1/24 dev wire", "address add fd00:96::1/64 dev wire nodad")
 }
 
 // usable fails the test if a program in the container cannot bind the IPv6 address.

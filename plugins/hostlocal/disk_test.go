@@ -19,7 +19,8 @@ import (
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
 )
 
-// A folder that cannot be used is named with code 5, by every verb that needs it, and nothing happens.
+// Every verb that needs an unusable directory fails with code 5, names the directory, and changes
+// nothing.
 func TestDataDir(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
@@ -31,19 +32,23 @@ func TestDataDir(t *testing.T) {
 		{"a file", file, file},
 		{"below a file", file + "/x", file + "/x"},
 		{"in proc", "/proc/nowhere", "/proc/nowhere"},
-		{"a name of 5000", "/" + strings.Repeat("x", 5000), "/xxx"},
+		{"a name of 5000 bytes", "/" + strings.Repeat("x", 5000), "/xxx"},
 		{"with a zero byte", "/tmp/\x00", "/tmp/"},
 		{"odd letters", file + "/\xff\x01\n", file},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			h := newHost(t)
 			h.dir = row.dir
-			if got := h.add("c1", pool, ""); !strings.HasPrefix(got, "5 dataDir: ") || !strings.Contains(got, row.named) {
+			if got := h.add("c1", pool, ""); !strings.HasPrefix(got, "5 dataDir: ") ||
+				!strings.Contains(got, row.named) {
 				t.Errorf("ADD: %s", got)
 			}
 			for _, verb := range []cni.Command{cni.Del, cni.Check, cni.GC} {
-				// What does not exist holds nothing.
-				if got := h.outcome(verb, "c1", pool, `, "cni.dev/valid-attachments": []`); got != "" && !strings.HasPrefix(got, "5 dataDir: ") && !strings.Contains(got, "Failed to find address") {
+				// CHECK and DEL find no reservation in a directory that does not exist.
+				if got := h.outcome(verb, "c1", pool,
+					`, "cni.dev/valid-attachments": []`); got != "" &&
+					!strings.HasPrefix(got, "5 dataDir: ") &&
+					!strings.Contains(got, "Failed to find address") {
 					t.Errorf("%s: %s", verb, got)
 				}
 			}
@@ -51,19 +56,25 @@ func TestDataDir(t *testing.T) {
 	}
 }
 
-// Names lead out of no folder.
+// Names never lead out of the data directory.
 func TestNamesAreNoPaths(t *testing.T) {
 	h := newHost(t)
-	for _, name := range []string{"", ".", "..", "../elsewhere", "a/b", "a\x00b", "a\nb", "\xff", "-a"} {
-		conf, err := json.Marshal(map[string]any{"cniVersion": "1.1.0", "name": name, "type": "x", "ipam": map[string]any{
-			"type": "host-local", "dataDir": h.dir, "subnet": "10.1.2.0/24",
-		}})
+	for _, name := range []string{
+		"", ".", "..", "../elsewhere", "a/b", "a\x00b", "a\nb", "\xff", "-a",
+	} {
+		conf, err := json.Marshal(map[string]any{"cniVersion": "1.1.0", "name": name, "type": "x",
+			"ipam": map[string]any{
+				"type": "host-local", "dataDir": h.dir, "subnet": "10.1.2.0/24",
+			}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, verb := range []cni.Command{cni.Add, cni.Del, cni.GC} {
-			env := cni.Env{Command: verb, ContainerID: "c1", IfName: "eth0", Netns: "/no/such/namespace"}
-			if _, err := hostlocal.Plugin.Serve(t.Context(), env, conf, nil); cni.CodeOf(err) != cni.CodeInvalidConfig {
+			env := cni.Env{
+				Command: verb, ContainerID: "c1", IfName: "eth0", Netns: "/no/such/namespace",
+			}
+			if _, err := hostlocal.Plugin.Serve(t.Context(), env, conf,
+				nil); cni.CodeOf(err) != cni.CodeInvalidConfig {
 				t.Errorf("%s of network %q: %v", verb, name, err)
 			}
 		}
@@ -76,17 +87,20 @@ func TestNamesAreNoPaths(t *testing.T) {
 // ownMounts is set in the process that TestDisks starts in a mount namespace.
 const ownMounts = "HOSTLOCAL_TEST_OWN_MOUNTS"
 
-// On a disk that cannot be written to, whatever the reason, ADD says so (code 5) and leaves nothing,
-// CHECK works, DEL frees what it can and otherwise fails, and nothing is lost. STATUS fails (code 50,
-// PL-STA-03) unless the disk is full: that ends when containers do.
+// On a disk that is not writable, ADD fails with code 5 and leaves nothing behind, CHECK works, DEL
+// frees what it can and otherwise fails, and no reservation is lost. STATUS fails with code 50
+// (PL-STA-03) unless the disk is full, because that state ends when containers do.
 func TestDisks(t *testing.T) {
 	testnet.Require(t, testnet.Root)
 	if os.Getenv(ownMounts) == "" {
 		t.Parallel()
 		cmd := exec.Command("/proc/self/exe", "-test.run=^TestDisks$", "-test.v")
 		cmd.Env = append(os.Environ(), ownMounts+"=1", "TMPDIR="+openDir(t))
-		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
-		if out, err := cmd.CombinedOutput(); err != nil || strings.Count(string(out), "--- PASS: TestDisks/") != len(disks) {
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Cloneflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL,
+		}
+		if out, err := cmd.CombinedOutput(); err != nil ||
+			strings.Count(string(out), "--- PASS: TestDisks/") != len(disks) {
 			t.Errorf("%v\n%s", err, out)
 		}
 		return
@@ -99,7 +113,7 @@ func TestDisks(t *testing.T) {
 	}
 }
 
-// openDir is a folder that every user can reach.
+// openDir returns a directory that every user can enter.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -109,12 +123,12 @@ func openDir(t *testing.T) string {
 	return dir
 }
 
-// disk is a file system that goes bad, and a way to make it good again.
+// disk is a file system that becomes unusable, and the way to repair it.
 type disk struct {
 	name, options string
 	spoil, repair func(dir string) error
-	cause         string // what errors say
-	frees         bool   // DEL works all the same
+	cause         string // text of the errors
+	frees         bool   // DEL works nevertheless
 }
 
 var disks = []disk{
@@ -140,10 +154,12 @@ func (d disk) test(t *testing.T) {
 	h.wantFailure(cni.Add, cni.CodeIOFailure, d.cause)
 	if !d.frees {
 		h.wantFailure(cni.Status, cni.CodeNotAvailable, d.cause)
-	} else if got, log := h.status(pool); got != "" || !strings.Contains(log, "level=WARN") || !strings.Contains(log, d.cause) {
+	} else if got, log := h.status(pool); got != "" || !strings.Contains(log, "level=WARN") ||
+		!strings.Contains(log, d.cause) {
 		t.Errorf("STATUS: %q, logged %q", got, log)
-	} else if got, _ := h.status(pool + `, "statusWhenFull": "error"`); !strings.HasPrefix(got, "50 ") || !strings.Contains(got, d.cause) {
-		t.Errorf("STATUS that is to fail: %q", got)
+	} else if got, _ := h.status(pool + `, "statusWhenFull": "error"`); !strings.HasPrefix(got,
+		"50 ") || !strings.Contains(got, d.cause) {
+		t.Errorf("STATUS must fail, got %q", got)
 	}
 	if after := tree(t, h.dir); after != before {
 		t.Errorf("ADD and STATUS changed\n%sto\n%s", before, after)
@@ -164,18 +180,19 @@ func (d disk) test(t *testing.T) {
 	}
 	for verb, container := range map[cni.Command]string{cni.Status: "", cni.Check: "a"} {
 		if got := h.outcome(verb, container, pool, ""); got != "" {
-			t.Errorf("%s on a good disk: %s", verb, got)
+			t.Errorf("%s on a repaired disk: %s", verb, got)
 		}
 	}
 	h.mustAdd("b")
 }
 
-// wantFailure runs a verb for container b, or in the case of ADD another one.
+// wantFailure runs a verb for container b, or for a new container if the verb is ADD.
 func (h *host) wantFailure(verb cni.Command, code cni.Code, cause string) {
 	h.t.Helper()
 	container := map[cni.Command]string{cni.Add: "late", cni.Del: "b"}[verb]
 	got := h.outcome(verb, container, pool, "")
-	if !strings.HasPrefix(got, fmt.Sprint(code, " ")) || !strings.Contains(got, cause) || !strings.Contains(got, h.dir) {
+	if !strings.HasPrefix(got, fmt.Sprint(code, " ")) || !strings.Contains(got, cause) ||
+		!strings.Contains(got, h.dir) {
 		h.t.Errorf("%s: got %q, want code %d, %q and %s", verb, got, code, cause, h.dir)
 	}
 }
@@ -184,7 +201,7 @@ func remount(flags uintptr) func(string) error {
 	return func(dir string) error { return unix.Mount("", dir, "", unix.MS_REMOUNT|flags, "") }
 }
 
-// fill writes until the disk is full, to files of their own; unfill removes them.
+// fill writes files until the disk is full; unfill removes them.
 func fill(dir string) error {
 	f, err := os.Create(filepath.Join(dir, "filler"))
 	for err == nil {
@@ -193,7 +210,7 @@ func fill(dir string) error {
 	return full(err)
 }
 
-// crowd makes files until there can be no more.
+// crowd creates files until no inode is left.
 func crowd(dir string) error {
 	for i := 0; ; i++ {
 		f, err := os.Create(filepath.Join(dir, fmt.Sprint("filler", i)))
@@ -204,7 +221,7 @@ func crowd(dir string) error {
 	}
 }
 
-// full is nil for the error that says that the disk is full.
+// full returns nil for the error of a full disk.
 func full(err error) error {
 	if errors.Is(err, unix.ENOSPC) {
 		return nil
@@ -222,7 +239,7 @@ func unfill(dir string) error {
 	return err
 }
 
-// become changes user and group of the process, so that it can go back.
+// become changes user and group of the process in a way that it can undo.
 func become(id int) func(string) error {
 	return func(string) error {
 		set := []func(int, int, int) error{syscall.Setresgid, syscall.Setresuid}

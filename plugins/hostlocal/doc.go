@@ -1,9 +1,9 @@
-// Package hostlocal is the IPAM plugin host-local: it hands out addresses of ranges that belong to this host alone,
-// and keeps who has which in files, in the layout of the reference plugin, so that either can take over from the
-// other.
+// Package hostlocal implements the IPAM plugin host-local. It allocates addresses from ranges that
+// belong to this node alone, and keeps reservations in files with upstream's layout, so that both
+// implementations can work on one directory.
 //
-// Package ipam has ranges and the search for an address, package filestore the files. This package has the configuration,
-// and the pools of addresses that configurations and files make together.
+// Package ipam implements ranges and the search for a free address, package filestore the files.
+// This package implements the configuration, and lists the pools of addresses for commands.
 package hostlocal
 
 import _ "embed"

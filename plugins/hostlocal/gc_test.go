@@ -26,7 +26,7 @@ func (h *host) mustAdd(containers ...string) {
 	}
 }
 
-// holders lists who has an address.
+// holders lists the containers that have an address.
 func (h *host) holders() string {
 	h.t.Helper()
 	var list []string
@@ -39,16 +39,18 @@ func (h *host) holders() string {
 	return strings.Join(list, " ")
 }
 
-// write puts a file into the folder of the network.
+// write writes a file into the directory of the network.
 func (h *host) write(name, content string) {
 	h.t.Helper()
-	if err := os.WriteFile(filepath.Join(h.dir, "mynet", name), []byte(content), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(h.dir, "mynet", name), []byte(content),
+		0o600); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-// GC frees what is not in the list (PL-GC-01) and nothing else (PL-GC-02), prints nothing (PL-GC-09), and without a list
-// does nothing (PL-GC-06). Old reservations name only a container and stay with any of its interfaces.
+// GC frees the reservations of all attachments outside the list (PL-GC-01) and no others
+// (PL-GC-02), prints nothing (PL-GC-09), and does nothing without a list (PL-GC-06). Old
+// reservations name only a container and stay with any of its interfaces.
 func TestGC(t *testing.T) {
 	t.Parallel()
 	const (
@@ -58,16 +60,22 @@ func TestGC(t *testing.T) {
 	)
 	for _, row := range []struct{ name, more, want, left string }{
 		{"one is valid", `"cni.dev/valid-attachments": ` + onlyA, "", "a"},
-		{"the old one by its container", `"cni.dev/valid-attachments": [{"containerID": "old", "ifname": "net7"}]`, "", "old"},
-		{"another interface of a container", `"cni.dev/valid-attachments": [{"containerID": "b", "ifname": "eth1"}]`, "", ""},
+		{"old format, by its container",
+			`"cni.dev/valid-attachments": [{"containerID": "old", "ifname": "net7"}]`, "", "old"},
+		{"another interface of a container",
+			`"cni.dev/valid-attachments": [{"containerID": "b", "ifname": "eth1"}]`, "", ""},
 		{"none is valid", `"cni.dev/valid-attachments": []`, "", ""},
 		{"the old spelling", `"cni.dev/attachments": ` + onlyA, "", "a"},
-		{"null beside the old spelling", `"cni.dev/valid-attachments": null, "cni.dev/attachments": ` + onlyA, "", "a"},
-		{"both spellings: the new one counts", `"cni.dev/valid-attachments": [{"containerID": "c", "ifname": "eth0"}], "cni.dev/attachments": ` + onlyA, "", "c"},
+		{"null, and a list in the old spelling",
+			`"cni.dev/valid-attachments": null, "cni.dev/attachments": ` + onlyA, "", "a"},
+		{"both spellings: the new one counts",
+			`"cni.dev/valid-attachments": [{"containerID": "c", "ifname": "eth0"}], "cni.dev/attachments": ` + onlyA, "", "c"},
 		{"no list", `"x": 1`, missing, all},
 		{"null", `"cni.dev/valid-attachments": null`, "", ""},
-		{"null as libcni sends it", `"cni.dev/valid-attachments": null, "cni.dev/attachments": null`, "", ""},
-		{"an entry without interface", `"cni.dev/valid-attachments": [{"containerID": "a"}]`, "7 cni.dev/valid-attachments[0] lacks containerID or ifname", all},
+		{"null as libcni sends it",
+			`"cni.dev/valid-attachments": null, "cni.dev/attachments": null`, "", ""},
+		{"an entry without interface", `"cni.dev/valid-attachments": [{"containerID": "a"}]`,
+			"7 cni.dev/valid-attachments[0] lacks containerID or ifname", all},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			h := newHost(t)
@@ -81,7 +89,8 @@ func TestGC(t *testing.T) {
 			if err := os.WriteFile(elsewhere, []byte("gone\r\neth0"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if got := h.outcome(cni.GC, "", `"subnet": "nonsense"`, ", "+row.more); got != row.want {
+			if got := h.outcome(cni.GC, "", `"subnet": "nonsense"`,
+				", "+row.more); got != row.want {
 				t.Errorf("got %q, want %q", got, row.want)
 			}
 			if got := h.holders(); got != row.left {
@@ -94,19 +103,21 @@ func TestGC(t *testing.T) {
 	}
 }
 
-// GC exists from 1.1.0 on (PL-GC-07), and needs no reservations.
+// GC requires version 1.1.0 (PL-GC-07), and works without reservations.
 func TestGCOfNothing(t *testing.T) {
 	h := newHost(t)
-	if _, err := h.serve(cni.GC, "1.0.0", "", pool, `, "cni.dev/valid-attachments": []`); cni.CodeOf(err) != cni.CodeIncompatibleVersion {
+	if _, err := h.serve(cni.GC, "1.0.0", "", pool,
+		`, "cni.dev/valid-attachments": []`); cni.CodeOf(err) != cni.CodeIncompatibleVersion {
 		t.Errorf("in 1.0.0: %v", err)
 	}
-	if got := h.outcome(cni.GC, "", pool, `, "cni.dev/valid-attachments": []`); got != "" || h.files() != "" {
+	if got := h.outcome(cni.GC, "", pool, `, "cni.dev/valid-attachments": []`); got != "" ||
+		h.files() != "" {
 		t.Errorf("a network without reservations: %s", got)
 	}
 }
 
-// GC goes on behind a file that cannot be deleted, and tells of it (PL-GC-04). DEL of that one fails, too, and both
-// succeed when the file can be deleted again.
+// GC continues after a file that it cannot delete, and reports it (PL-GC-04). DEL of that
+// reservation fails, too, and both succeed when the file can be deleted again.
 func TestGCGoesOn(t *testing.T) {
 	testnet.Require(t, testnet.Root, testnet.Tool("chattr"))
 	h := newHost(t)

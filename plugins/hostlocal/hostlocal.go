@@ -19,10 +19,10 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Config is the configuration of the plugin: the ipam section of a network.
+// Config is the configuration of an interface plugin with the ipam section of host-local.
 type Config struct {
 	plugin.Common
-	// IPAM is the section of address management.
+	// IPAM is the section that names this plugin.
 	IPAM Settings `json:"ipam"`
 
 	request ipam.Request // derived from the call by [Config.Validate]
@@ -30,36 +30,36 @@ type Config struct {
 
 // Settings is the ipam section.
 type Settings struct {
-	// The old form: one range, which comes before Ranges. It counts if subnet is there.
-	Subnet     netip.Prefix `json:"subnet"`     // network of the range in the old form, which comes before ranges
-	RangeStart netip.Addr   `json:"rangeStart"` // first address of the range in the old form
-	RangeEnd   netip.Addr   `json:"rangeEnd"`   // last address of the range in the old form
-	Gateway    netip.Addr   `json:"gateway"`    // gateway of the range in the old form
-	// Ranges are the range sets; each yields one address.
+	// A range in the old form, which comes before Ranges. It is used if Subnet is set.
+	Subnet     netip.Prefix `json:"subnet"`     // subnet of a single range, which precedes ranges
+	RangeStart netip.Addr   `json:"rangeStart"` // first address of the single range
+	RangeEnd   netip.Addr   `json:"rangeEnd"`   // last address of the single range
+	Gateway    netip.Addr   `json:"gateway"`    // gateway of the single range
+	// Ranges are the range sets. ADD reserves one address of each set.
 	Ranges []ipam.RangeSet `json:"ranges"`
-	// Routes go into the result as they are.
+	// Routes are copied into the result unchanged.
 	Routes []cni.Route `json:"routes"`
-	// ResolvConf is the path of a resolv.conf(5) whose content becomes the result's dns.
+	// ResolvConf is the path of a resolv.conf(5) file. Its content becomes the dns of the result.
 	ResolvConf string `json:"resolvConf"`
-	// DataDir is the folder of the reservations, one folder for each network.
+	// DataDir is the directory of the reservations, with a subdirectory for each network.
 	DataDir string `json:"dataDir" default:"/var/lib/cni/networks"`
-	// StatusWhenFull is the answer of STATUS while a pool or the file system of dataDir is full:
-	// "warn" succeeds with a warning, "error" fails with code 50.
+	// StatusWhenFull determines the answer of STATUS while a pool or the file system of dataDir is
+	// full: "warn" succeeds with a warning, "error" fails with code 50.
 	StatusWhenFull WhenFull `json:"statusWhenFull" enum:"warn,error" default:"warn"`
 }
 
-// WhenFull is an answer of STATUS while no address can be reserved until one is released. Runtimes
-// treat a failing STATUS as a node without network and stop restarting containers, also in pods that
-// run, so a state that ends by itself does not fail STATUS by default.
+// WhenFull determines the answer of STATUS while no address can be reserved until one is released.
+// If STATUS fails, runtimes treat the node as a node without network and stop restarting
+// containers, even in running pods. So by default a state that ends by itself does not fail STATUS.
 type WhenFull string
 
-// The answers.
+// Values of WhenFull.
 const (
 	WhenFullWarn  WhenFull = "warn"  // success and a warning
 	WhenFullError WhenFull = "error" // code 50
 )
 
-// Sets returns the range sets that s has, the old form first, as they are written: see [ipam.CanonicalizeSets].
+// Sets returns the range sets as written, the old form first; see [ipam.CanonicalizeSets].
 func (s *Settings) Sets() []ipam.RangeSet {
 	if !s.Subnet.IsValid() {
 		return s.Ranges
@@ -68,21 +68,21 @@ func (s *Settings) Sets() []ipam.RangeSet {
 	return append([]ipam.RangeSet{{old}}, s.Ranges...)
 }
 
-// DefaultDataDir is where reservations are kept.
+// DefaultDataDir is the default directory of reservations.
 const DefaultDataDir = "/var/lib/cni/networks"
 
 // Plugin is the definition of host-local.
 var Plugin = plugin.Define(plugin.Info{
 	Name:         "host-local",
-	About:        "manages addresses of ranges that belong to this host alone",
+	About:        "allocates addresses from ranges that belong to this host alone",
 	Role:         plugin.RoleIPAM,
 	Capabilities: []string{"ips", "ipRanges"},
 	Args:         []string{"IP"},
 	Doc:          doc,
 }, func() plugin.Plugin { return new(Config) })
 
-// Validate refuses requests that are no addresses, ranges from which nothing can be allocated, and
-// answers of STATUS that do not exist.
+// Validate refuses invalid requested addresses, ranges without addresses to allocate, and unknown
+// values of statusWhenFull.
 func (c *Config) Validate(call *plugin.Call) (err error) {
 	if c.request, err = c.requestOf(call); err != nil {
 		return err
@@ -91,7 +91,8 @@ func (c *Config) Validate(call *plugin.Call) (err error) {
 	case "", WhenFullWarn, WhenFullError:
 		return nil
 	default:
-		return cni.Errorf(cni.CodeInvalidConfig, "statusWhenFull: %q is neither %q nor %q", answer, WhenFullWarn, WhenFullError)
+		return cni.Errorf(cni.CodeInvalidConfig, "statusWhenFull: %q is neither %q nor %q", answer,
+			WhenFullWarn, WhenFullError)
 	}
 }
 
@@ -123,50 +124,54 @@ func (c *Config) Add(ctx context.Context, call *plugin.Call) (*cni.Result, error
 	return r, nil
 }
 
-// Del frees what the attachment holds. It needs no ranges.
+// Del frees the addresses of the attachment. It needs no ranges.
 func (c *Config) Del(ctx context.Context, call *plugin.Call) error {
 	return c.with(ctx, call, func(s *filestore.Store) error { return s.Release(ctx, owner(call)) })
 }
 
-// Check looks whether the attachment holds an address.
+// Check requires that the attachment holds an address.
 func (c *Config) Check(ctx context.Context, call *plugin.Call) error {
 	return c.with(ctx, call, func(s *filestore.Store) error {
 		held, err := s.Held(ctx, owner(call))
 		if err == nil && len(held) == 0 {
-			err = cni.Errorf(cni.CodeInternal, "host-local: Failed to find address added by container %s", call.ContainerID)
+			err = cni.Errorf(cni.CodeInternal,
+				"host-local: Failed to find address added by container %s", call.ContainerID)
 		}
 		return err
 	})
 }
 
-// Status reports whether reservations can be written and whether every range set has a free address.
-// It does not wait for an ADD that hangs.
+// Status reports whether reservations can be written and whether every range set has a free
+// address. It does not wait for an ADD that hangs.
 func (c *Config) Status(ctx context.Context, call *plugin.Call) error {
 	err := filestore.Writable(c.dataDir(), call.Name)
 	if err != nil {
 		err = cni.Errorf(cni.CodeNotAvailable, "dataDir: %w", err)
 	} else {
-		err = c.with(ctx, call, func(s *filestore.Store) error { return ipam.Available(ctx, s, c.request.Sets) })
+		err = c.with(ctx, call, func(s *filestore.Store) error {
+			return ipam.Available(ctx, s, c.request.Sets)
+		})
 	}
 	if err == nil {
 		return nil
 	}
 	e := *cni.AsError(err)
 	if full(err) && c.IPAM.StatusWhenFull != WhenFullError {
-		call.Log.Warn("no address can be reserved until one is released", "err", e.Msg, "details", e.Details)
+		call.Log.Warn("no address can be reserved until one is released", "err", e.Msg,
+			"details", e.Details)
 		return nil
 	}
 	e.Code = cni.CodeNotAvailable
 	return &e
 }
 
-// full reports whether err goes away once containers are removed, without an operator.
+// full reports whether err disappears without an operator once containers are removed.
 func full(err error) bool {
 	var exhausted *ipam.ExhaustedError
 	return errors.As(err, &exhausted) || errors.Is(err, unix.ENOSPC)
 }
 
-// GC frees what attachments hold that are not in use any more.
+// GC frees the addresses of attachments that are no longer in use.
 func (c *Config) GC(ctx context.Context, call *plugin.Call) error {
 	var keep []ipam.Owner
 	for _, v := range call.Valid {
@@ -181,8 +186,10 @@ func (c *Config) GC(ctx context.Context, call *plugin.Call) error {
 	})
 }
 
-// with calls fn with the reservations of the network, which need not exist.
-func (c *Config) with(ctx context.Context, call *plugin.Call, fn func(*filestore.Store) error) error {
+// with calls fn with the reservations of the network, which may not exist.
+func (c *Config) with(
+	ctx context.Context, call *plugin.Call, fn func(*filestore.Store) error,
+) error {
 	s, err := c.open(ctx, call, session.Begin(ctx, call))
 	if err != nil {
 		return err
@@ -191,13 +198,16 @@ func (c *Config) with(ctx context.Context, call *plugin.Call, fn func(*filestore
 	return coded(errors.Join(fn(s), s.Close()))
 }
 
-func (c *Config) open(ctx context.Context, call *plugin.Call, tx *kernel.Tx) (*filestore.Store, error) {
+func (c *Config) open(
+	ctx context.Context, call *plugin.Call, tx *kernel.Tx,
+) (*filestore.Store, error) {
 	id, err := statefile.BootID()
 	if err != nil {
 		return nil, cni.Errorf(cni.CodeIOFailure, "%w", err)
 	}
 	s, err := filestore.Open(ctx, filestore.Options{
-		Dir: c.dataDir(), Network: call.Name, Create: call.Command == cni.Add, Peek: call.Command == cni.Status, BootID: id, Change: tx.Do, Log: call.Log,
+		Dir: c.dataDir(), Network: call.Name, BootID: id, Change: tx.Do, Log: call.Log,
+		Create: call.Command == cni.Add, Peek: call.Command == cni.Status,
 	})
 	if err != nil {
 		return nil, cni.Errorf(cni.CodeIOFailure, "dataDir: %w", err)
@@ -207,9 +217,11 @@ func (c *Config) open(ctx context.Context, call *plugin.Call, tx *kernel.Tx) (*f
 
 func (c *Config) dataDir() string { return cmp.Or(c.IPAM.DataDir, DefaultDataDir) }
 
-func owner(c *plugin.Call) ipam.Owner { return ipam.Owner{Container: c.ContainerID, IfName: c.IfName} }
+func owner(c *plugin.Call) ipam.Owner {
+	return ipam.Owner{Container: c.ContainerID, IfName: c.IfName}
+}
 
-// coded gives an error of package ipam or of the store its code.
+// coded returns err with the error code for errors of package ipam or of the store.
 func coded(err error) error {
 	var (
 		full      *ipam.ExhaustedError
@@ -248,7 +260,7 @@ func (c *Config) requestOf(call *plugin.Call) (ipam.Request, error) {
 	return r, err
 }
 
-// hasIPAM reports whether a configuration has an ipam section, whatever is in it.
+// hasIPAM reports whether a configuration has an ipam section.
 func hasIPAM(config []byte) bool {
 	var c struct {
 		IPAM json.RawMessage `json:"ipam"`
@@ -256,7 +268,7 @@ func hasIPAM(config []byte) bool {
 	return json.Unmarshal(config, &c) == nil && c.IPAM != nil
 }
 
-// sets collects the range sets: those of the capability ipRanges, the range in the old form, then ranges.
+// sets collects the range sets: of the capability ipRanges, the range in the old form, then ranges.
 func (c *Config) sets(call *plugin.Call) ([]ipam.RangeSet, error) {
 	conf := &c.IPAM
 	var sets []ipam.RangeSet
@@ -276,7 +288,8 @@ func (c *Config) sets(call *plugin.Call) ([]ipam.RangeSet, error) {
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "%w", err)
 	}
 	if call.Version < cni.V030 && !ipam.OnePerFamily(sets) {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "CNI version %v does not support more than 1 address per family", call.Version)
+		return nil, cni.Errorf(cni.CodeInvalidConfig,
+			"CNI version %v does not support more than 1 address per family", call.Version)
 	}
 	if err := ipam.CheckOverlap(sets); err != nil {
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "%w", err)

@@ -23,24 +23,27 @@ func TestMain(m *testing.M) { plugintest.Main(m, all.Plugins...) }
 
 var suite = plugintest.Suite{
 	Plugin: hostlocal.Plugin,
-	Drifts: []plugintest.Drift{{Name: "reservation deleted", Break: func(t testing.TB, a plugintest.Attached) string {
-		for _, ip := range a.Result.IPs {
-			if err := os.Remove(filepath.Join(a.Dir, a.Conf["name"].(string), ip.Address.Addr().String())); err != nil {
-				t.Fatal(err)
+	Drifts: []plugintest.Drift{{Name: "reservation deleted",
+		Break: func(t testing.TB, a plugintest.Attached) string {
+			for _, ip := range a.Result.IPs {
+				if err := os.Remove(filepath.Join(a.Dir, a.Conf["name"].(string), ip.Address.Addr().
+					String())); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		return "Failed to find address added by container"
-	}}},
+			return "Failed to find address added by container"
+		}}},
 }
 
-// What holds for every plugin; of it here: DEL twice, without ADD, namespace, prevResult and with any configuration
-// (PL-DEL-01, PL-DEL-02, PL-DEL-03, PL-DEL-04, PL-DEL-05, PL-DEL-08, IPAM-06), results in the version of the call
-// (IPAM-02, IPAM-05), and 30 calls at once (IPAM-11).
+// The contracts of every plugin; for host-local: DEL twice, without ADD, namespace, prevResult and
+// with any configuration (PL-DEL-01, PL-DEL-02, PL-DEL-03, PL-DEL-04, PL-DEL-05, PL-DEL-08,
+// IPAM-06), results in the version of the call (IPAM-02, IPAM-05), and 30 concurrent calls
+// (IPAM-11).
 func TestSuite(t *testing.T) { plugintest.Run(t, suite) }
 
 func FuzzServe(f *testing.F) { plugintest.Fuzz(f, suite) }
 
-// host is a data folder and a way to call the plugin on it. host-local needs no namespace.
+// host is a data directory and a way to call the plugin on it. host-local needs no namespace.
 type host struct {
 	t    *testing.T
 	dir  string
@@ -52,23 +55,25 @@ func newHost(t *testing.T) *host {
 	return &host{t: t, dir: t.TempDir()}
 }
 
-// serve runs a verb for interface eth0 of a container. ipam is the inside of the ipam section, more the rest of the
-// configuration.
+// serve runs a verb for interface eth0 of a container. ipam holds the members of the ipam section,
+// more the other members of the configuration.
 func (h *host) serve(verb cni.Command, version, container, ipam, more string) ([]byte, error) {
 	h.t.Helper()
 	dir, err := json.Marshal(h.dir)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	conf := fmt.Sprintf(`{"cniVersion": %q, "name": "mynet", "type": "x", "ipam": {"type": "host-local", "dataDir": %s, %s} %s}`, version, dir, ipam, more)
+	conf := fmt.Sprintf(`{"cniVersion": %q, "name": "mynet", "type": "x", "ipam": {"type": "host-local", "dataDir": %s, %s} %s}`,
+		version, dir, ipam, more)
 	if !json.Valid([]byte(conf)) {
 		h.t.Fatalf("not JSON: %s", conf)
 	}
-	env := cni.Env{Command: verb, ContainerID: container, IfName: "eth0", Netns: "/no/such/namespace", Args: h.args}
+	env := cni.Env{Command: verb, ContainerID: container, IfName: "eth0",
+		Netns: "/no/such/namespace", Args: h.args}
 	return hostlocal.Plugin.Serve(context.Background(), env, []byte(conf), nil)
 }
 
-// call is serve with a result as type.
+// call is serve with a parsed result.
 func (h *host) call(verb cni.Command, version, container, ipam, more string) (*cni.Result, error) {
 	h.t.Helper()
 	out, err := h.serve(verb, version, container, ipam, more)
@@ -86,7 +91,7 @@ func (h *host) call(verb cni.Command, version, container, ipam, more string) (*c
 	return r, nil
 }
 
-// outcome of a verb in the newest version: what it printed, or the code and the message.
+// outcome runs a verb in the newest version and returns its output, or the code and the message.
 func (h *host) outcome(verb cni.Command, container, ipam, more string) string {
 	h.t.Helper()
 	out, err := h.serve(verb, "1.1.0", container, ipam, more)
@@ -96,7 +101,7 @@ func (h *host) outcome(verb cni.Command, container, ipam, more string) string {
 	return string(out)
 }
 
-// add calls ADD in the newest version and returns the addresses, or the code and the message.
+// add runs ADD in the newest version and returns the addresses, or the code and the message.
 func (h *host) add(container, ipam, more string) string {
 	h.t.Helper()
 	r, err := h.call(cni.Add, "1.1.0", container, ipam, more)
@@ -114,7 +119,7 @@ func addresses(r *cni.Result) string {
 	return strings.Join(list, " ")
 }
 
-// files lists the data folder: name, then content.
+// files lists the data directory as names with contents.
 func (h *host) files() string {
 	h.t.Helper()
 	entries, err := os.ReadDir(filepath.Join(h.dir, "mynet"))
@@ -135,7 +140,7 @@ func (h *host) files() string {
 	return text.String()
 }
 
-// host-local.md 8: all versions, two sets, routes in both families, resolvConf, exact files.
+// All versions, two range sets, routes in both families, resolvConf, exact files.
 func TestWholeResult(t *testing.T) {
 	t.Parallel()
 	resolv := filepath.Join(t.TempDir(), "resolv.conf")
@@ -160,7 +165,9 @@ func TestWholeResult(t *testing.T) {
 				`"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"},{"dst":"192.168.0.0/16","gw":"1.1.1.1"},{"dst":"2001:db8:2::/64","gw":"2001:db8:3::1"}],` +
 				`"dns":{"nameservers":["192.0.2.3"]}}`
 			if v < cni.V030 { // grouped by family
-				want = strings.Replace(want, `{"dst":"::/0"},{"dst":"192.168.0.0/16","gw":"1.1.1.1"}`, `{"dst":"192.168.0.0/16","gw":"1.1.1.1"},{"dst":"::/0"}`, 1)
+				want = strings.Replace(want,
+					`{"dst":"::/0"},{"dst":"192.168.0.0/16","gw":"1.1.1.1"}`,
+					`{"dst":"192.168.0.0/16","gw":"1.1.1.1"},{"dst":"::/0"}`, 1)
 			}
 			if diff := cmp.Diff(want, string(text)); diff != "" {
 				t.Error(diff)
@@ -185,7 +192,7 @@ lock ""
 	}
 }
 
-// host-local.md 8: the first allocation, where nothing is on disk, has nothing to say but the result.
+// The first allocation, in an empty directory, prints only the result.
 func TestFirstAllocationIsSilent(t *testing.T) {
 	h := newHost(t)
 	self, err := os.Executable()
@@ -195,8 +202,11 @@ func TestFirstAllocationIsSilent(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), self)
 	cmd.Args[0], cmd.Stdout, cmd.Stderr = "host-local", &stdout, &stderr
-	cmd.Env = append(os.Environ(), cni.Env{Command: cni.Add, ContainerID: "c1", IfName: "eth0", Netns: "/no/such/namespace"}.Environ()...)
-	cmd.Stdin = strings.NewReader(fmt.Sprintf(`{"cniVersion": "1.1.0", "name": "mynet", "ipam": {"type": "host-local", "dataDir": %q, %s}}`, h.dir, pool))
+	cmd.Env = append(os.Environ(), cni.Env{
+		Command: cni.Add, ContainerID: "c1", IfName: "eth0", Netns: "/no/such/namespace",
+	}.Environ()...)
+	cmd.Stdin = strings.NewReader(fmt.Sprintf(`{"cniVersion": "1.1.0", "name": "mynet", "ipam": {"type": "host-local", "dataDir": %q, %s}}`,
+		h.dir, pool))
 	err = cmd.Run()
 	const want = `{"cniVersion":"1.1.0","ips":[{"address":"10.1.2.2/24","gateway":"10.1.2.1"}]}`
 	if err != nil || stdout.String() != want || stderr.Len() > 0 {
@@ -204,53 +214,88 @@ func TestFirstAllocationIsSilent(t *testing.T) {
 	}
 }
 
-// Configurations and what ADD answers (host-local.md 8, config parse and requested IPs). The order of sets is that of
-// host-local.md 1 and 2: ipRanges, the old form, ranges.
+// Configurations with the answer of ADD. The order of sets is ipRanges, the old form, ranges.
 func TestConfigurations(t *testing.T) {
 	t.Parallel()
 	const pools = `"ranges": [[{"subnet": "10.1.2.0/24"}, {"subnet": "10.1.4.0/24"}], [{"subnet": "10.1.3.0/24"}], [{"subnet": "2001:db8:1::/48"}]]`
 	for _, row := range []struct{ name, ipam, more, args, want string }{
-		{"old form", `"subnet": "10.1.2.0/24", "rangeStart": "10.1.2.9", "rangeEnd": "10.1.2.20", "gateway": "10.1.2.30"`, "", "", "10.1.2.9/24"},
-		{"old form without subnet does not count", `"rangeStart": "10.9.9.9", "gateway": "10.9.9.1", "ranges": [[{"subnet": "10.1.2.0/24"}]]`, "", "", "10.1.2.2/24"},
+		{"old form",
+			`"subnet": "10.1.2.0/24", "rangeStart": "10.1.2.9", "rangeEnd": "10.1.2.20", "gateway": "10.1.2.30"`, "", "", "10.1.2.9/24"},
+		{"old form without subnet is ignored",
+			`"rangeStart": "10.9.9.9", "gateway": "10.9.9.1", "ranges": [[{"subnet": "10.1.2.0/24"}]]`, "", "", "10.1.2.2/24"},
 		{"new form", `"ranges": [[{"subnet": "10.1.2.0/24"}]]`, "", "", "10.1.2.2/24"},
-		{"order of the three forms (CONV-11)", `"subnet": "10.1.2.0/24", "ranges": [[{"subnet": "10.1.4.0/24"}]]`,
+		{"order of the three forms (CONV-11)",
+			`"subnet": "10.1.2.0/24", "ranges": [[{"subnet": "10.1.4.0/24"}]]`,
 			`, "runtimeConfig": {"ipRanges": [[{"subnet": "10.1.3.0/24"}]]}`, "", "10.1.3.2/24 10.1.2.2/24 10.1.4.2/24"},
-		{"ipRanges as containerd spells them (CONV-11)", `"ranges": []`, `, "runtimeConfig": {"ipRanges": [[{"Subnet": "10.1.3.0/24", "RangeStart": "10.1.3.7", "RangeEnd": "10.1.3.7", "Gateway": "10.1.3.7"}]]}`,
+		{"ipRanges as containerd spells them (CONV-11)", `"ranges": []`,
+			`, "runtimeConfig": {"ipRanges": [[{"Subnet": "10.1.3.0/24", "RangeStart": "10.1.3.7", "RangeEnd": "10.1.3.7", "Gateway": "10.1.3.7"}]]}`,
 			"", "11 failed to allocate for range 0: no IP addresses available in range set: 10.1.3.7-10.1.3.7"},
-		{"the capability in capitals, too", `"ranges": []`, `, "runtimeConfig": {"IPRanges": [[{"Subnet": "10.1.3.0/24", "RangeStart": "10.1.3.7"}]]}`, "", "10.1.3.7/24"},
-		{"ipRanges is null", `"subnet": "10.1.2.0/24"`, `, "runtimeConfig": {"ipRanges": null}`, "", "10.1.2.2/24"},
-		{"ipRanges is a flat list (CONV-11)", `"subnet": "10.1.2.0/24"`, `, "runtimeConfig": {"ipRanges": [{"subnet": "10.1.3.0/24"}]}`, "",
+		{"the capability in capitals, too", `"ranges": []`,
+			`, "runtimeConfig": {"IPRanges": [[{"Subnet": "10.1.3.0/24", "RangeStart": "10.1.3.7"}]]}`, "", "10.1.3.7/24"},
+		{"ipRanges is null", `"subnet": "10.1.2.0/24"`, `, "runtimeConfig": {"ipRanges": null}`, "",
+			"10.1.2.2/24"},
+		{"ipRanges is a flat list (CONV-11)", `"subnet": "10.1.2.0/24"`,
+			`, "runtimeConfig": {"ipRanges": [{"subnet": "10.1.3.0/24"}]}`, "",
 			"6 runtimeConfig.ipRanges: expected an array, found an object"},
-		{"name in ipam is ignored", `"name": "../elsewhere", "subnet": "10.1.2.0/24"`, "", "", "10.1.2.2/24"},
-		{"address of CNI_ARGS (CONV-21)", `"subnet": "10.1.2.0/24"`, "", "IP=10.1.2.88", "10.1.2.88/24"},
-		{"address of CNI_ARGS with a prefix (CONV-21)", `"subnet": "10.1.2.0/24"`, "", "IP=10.1.2.88/16", "10.1.2.88/24"},
-		{"address of args (CONV-20)", `"subnet": "10.1.2.0/24"`, `, "args": {"cni": {"labels": [{"key": "a", "value": "b"}], "ips": ["10.1.2.88"]}}`, "", "10.1.2.88/24"},
-		{"address of the capability with and without a prefix (CONV-14, R-50)", pools, `, "runtimeConfig": {"ips": ["10.1.2.5", "10.1.3.5/8"]}`, "", "10.1.2.5/24 10.1.3.5/24 2001:db8:1::2/48"},
-		{"addresses of all sources add up (CONV-24, R-51, IPAM-10)", pools,
+		{"name in ipam is ignored", `"name": "../elsewhere", "subnet": "10.1.2.0/24"`, "", "",
+			"10.1.2.2/24"},
+		{"address of CNI_ARGS (CONV-21)", `"subnet": "10.1.2.0/24"`, "", "IP=10.1.2.88",
+			"10.1.2.88/24"},
+		{"address of CNI_ARGS with a prefix (CONV-21)", `"subnet": "10.1.2.0/24"`, "",
+			"IP=10.1.2.88/16", "10.1.2.88/24"},
+		{"address of args (CONV-20)", `"subnet": "10.1.2.0/24"`,
+			`, "args": {"cni": {"labels": [{"key": "a", "value": "b"}], "ips": ["10.1.2.88"]}}`, "",
+			"10.1.2.88/24"},
+		{"address of the capability with and without a prefix (CONV-14)", pools,
+			`, "runtimeConfig": {"ips": ["10.1.2.5", "10.1.3.5/8"]}`, "",
+			"10.1.2.5/24 10.1.3.5/24 2001:db8:1::2/48"},
+		{"addresses of all sources add up (CONV-24, IPAM-10)", pools,
 			`, "args": {"cni": {"ips": ["10.1.3.10/24"]}}, "runtimeConfig": {"ips": ["2001:db8:1::999"]}`, "IP=10.1.2.10", "10.1.2.10/24 10.1.3.10/24 2001:db8:1::999/48"},
-		{"one address from three sources", `"subnet": "10.1.2.0/24"`, `, "args": {"cni": {"ips": ["10.1.2.10/24"]}}, "runtimeConfig": {"ips": ["10.1.2.10"]}`, "IP=10.1.2.10/32", "10.1.2.10/24"},
-		{"second range of a set", pools, "", "IP=10.1.4.9", "10.1.4.9/24 10.1.3.2/24 2001:db8:1::2/48"},
-		{"two addresses of one set", `"subnet": "10.1.2.0/24"`, `, "args": {"cni": {"ips": ["10.1.2.10", "10.1.2.11"]}}`, "", "7 failed to allocate all requested IPs: 10.1.2.11"},
-		{"an address of no set", `"subnet": "10.1.2.0/24"`, "", "IP=10.9.9.9", "7 failed to allocate all requested IPs: 10.9.9.9"},
-		{"gateway asked for (R-49)", `"subnet": "10.1.2.0/24"`, "", "IP=10.1.2.1", "7 failed to allocate for range 0: requested ip 10.1.2.1 is subnet's gateway"},
+		{"one address from three sources", `"subnet": "10.1.2.0/24"`,
+			`, "args": {"cni": {"ips": ["10.1.2.10/24"]}}, "runtimeConfig": {"ips": ["10.1.2.10"]}`,
+			"IP=10.1.2.10/32", "10.1.2.10/24"},
+		{"second range of a set", pools, "", "IP=10.1.4.9",
+			"10.1.4.9/24 10.1.3.2/24 2001:db8:1::2/48"},
+		{"two addresses of one set", `"subnet": "10.1.2.0/24"`,
+			`, "args": {"cni": {"ips": ["10.1.2.10", "10.1.2.11"]}}`, "",
+			"7 failed to allocate all requested IPs: 10.1.2.11"},
+		{"an address outside all sets", `"subnet": "10.1.2.0/24"`, "", "IP=10.9.9.9",
+			"7 failed to allocate all requested IPs: 10.9.9.9"},
+		{"gateway requested", `"subnet": "10.1.2.0/24"`, "", "IP=10.1.2.1",
+			"7 failed to allocate for range 0: requested ip 10.1.2.1 is subnet's gateway"},
 		{"not an address", `"subnet": "10.1.2.0/24"`, "", "IP=ten", "7 invalid IP address ten"},
-		{"an empty address is none", `"subnet": "10.1.2.0/24"`, "", "IP=", "10.1.2.2/24"},
-		{"unknown key in CNI_ARGS (CONV-22)", `"subnet": "10.1.2.0/24"`, "", "MAC=02:00:00:00:00:01", `4 ARGS: unknown args ["MAC=02:00:00:00:00:01"]`},
-		{"keys of CNI_ARGS have a case (CONV-22)", `"subnet": "10.1.2.0/24"`, "", "ip=10.1.2.9", `4 ARGS: unknown args ["ip=10.1.2.9"]`},
-		{"unknown keys allowed (CONV-22)", `"subnet": "10.1.2.0/24"`, "", "K8S_POD_NAME=web;IP=10.1.2.9;IgnoreUnknown=TRUE", "10.1.2.9/24"},
-		{"CNI_ARGS end in a semicolon (CONV-23)", `"subnet": "10.1.2.0/24"`, "", "IP=10.1.2.9;", `4 ARGS: invalid pair ""`},
-		{"a key twice: the last counts (CONV-23)", `"subnet": "10.1.2.0/24"`, "", "IP=10.1.2.9;IP=10.1.2.10", "10.1.2.10/24"},
+		{"an empty address is ignored", `"subnet": "10.1.2.0/24"`, "", "IP=", "10.1.2.2/24"},
+		{"unknown key in CNI_ARGS (CONV-22)", `"subnet": "10.1.2.0/24"`, "",
+			"MAC=02:00:00:00:00:01", `4 ARGS: unknown args ["MAC=02:00:00:00:00:01"]`},
+		{"keys of CNI_ARGS are case-sensitive (CONV-22)", `"subnet": "10.1.2.0/24"`, "",
+			"ip=10.1.2.9", `4 ARGS: unknown args ["ip=10.1.2.9"]`},
+		{"unknown keys allowed (CONV-22)", `"subnet": "10.1.2.0/24"`, "",
+			"K8S_POD_NAME=web;IP=10.1.2.9;IgnoreUnknown=TRUE", "10.1.2.9/24"},
+		{"CNI_ARGS end in a semicolon (CONV-23)", `"subnet": "10.1.2.0/24"`, "", "IP=10.1.2.9;",
+			`4 ARGS: invalid pair ""`},
+		{"a key twice: the last counts (CONV-23)", `"subnet": "10.1.2.0/24"`, "",
+			"IP=10.1.2.9;IP=10.1.2.10", "10.1.2.10/24"},
 		{"no range", `"ranges": []`, "", "", "7 no IP ranges specified"},
 		{"empty set", `"ranges": [[]]`, "", "", "7 invalid range set 0: empty range set"},
-		{"mixed families", `"ranges": [[{"subnet": "10.1.2.0/24"}, {"subnet": "2001:db8:1::/64"}]]`, "", "", "7 invalid range set 0: mixed address families"},
-		{"overlap inside a set", `"ranges": [[{"subnet": "10.1.2.0/24"}, {"subnet": "10.1.2.0/25"}]]`, "", "", "7 invalid range set 0: subnets 10.1.2.1-10.1.2.254 and 10.1.2.1-10.1.2.126 overlap"},
-		{"overlap of sets", `"ranges": [[{"subnet": "10.1.2.0/24"}], [{"subnet": "10.1.0.0/16"}]]`, "", "", "7 range set 0 overlaps with 1"},
-		{"too small", `"subnet": "10.1.2.0/31"`, "", "", "7 invalid range set 0: Network 10.1.2.0/31 too small to allocate from"},
-		{"subnet is a number", `"subnet": 10`, "", "", "6 network configuration: ipam.subnet: expected a string, found a number"},
-		{"requested addresses are looked at before ranges", `"ranges": []`, "", "IP=ten", "7 invalid IP address ten"},
-		{"first byte zero (R-45)", `"ranges": [[{"subnet": "0.1.2.0/24", "rangeStart": "0.1.2.255", "rangeEnd": "0.1.2.255"}, {"subnet": "0.1.3.0/24", "rangeStart": "0.1.3.0"}], [{"subnet": "::/64", "rangeStart": "::ffff"}]]`, "", "", "0.1.2.255/24 ::ffff/64"},
-		{"resolvConf is not there", `"subnet": "10.1.2.0/24", "resolvConf": "/no/such/file"`, "", "", "5 resolvConf: open /no/such/file: no such file or directory"},
-		{"resolvConf is a device", `"subnet": "10.1.2.0/24", "resolvConf": "/dev/zero"`, "", "", "5 resolvConf: open /dev/zero: not a regular file"},
+		{"mixed families", `"ranges": [[{"subnet": "10.1.2.0/24"}, {"subnet": "2001:db8:1::/64"}]]`,
+			"", "", "7 invalid range set 0: mixed address families"},
+		{"overlap inside a set",
+			`"ranges": [[{"subnet": "10.1.2.0/24"}, {"subnet": "10.1.2.0/25"}]]`, "", "",
+			"7 invalid range set 0: subnets 10.1.2.1-10.1.2.254 and 10.1.2.1-10.1.2.126 overlap"},
+		{"overlap of sets", `"ranges": [[{"subnet": "10.1.2.0/24"}], [{"subnet": "10.1.0.0/16"}]]`,
+			"", "", "7 range set 0 overlaps with 1"},
+		{"too small", `"subnet": "10.1.2.0/31"`, "", "",
+			"7 invalid range set 0: Network 10.1.2.0/31 too small to allocate from"},
+		{"subnet is a number", `"subnet": 10`, "", "",
+			"6 network configuration: ipam.subnet: expected a string, found a number"},
+		{"requested addresses are checked before ranges", `"ranges": []`, "", "IP=ten",
+			"7 invalid IP address ten"},
+		{"first byte zero",
+			`"ranges": [[{"subnet": "0.1.2.0/24", "rangeStart": "0.1.2.255", "rangeEnd": "0.1.2.255"}, {"subnet": "0.1.3.0/24", "rangeStart": "0.1.3.0"}], [{"subnet": "::/64", "rangeStart": "::ffff"}]]`, "", "", "0.1.2.255/24 ::ffff/64"},
+		{"resolvConf does not exist", `"subnet": "10.1.2.0/24", "resolvConf": "/no/such/file"`, "",
+			"", "5 resolvConf: open /no/such/file: no such file or directory"},
+		{"resolvConf is a device", `"subnet": "10.1.2.0/24", "resolvConf": "/dev/zero"`, "", "",
+			"5 resolvConf: open /dev/zero: not a regular file"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			h := newHost(t)
@@ -258,15 +303,16 @@ func TestConfigurations(t *testing.T) {
 			if diff := cmp.Diff(row.want, h.add("c1", row.ipam, row.more)); diff != "" {
 				t.Error(diff)
 			}
-			if files := h.files(); strings.HasPrefix(row.want, "7") && strings.Contains(files, "c1") {
+			if files := h.files(); strings.HasPrefix(row.want, "7") &&
+				strings.Contains(files, "c1") {
 				t.Errorf("left %s", files)
 			}
 		})
 	}
 }
 
-// Routes go into the result with all that version 1.1.0 knows of them, in their order, and addresses come without
-// interface (IPAM-03).
+// The result contains routes with all members of version 1.1.0, in their order, and addresses
+// without interface (IPAM-03).
 func TestRoutesAreCopied(t *testing.T) {
 	h := newHost(t)
 	const routes = `[{"dst":"0.0.0.0/0"},{"dst":"192.168.0.0/16","gw":"10.1.2.7","mtu":1400,"advmss":1340,"priority":300,"table":1000,"scope":0},` +
@@ -285,12 +331,13 @@ func TestRoutesAreCopied(t *testing.T) {
 	}
 }
 
-// 0.1.0 and 0.2.0 can tell one address of each family (IPAM-07).
+// 0.1.0 and 0.2.0 can express one address of each family (IPAM-07).
 func TestOldVersionsHaveOneAddress(t *testing.T) {
 	h := newHost(t)
 	const ipam = `"ranges": [[{"subnet": "10.1.2.0/24"}], [{"subnet": "10.1.3.0/24"}]]`
 	_, err := h.call(cni.Add, "0.2.0", "c1", ipam, "")
-	if err == nil || err.Error() != "CNI version 0.2.0 does not support more than 1 address per family" {
+	if err == nil ||
+		err.Error() != "CNI version 0.2.0 does not support more than 1 address per family" {
 		t.Errorf("got %v", err)
 	}
 	if left := h.files(); left != "" {
@@ -298,8 +345,8 @@ func TestOldVersionsHaveOneAddress(t *testing.T) {
 	}
 }
 
-// host-local.md 8: a second ADD for one attachment is refused, also where it asks for an address (R-42), and disturbs
-// nothing; another container gets the next address. The error says what to do.
+// A second ADD for an attachment is refused, even if it requests an address, and changes nothing;
+// another container gets the next address. The error suggests a fix.
 func TestSecondAddIsRefused(t *testing.T) {
 	h := newHost(t)
 	const ipam = `"subnet": "10.1.2.0/24"`
@@ -320,14 +367,15 @@ func TestSecondAddIsRefused(t *testing.T) {
 	}
 }
 
-// What fails in the second set gives back what it took from the first (R-47).
+// If the second set fails, the address of the first is released.
 func TestPartialAllocationIsTakenBack(t *testing.T) {
 	h := newHost(t)
 	const ipam = `"ranges": [[{"subnet": "10.1.2.0/24"}], [{"subnet": "2001:db8:1::/126", "rangeStart": "2001:db8:1::2", "rangeEnd": "2001:db8:1::2"}]]`
 	if got := h.add("c1", ipam, ""); got != "10.1.2.2/24 2001:db8:1::2/126" {
 		t.Fatal(got)
 	}
-	if got := h.add("c2", ipam, ""); !strings.HasPrefix(got, "11 failed to allocate for range 1: no IP addresses available") {
+	if got := h.add("c2", ipam, ""); !strings.HasPrefix(got,
+		"11 failed to allocate for range 1: no IP addresses available") {
 		t.Error(got)
 	}
 	if files := h.files(); strings.Contains(files, "c2") {
@@ -335,34 +383,40 @@ func TestPartialAllocationIsTakenBack(t *testing.T) {
 	}
 }
 
-// host-local.md 5, 8: DEL needs the network's name, the folder and the attachment (R-43), and an old record without an interface will do
-// (R-46).
+// DEL needs the network name, the directory and the attachment, and also finds an old reservation
+// without an interface.
 func TestDelGoesByOwner(t *testing.T) {
 	h := newHost(t)
 	if got := h.add("c1", `"subnet": "10.1.2.0/24"`, ""); got != "10.1.2.2/24" {
 		t.Fatal(got)
 	}
-	if err := os.WriteFile(filepath.Join(h.dir, "mynet", "10.1.2.9"), []byte("old"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(h.dir, "mynet", "10.1.2.9"), []byte("old"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, container := range []string{"c1", "old", "never"} {
-		if _, err := h.call(cni.Del, "1.1.0", container, `"ranges": [[{"subnet": "nonsense", "rangeStart": 7}]], "routes": 5`, ""); err != nil {
+		if _, err := h.call(cni.Del, "1.1.0", container,
+			`"ranges": [[{"subnet": "nonsense", "rangeStart": 7}]], "routes": 5`, ""); err != nil {
 			t.Error(err)
 		}
 	}
-	if files := h.files(); strings.Contains(files, "10.1.2.2 ") || strings.Contains(files, "10.1.2.9") {
+	if files := h.files(); strings.Contains(files, "10.1.2.2 ") ||
+		strings.Contains(files, "10.1.2.9") {
 		t.Errorf("left %s", files)
 	}
 }
 
-// host-local.md 8: DEL of one interface, or of one network, leaves what the container has elsewhere.
+// DEL of one interface, or of one network, leaves the container's other reservations.
 func TestPerInterface(t *testing.T) {
 	h := newHost(t)
 	h.mustAdd("c1", "c2")
 	call := func(verb cni.Command, network, ifName string) {
 		t.Helper()
-		conf := fmt.Sprintf(`{"cniVersion": "1.1.0", "name": %q, "type": "x", "ipam": {"type": "host-local", "dataDir": %q, %s}}`, network, h.dir, pool)
-		env := cni.Env{Command: verb, ContainerID: "c1", IfName: ifName, Netns: "/no/such/namespace"}
+		conf := fmt.Sprintf(`{"cniVersion": "1.1.0", "name": %q, "type": "x", "ipam": {"type": "host-local", "dataDir": %q, %s}}`,
+			network, h.dir, pool)
+		env := cni.Env{
+			Command: verb, ContainerID: "c1", IfName: ifName, Netns: "/no/such/namespace",
+		}
 		if _, err := hostlocal.Plugin.Serve(t.Context(), env, []byte(conf), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -374,12 +428,13 @@ func TestPerInterface(t *testing.T) {
 	call(cni.Check, "other", "eth0")
 	call(cni.Del, "other", "eth0")
 	call(cni.Check, "mynet", "eth1")
-	if got := h.outcome(cni.Check, "c1", pool, ""); got != "999 host-local: Failed to find address added by container c1" {
-		t.Errorf("CHECK of what is gone: %s", got)
+	if got := h.outcome(cni.Check, "c1", pool,
+		""); got != "999 host-local: Failed to find address added by container c1" {
+		t.Errorf("CHECK after DEL: %s", got)
 	}
 }
 
-// Reservations cannot be read by other users (R-52), whatever the umask.
+// Other users cannot read reservations, with any umask.
 func TestReservationsAreSecret(t *testing.T) {
 	h := newHost(t)
 	h.mustAdd("c1")
@@ -391,7 +446,7 @@ func TestReservationsAreSecret(t *testing.T) {
 	}
 }
 
-// The folder of all networks may be a link, as people move it to another disk.
+// The data directory can be a symbolic link, as operators move it to another disk.
 func TestLinkedDataDir(t *testing.T) {
 	h := newHost(t)
 	real := h.dir
@@ -409,7 +464,8 @@ func TestLinkedDataDir(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.dir = broken
-	if got := h.add("c1", pool, ""); !strings.HasPrefix(got, "5 dataDir: ") || !strings.Contains(got, broken) {
+	if got := h.add("c1", pool, ""); !strings.HasPrefix(got, "5 dataDir: ") ||
+		!strings.Contains(got, broken) {
 		t.Error(got)
 	}
 }

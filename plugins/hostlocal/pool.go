@@ -19,24 +19,25 @@ import (
 	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
-// Pool is what host-local has reserved for one network in one data directory.
+// Pool lists the reservations of one network in one data directory.
 type Pool struct {
 	Network string
-	Dir     string  // data directory, without the network
-	Ranges  []Range // of the configuration; none if no configuration is known
-	Invalid error   // what is wrong with the configuration; then the ranges are not known either
+	Dir     string  // data directory, without the network's subdirectory
+	Ranges  []Range // configured ranges; empty if no configuration is known
+	Invalid error   // error in the configuration; Ranges is then empty
 	Leases  []ipam.Lease
 }
 
-// Range is how much of a range of addresses is reserved.
+// Range is a range of addresses with the number of reservations.
 type Range struct {
 	ipam.Range
-	Used uint64 // reserved addresses, whoever reserved them
+	Used uint64 // reserved addresses of all owners
 }
 
-// Pools lists the reservations of the networks that lists configure, and of every other network that has a folder in
-// one of their data directories or in dirs. Of several lists of one name and directory the first counts. The error
-// joins those of what cannot be read; the rest is returned in any case.
+// Pools lists the reservations of the networks that lists configure, and of every other network
+// with a directory in one of their data directories or in dirs. If several lists have the same name
+// and data directory, the first one counts. The error joins all read errors; Pools returns the
+// remaining pools in any case.
 func Pools(ctx context.Context, lists []*cni.List, dirs ...string) ([]Pool, error) {
 	id, err := statefile.BootID()
 	if err != nil {
@@ -52,12 +53,13 @@ func Pools(ctx context.Context, lists []*cni.List, dirs ...string) ([]Pool, erro
 		}
 	}
 	sort.Slice(pools, func(i, j int) bool {
-		return cmp.Or(cmp.Compare(pools[i].Network, pools[j].Network), cmp.Compare(pools[i].Dir, pools[j].Dir)) < 0
+		return cmp.Or(cmp.Compare(pools[i].Network, pools[j].Network),
+			cmp.Compare(pools[i].Dir, pools[j].Dir)) < 0
 	})
 	return pools, errors.Join(errs...)
 }
 
-// configured returns the pools that configurations speak of, without their reservations.
+// configured returns the pools of configured networks, without their reservations.
 func configured(lists []*cni.List) []Pool {
 	var pools []Pool
 	for _, l := range lists {
@@ -74,7 +76,9 @@ func configured(lists []*cni.List) []Pool {
 }
 
 func contains(pools []Pool, p Pool) bool {
-	return slices.ContainsFunc(pools, func(q Pool) bool { return p.Network == q.Network && p.Dir == q.Dir })
+	return slices.ContainsFunc(pools, func(q Pool) bool {
+		return p.Network == q.Network && p.Dir == q.Dir
+	})
 }
 
 // newPool reads the configuration of host-local.
@@ -98,7 +102,7 @@ func newPool(name string, p *cni.PluginConfig) Pool {
 	return pool
 }
 
-// decode returns what can be read also with an error.
+// decode returns the readable part of the configuration even if it returns an error.
 func decode(p *cni.PluginConfig) (conf Config, err error) {
 	text, err := p.MarshalJSON()
 	if err != nil {
@@ -107,8 +111,8 @@ func decode(p *cni.PluginConfig) (conf Config, err error) {
 	return conf, json.Unmarshal(text, &conf)
 }
 
-// unconfigured returns the networks that have a folder in dirs or beside those of known pools, without their
-// reservations.
+// unconfigured returns the networks that have a directory in dirs or next to the known pools,
+// without their reservations.
 func unconfigured(known []Pool, dirs []string) ([]Pool, error) {
 	dirs = slices.Clone(dirs)
 	for _, p := range known {
@@ -132,7 +136,7 @@ func unconfigured(known []Pool, dirs []string) ([]Pool, error) {
 	return pools, errors.Join(errs...)
 }
 
-// read fills in the reservations.
+// read reads the reservations.
 func (p *Pool) read(ctx context.Context, id string) error {
 	if _, err := os.Stat(filepath.Join(p.Dir, p.Network)); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -161,8 +165,8 @@ func (p *Pool) Find(a netip.Addr) (l ipam.Lease, ok bool) {
 	return p.Leases[i], true
 }
 
-// Free frees the address of a lease unless somebody else has come to hold it. The holder is not asked: whoever calls
-// this knows that it does not use the address any more.
+// Free frees the address of a lease unless another attachment holds it meanwhile. It does not ask
+// the holder: the caller must know that the holder no longer uses the address.
 func (p *Pool) Free(ctx context.Context, l ipam.Lease) error {
 	id, err := statefile.BootID()
 	if err != nil {

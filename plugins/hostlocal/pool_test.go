@@ -20,14 +20,15 @@ import (
 
 func list(t *testing.T, name, plugins string) *cni.List {
 	t.Helper()
-	l, err := cni.ParseList(fmt.Appendf(nil, `{"cniVersion": "1.1.0", "name": %q, "plugins": [%s]}`, name, plugins))
+	l, err := cni.ParseList(fmt.Appendf(nil, `{"cniVersion": "1.1.0", "name": %q, "plugins": [%s]}`,
+		name, plugins))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l
 }
 
-// reserve puts files into a data directory as the reference plugin does.
+// reserve writes files into a data directory as the upstream plugin does.
 func reserve(t *testing.T, dir, network string, addrs ...string) {
 	t.Helper()
 	path := filepath.Join(dir, network)
@@ -62,8 +63,12 @@ func TestPools(t *testing.T) {
 	lists := []*cni.List{
 		list(t, "ranges", fmt.Sprintf(`{"type": "bridge", "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.1.0.0/24",
 			"ranges": [[{"subnet": "10.2.0.0/24", "rangeStart": "10.2.0.9", "rangeEnd": "10.2.0.10"}, {"subnet": "10.6.0.0/24"}]]}}`, a)),
-		list(t, "empty", fmt.Sprintf(`{"type": "bridge", "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.3.0.0/30"}}`, b)),
-		list(t, "empty", fmt.Sprintf(`{"type": "bridge", "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.9.0.0/30"}}`, b)),
+		list(t, "empty",
+			fmt.Sprintf(`{"type": "bridge", "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.3.0.0/30"}}`,
+				b)),
+		list(t, "empty",
+			fmt.Sprintf(`{"type": "bridge", "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.9.0.0/30"}}`,
+				b)),
 		list(t, "two", fmt.Sprintf(`{"type": "bridge", "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.4.0.0/30"}},
 			{"type": "bridge", "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.5.0.0/30"}}`, a, b)),
 		list(t, "other", `{"type": "bridge", "ipam": {"type": "static"}}, {"type": "loopback"}`),
@@ -99,7 +104,7 @@ two in b
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	if entries, err := os.ReadDir(b); err == nil {
-		t.Errorf("looking made %v", entries)
+		t.Errorf("Pools created %v", entries)
 	}
 }
 
@@ -107,17 +112,24 @@ func TestPoolsOfBrokenConfigurations(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	lists := []*cni.List{
-		list(t, "bad", fmt.Sprintf(`{"type": "bridge", "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.1.0.1/24"}}`, dir)),
-		list(t, "worse", fmt.Sprintf(`{"type": "bridge", "ipam": {"type": "host-local", "dataDir": %q, "subnet": 1}}`, dir)),
-		list(t, "good", fmt.Sprintf(`{"type": "bridge", "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.2.0.0/30"}}`, dir)),
+		list(t, "bad",
+			fmt.Sprintf(`{"type": "bridge", "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.1.0.1/24"}}`,
+				dir)),
+		list(t, "worse",
+			fmt.Sprintf(`{"type": "bridge", "ipam": {"type": "host-local", "dataDir": %q, "subnet": 1}}`,
+				dir)),
+		list(t, "good",
+			fmt.Sprintf(`{"type": "bridge", "ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.2.0.0/30"}}`,
+				dir)),
 	}
 	reserve(t, dir, "bad", "10.1.0.2")
 	pools, err := hostlocal.Pools(t.Context(), lists)
 	if err != nil {
-		t.Errorf("a configuration keeps others from being looked at: %v", err)
+		t.Errorf("a broken configuration hides others: %v", err)
 	}
 	for _, p := range pools {
-		if prefix := "network " + p.Network + ": plugin bridge: ipam: "; (p.Invalid == nil) != (p.Network == "good") ||
+		if prefix := "network " + p.Network +
+			": plugin bridge: ipam: "; (p.Invalid == nil) != (p.Network == "good") ||
 			p.Invalid != nil && !strings.HasPrefix(p.Invalid.Error(), prefix) {
 			t.Errorf("%s: %v", p.Network, p.Invalid)
 		}
@@ -143,7 +155,8 @@ func TestPoolsWaitNoLongerThanTheContext(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := hostlocal.Pools(ctx, nil, dir); err == nil || !strings.Contains(err.Error(), "network pods") {
+	if _, err := hostlocal.Pools(ctx, nil, dir); err == nil ||
+		!strings.Contains(err.Error(), "network pods") {
 		t.Errorf("got %v", err)
 	}
 	if err := s.Close(); err != nil {
@@ -172,8 +185,9 @@ func TestFree(t *testing.T) {
 	if err := os.WriteFile(path, []byte("db\r\neth0"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Free(t.Context(), l); err == nil || !strings.Contains(err.Error(), "10.1.0.2 held by container db interface eth0") {
-		t.Errorf("of another holder by now: %v", err)
+	if err := p.Free(t.Context(), l); err == nil ||
+		!strings.Contains(err.Error(), "10.1.0.2 held by container db interface eth0") {
+		t.Errorf("Free of an address with another holder: %v", err)
 	}
 	l.Owner.Container = "db"
 	for range 2 {
@@ -181,7 +195,8 @@ func TestFree(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || slices.ContainsFunc(left, func(e os.DirEntry) bool { return e.Name() == "10.1.0.2" }) {
+	if left, err := os.ReadDir(filepath.Dir(path)); err != nil ||
+		slices.ContainsFunc(left, func(e os.DirEntry) bool { return e.Name() == "10.1.0.2" }) {
 		t.Errorf("left: %v, %v", left, err)
 	}
 }

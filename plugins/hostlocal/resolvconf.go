@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
-// readResolvConf reads a resolv.conf(5).
+// readResolvConf reads a resolv.conf(5) file.
 func readResolvConf(path string) (cni.DNS, error) {
 	f, err := statefile.Open(path, os.O_RDONLY, 0)
 	if err != nil {
@@ -25,7 +25,8 @@ func readResolvConf(path string) (cni.DNS, error) {
 	return d, nil
 }
 
-// parseResolvConf reads the format. Of several domain lines the last counts; search and options add up.
+// parseResolvConf parses the format. The last domain line counts; search and options lines
+// accumulate.
 func parseResolvConf(r io.Reader) (cni.DNS, error) {
 	var d cni.DNS
 	lines := bufio.NewScanner(r)

@@ -13,18 +13,25 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// host-local.md 8: resolv.conf cases.
+// Cases of resolv.conf(5).
 func TestReadResolvConf(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name, text string
 		want       cni.DNS
 	}{
-		{"simple", "nameserver 192.0.2.0\nnameserver 192.0.2.1\n", cni.DNS{Nameservers: []string{"192.0.2.0", "192.0.2.1"}}},
-		{"comments and short lines", "nameserver 192.0.2.0\n#nameserver 192.0.2.1\n ; nameserver 192.0.2.2\nnameserver\n\nsortlist 1.2.3.4\n",
+		{"simple", "nameserver 192.0.2.0\nnameserver 192.0.2.1\n", cni.DNS{Nameservers: []string{
+			"192.0.2.0", "192.0.2.1",
+		}}},
+		{"comments and short lines",
+			"nameserver 192.0.2.0\n#nameserver 192.0.2.1\n ; nameserver 192.0.2.2\nnameserver\n\nsortlist 1.2.3.4\n",
 			cni.DNS{Nameservers: []string{"192.0.2.0"}}},
-		{"all fields add up, the last domain counts", "nameserver 192.0.2.0\ndomain a.example\nsearch b.example c.example\ndomain d.example\nsearch e.example\noptions four\n\toptions five six\n",
-			cni.DNS{Nameservers: []string{"192.0.2.0"}, Domain: "d.example", Search: []string{"b.example", "c.example", "e.example"}, Options: []string{"four", "five", "six"}}},
+		{"all fields accumulate, the last domain counts",
+			"nameserver 192.0.2.0\ndomain a.example\nsearch b.example c.example\ndomain d.example\nsearch e.example\noptions four\n\toptions five six\n",
+			cni.DNS{Nameservers: []string{"192.0.2.0"}, Domain: "d.example",
+				Search: []string{"b.example", "c.example", "e.example"}, Options: []string{
+					"four", "five", "six",
+				}}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -43,7 +50,7 @@ func TestReadResolvConf(t *testing.T) {
 	}
 }
 
-// A FIFO that nobody writes to must not hang ADD.
+// A FIFO without a writer must not block ADD.
 func TestReadResolvConfFIFO(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "fifo")
@@ -55,7 +62,7 @@ func TestReadResolvConfFIFO(t *testing.T) {
 	}
 }
 
-// A line of any length is an error that names the file, not a part of a line.
+// A line that is too long is an error that names the file, and is not truncated.
 func TestReadResolvConfLongLine(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "resolv.conf")
@@ -67,7 +74,8 @@ func TestReadResolvConfLongLine(t *testing.T) {
 	}
 }
 
-// FuzzParseResolvConf: what is read are words of the text, and written down one by one they are read as the same.
+// FuzzParseResolvConf: all parsed values are words of the text, and a file with one value per line
+// parses to the same result.
 func FuzzParseResolvConf(f *testing.F) {
 	f.Add("nameserver 192.0.2.0\n#x\n ; y\ndomain a.example\nsearch b c\noptions four\n\toptions five six\nsearch d\n")
 	f.Add("nameserver\r\nnameserver 1 2\nNameserver 3\ndomain\x00 x\nsearch \u00a0 \u2003y\n")
@@ -82,7 +90,7 @@ func FuzzParseResolvConf(f *testing.F) {
 		} {
 			for _, w := range words {
 				if w == "" || !strings.Contains(text, w) {
-					t.Errorf("%s: %q is no word of %q", key, w, text)
+					t.Errorf("%s: %q is not a word of %q", key, w, text)
 				}
 				fmt.Fprintln(&again, key, w)
 			}

@@ -1,8 +1,9 @@
-// Package ipvlan gives a container an interface of its own in the network of a parent interface: a sub-interface with the
-// parent's hardware address, made in the container. Behind other plugins it can take parent and addresses from their result.
+// Package ipvlan gives a container an ipvlan interface: an interface in the network of a parent
+// interface, with the parent's MAC address. In a chain it can take the parent and the addresses
+// from the previous result.
 //
-// Address management, addresses, routes, DEL, GC and most of CHECK are those of package attach; what is here is what makes
-// the link an ipvlan.
+// Package attach implements IPAM, addresses, routes, DEL, GC and most of CHECK; this package
+// creates and verifies the ipvlan link.
 package ipvlan
 
 import _ "embed"

@@ -21,17 +21,22 @@ import (
 	"github.com/tenon-cni/tenon/plugins/ipvlan"
 )
 
-// runtime makes a host whose interface uplink leads to another machine; members are those of the plugin.
+// runtime creates a host with an interface uplink to another host; members are added to the
+// plugin's configuration.
 func runtime(t *testing.T, members string) (r *plugintest.Runtime, outside *plugintest.Namespace) {
 	t.Helper()
 	testnet.Require(t, ipvlans)
 	return anyRuntime(t, members)
 }
 
-// anyRuntime is runtime on any kernel, for what comes to no interface.
-func anyRuntime(t *testing.T, members string) (r *plugintest.Runtime, outside *plugintest.Namespace) {
+// anyRuntime is runtime for tests that create no ipvlan, so any kernel will do.
+func anyRuntime(
+	t *testing.T, members string,
+) (r *plugintest.Runtime, outside *plugintest.Namespace) {
 	t.Helper()
-	r = plugintest.NewRuntime(t, ipvlan.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"ipvlan","master":"uplink","dad":"off"`+members+`}`)
+	r = plugintest.NewRuntime(t, ipvlan.Plugin,
+		`{"cniVersion":"1.1.0","name":"net","type":"ipvlan","master":"uplink","dad":"off"`+members+
+			`}`)
 	return r, r.Uplink()
 }
 
@@ -41,7 +46,7 @@ const ipam = `,"ipam":{"type":"host-local","ranges":[
 	[{"subnet":"2001:db8::/64","rangeStart":"2001:db8::10","gateway":"2001:db8::2"}]],
 	"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"},{"dst":"198.51.100.0/24","priority":7,"mtu":1300,"advmss":1200}]}`
 
-// merge sets members, JSON without the braces, in the configuration of a request.
+// merge adds members, a JSON object without its braces, to the configuration of a request.
 func merge(t *testing.T, q *plugintest.Request, members string) {
 	t.Helper()
 	if err := json.Unmarshal([]byte("{"+members+"}"), &q.Conf); err != nil {
@@ -51,28 +56,38 @@ func merge(t *testing.T, q *plugintest.Request, members string) {
 
 const chainedResult = `"cniVersion":"1.1.0","interfaces":[{"name":"uplink"}],"ips":[{"address":"192.0.2.50/24"}]`
 
-// refusals is what is refused before anything is made, be it by configuration, for the lack of a parent, or in a chain (ipvlan.md 2).
+// refusals are configurations that ADD refuses before its first change.
 var refusals = []struct {
 	name, members string
 	configuration bool
 	says          string
 }{
-	{"mode nobody knows", `"mode":"bridge"`, true, `mode: "bridge"`},
+	{"unknown mode", `"mode":"bridge"`, true, `mode: "bridge"`},
 	{"mode in capitals", `"mode":"L3S"`, true, `mode: "L3S"`},
 	{"negative MTU", `"mtu":-1`, true, "mtu: -1"},
-	{"way to look for duplicates", `"dad":"maybe"`, true, "maybe"},
+	{"unknown dad", `"dad":"maybe"`, true, "maybe"},
 	{"no addresses", `"ipam":null`, false, "ipvlan needs ipam"},
-	{"no addresses in the previous result", `"ipam":null,"prevResult":{"interfaces":[{"name":"uplink"}]}`, false, "addresses in prevResult"},
-	{"no interface in the previous result", `"master":"","prevResult":{"cniVersion":"1.1.0"}`, false, "prevResult has 0 interfaces"},
-	{"two interfaces in the previous result", `"master":"","prevResult":{"interfaces":[{"name":"uplink"},{"name":"b"}]}`, false, "prevResult has 2 interfaces"},
-	{"interface of the previous result is gone", `"master":"","prevResult":{"interfaces":[{"name":"gone"}]}`, false, `"gone"`},
+	{"no addresses in the previous result",
+		`"ipam":null,"prevResult":{"interfaces":[{"name":"uplink"}]}`, false,
+		"addresses in prevResult"},
+	{"no interface in the previous result", `"master":"","prevResult":{"cniVersion":"1.1.0"}`,
+		false, "prevResult has 0 interfaces"},
+	{"two interfaces in the previous result",
+		`"master":"","prevResult":{"interfaces":[{"name":"uplink"},{"name":"b"}]}`, false,
+		"prevResult has 2 interfaces"},
+	{"interface of the previous result does not exist",
+		`"master":"","prevResult":{"interfaces":[{"name":"gone"}]}`, false, `"gone"`},
 	{"no such parent", `"master":"absent"`, false, `"absent": not found in the host`},
-	{"no such parent in the container", `"linkInContainer":true`, false, `"uplink": not found in the container`},
-	{"no default route", `"master":""`, false, "no default route interface found: there is none in the host"},
-	{"no default route in the container", `"master":"","linkInContainer":true`, false, "no default route interface found: there is none in the container"},
+	{"no such parent in the container", `"linkInContainer":true`, false,
+		`"uplink": not found in the container`},
+	{"no default route", `"master":""`, false,
+		"no default route interface found: there is none in the host"},
+	{"no default route in the container", `"master":"","linkInContainer":true`, false,
+		"no default route interface found: there is none in the container"},
 }
 
-// TestRefused is R-79 and more: STATUS says so too, if it is the configuration. What cannot be attached can be detached.
+// TestRefused: STATUS refuses the same configurations, except for a missing parent. DEL accepts all
+// of them.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for _, row := range refusals {
@@ -95,8 +110,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestStatus: STATUS fails if the host has no parent of the configured name. It ignores parents in the container and parents
-// that a plugin before it in a chain may make.
+// TestStatus: STATUS fails if the host has no parent of the configured name. It ignores parents in
+// the container and parents that an earlier plugin in the chain may create.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, ipam)
@@ -113,8 +128,9 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestMaster is ipvlan.md 8: the parent by name, by the default route and by the previous result, in host and container; its
-// mode, its hardware address, and the MTU, which the kernel judges. Nothing has to wait for the other machine.
+// TestMaster: the parent is found by name, by the default route and by the previous result, in host
+// and container. The ipvlan has the mode, the parent's MAC address, and the MTU; the kernel checks
+// its limits. ADD does not wait for the other host.
 func TestMaster(t *testing.T) {
 	t.Parallel()
 	const byName = `"master":"uplink"`
@@ -123,18 +139,22 @@ func TestMaster(t *testing.T) {
 		inside        bool
 		mode          ipvlan.Mode
 	}
-	rows := []row{{"mode l2", byName, false, ipvlan.L2}, {"mode l3", byName, false, ipvlan.L3}, {"mode l3s", byName, true, ipvlan.L3S}}
+	rows := []row{{"mode l2", byName, false, ipvlan.L2}, {"mode l3", byName, false, ipvlan.L3},
+		{"mode l3s", byName, true, ipvlan.L3S}}
 	for _, inside := range []bool{false, true} {
 		for name, members := range map[string]string{
-			"name": byName, "default route": `"master":""`, "previous result": `"master":"","prevResult":{"interfaces":[{"name":"uplink"}]}`,
+			"name": byName, "default route": `"master":""`,
+			"previous result": `"master":"","prevResult":{"interfaces":[{"name":"uplink"}]}`,
 		} {
-			rows = append(rows, row{fmt.Sprintf("linkInContainer %t, %s", inside, name), members, inside, ""})
+			rows = append(rows, row{fmt.Sprintf("linkInContainer %t, %s", inside, name), members,
+				inside, ""})
 		}
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			r, _ := runtime(t, fmt.Sprintf(`,"linkInContainer":%t,"mode":%q,"mtu":1400`, row.inside, row.mode)+ipam)
+			r, _ := runtime(t, fmt.Sprintf(`,"linkInContainer":%t,"mode":%q,"mtu":1400`, row.inside,
+				row.mode)+ipam)
 			where := r.Host
 			if row.inside {
 				where = r.Container("c")
@@ -160,25 +180,31 @@ func TestMaster(t *testing.T) {
 	}
 }
 
-// TestChained is ipvlan.md 8: without ipam the result is the ipvlan alone, with addresses, routes and parent of the one before,
-// and the configuration's DNS.
+// TestChained: without ipam the result has only the ipvlan, with addresses, routes and parent of
+// the previous result, and the DNS settings of the configuration.
 func TestChained(t *testing.T) {
 	t.Parallel()
 	r, outside := runtime(t, "")
 	delete(r.Conf, "master")
 	q := r.Request(cni.Add, "c")
-	merge(t, &q, `"prevResult":{`+chainedResult+`,"routes":[{"dst":"198.51.100.0/24","gw":"192.0.2.2"}],"dns":{"domain":"before"}}`)
+	merge(t, &q, `"prevResult":{`+chainedResult+
+		`,"routes":[{"dst":"198.51.100.0/24","gw":"192.0.2.2"}],"dns":{"domain":"before"}}`)
 	out := r.Must(q)
 	got, err := cni.DecodeResultStrict(out, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := &cni.Result{
-		Interfaces: []cni.Interface{{Name: "eth0", MAC: strings.Fields(r.Host.Command("ip", "-br", "link", "show", "dev", "uplink"))[2], Sandbox: r.Container("c").Path()}},
-		IPs:        []cni.IP{{Address: netip.MustParsePrefix("192.0.2.50/24"), Interface: cni.Some(0)}},
-		Routes:     []cni.Route{{Dst: netip.MustParsePrefix("198.51.100.0/24"), GW: netip.MustParseAddr("192.0.2.2")}},
+		Interfaces: []cni.Interface{{Name: "eth0",
+			MAC: strings.Fields(r.Host.Command("ip", "-br", "link", "show", "dev",
+				"uplink"))[2],
+			Sandbox: r.Container("c").Path()}},
+		IPs: []cni.IP{{Address: netip.MustParsePrefix("192.0.2.50/24"), Interface: cni.Some(0)}},
+		Routes: []cni.Route{{Dst: netip.MustParsePrefix("198.51.100.0/24"),
+			GW: netip.MustParseAddr("192.0.2.2")}},
 	}
-	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}),
+		cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)
 	}
 	testnet.Reaches(t, outside, netip.MustParseAddr("192.0.2.50"), true)
@@ -189,7 +215,8 @@ func TestChained(t *testing.T) {
 	}
 }
 
-// TestChainedWithIPAM: the addresses before do not count (ipvlan.md 2), but stay in the result (PL-ADD-06).
+// TestChainedWithIPAM: with ipam the previous addresses are not configured, but stay in the result
+// (PL-ADD-06).
 func TestChainedWithIPAM(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, ipam)
@@ -202,19 +229,26 @@ func TestChainedWithIPAM(t *testing.T) {
 	if len(got.Interfaces) != 2 || len(got.IPs) != 3 || got.IPs[1].Interface != cni.Some(1) {
 		t.Errorf("%+v", got)
 	}
-	if out := r.Container("c").Command("ip", "-4", "address", "show", "dev", "eth0"); strings.Contains(out, "192.0.2.50") || !strings.Contains(out, "192.0.2.10/24") {
+	if out := r.Container("c").
+		Command("ip", "-4", "address", "show", "dev", "eth0"); strings.Contains(out,
+		"192.0.2.50") || !strings.Contains(out, "192.0.2.10/24") {
 		t.Error(out)
 	}
 }
 
-// TestDel is R-27: parent, default route and a previous result with one interface are not needed, and the address is released.
+// TestDel: DEL releases the address without the parent, the default route or an interface in
+// prevResult.
 func TestDel(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*plugintest.Request){
-		"no master, no result": func(q *plugintest.Request) { delete(q.Conf, "master"); delete(q.Conf, "prevResult") },
+		"no master, no result": func(q *plugintest.Request) {
+			delete(q.Conf, "master")
+			delete(q.Conf, "prevResult")
+		},
 		"several interfaces": func(q *plugintest.Request) {
 			delete(q.Conf, "master")
-			q.Conf["prevResult"] = json.RawMessage(`{"cniVersion":"1.1.0","interfaces":[{"name":"a"},{"name":"b"}]}`)
+			q.Conf["prevResult"] = json.RawMessage(
+				`{"cniVersion":"1.1.0","interfaces":[{"name":"a"},{"name":"b"}]}`)
 		},
 		"no netns":    func(q *plugintest.Request) { q.Netns = "" },
 		"wrong types": func(q *plugintest.Request) { q.Conf["master"], q.Conf["mode"] = 5, 6 },
@@ -235,7 +269,8 @@ func TestDel(t *testing.T) {
 	}
 }
 
-// TestNameClash: the error says which name, and where (R-72), and neither link nor lease is left (ipvlan.md 4).
+// TestNameClash: the error contains the name and the namespace; ADD leaves no link and no
+// reservation.
 func TestNameClash(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, ipam)
@@ -247,49 +282,60 @@ func TestNameClash(t *testing.T) {
 	r.Unchanged(before)
 }
 
-// TestRoutes is R-76, R-77 and R-81: what a route of the result says is applied, and the default route of a second network gets a
-// metric of its own.
+// TestRoutes: ADD applies all attributes of a route, and the default route of a second network gets
+// its own metric.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, ipam)
 	r.Add("c")
 	q := r.Request(cni.Add, "c")
 	q.IfName = "eth1.100"
-	q.Conf["ipam"] = json.RawMessage(`{"type":"static","addresses":[{"address":"192.0.2.60/24","gateway":"192.0.2.2"}],"routes":[{"dst":"0.0.0.0/0"}]}`)
+	q.Conf["ipam"] = json.RawMessage(
+		`{"type":"static","addresses":[{"address":"192.0.2.60/24","gateway":"192.0.2.2"}],"routes":[{"dst":"0.0.0.0/0"}]}`)
 	r.Must(q)
 	c := r.Container("c")
-	if out := c.Command("ip", "route", "show", "198.51.100.0/24"); !strings.Contains(out, "via 192.0.2.2 dev eth0 metric 7 mtu 1300 advmss 1200") {
+	if out := c.Command("ip", "route", "show", "198.51.100.0/24"); !strings.Contains(out,
+		"via 192.0.2.2 dev eth0 metric 7 mtu 1300 advmss 1200") {
 		t.Errorf("route %s", out)
 	}
-	if diff := cmp.Diff("default via 192.0.2.2 dev eth0 \ndefault via 192.0.2.2 dev eth1.100 metric 1 \n", c.Command("ip", "route", "show", "default")); diff != "" {
+	if diff := cmp.Diff(
+		"default via 192.0.2.2 dev eth0 \ndefault via 192.0.2.2 dev eth1.100 metric 1 \n",
+		c.Command("ip", "route", "show", "default")); diff != "" {
 		t.Error(diff)
 	}
-	if got := strings.TrimSpace(c.Command("cat", "/proc/sys/net/ipv4/conf/eth1.100/arp_notify")); got != "1" {
+	if got := strings.TrimSpace(c.Command("cat",
+		"/proc/sys/net/ipv4/conf/eth1.100/arp_notify")); got != "1" {
 		t.Errorf("arp_notify is %s", got)
 	}
 	r.Check("c")
 }
 
-// TestPing: containers reach one another and the other machine as soon as ADD has returned; with the modes of layer 3 the other
-// machine needs a route by way of the host. Addresses can be bound (R-75), however duplicates are looked for.
+// TestPing: as soon as ADD has returned, containers reach each other and the other host; in the
+// layer 3 modes the other host needs a route by way of the host. Sockets can bind the addresses
+// with every value of dad.
 func TestPing(t *testing.T) {
 	t.Parallel()
 	const routed = `,"ipam":{"type":"host-local","ranges":[[{"subnet":"10.96.0.0/24"}],[{"subnet":"fd00:96::/64"}]],"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]}`
-	for _, row := range []struct{ mode, dad, ipam string }{{"l2", "off", ipam}, {"l2", "wait", ipam}, {"l2", "optimistic", ipam}, {"l3", "off", routed}, {"l3s", "optimistic", routed}} {
+	for _, row := range []struct{ mode, dad, ipam string }{{"l2", "off", ipam},
+		{"l2", "wait", ipam}, {"l2", "optimistic", ipam}, {"l3", "off", routed}, {"l3s",
+			"optimistic", routed}} {
 		t.Run(row.mode+" "+row.dad, func(t *testing.T) {
 			t.Parallel()
 			r, outside := runtime(t, row.ipam)
 			r.Conf["mode"], r.Conf["dad"] = row.mode, row.dad
-			outside.Batch("route add 10.96.0.0/24 via 192.0.2.1", "route add fd00:96::/64 via 2001:db8::1")
+			outside.Batch("route add 10.96.0.0/24 via 192.0.2.1",
+				"route add fd00:96::/64 via 2001:db8::1")
 			a, b := r.Add("a"), r.Add("b")
 			for i, ip := range a.IPs {
 				bind(t, r.Container("a"), ip.Address.Addr())
-				if row.dad == "optimistic" && testnet.OptimisticDAD() == nil && row.mode == "l2" && i > 0 {
-					continue // it asks for no neighbours yet (RFC 4429, section 3.2)
+				if row.dad == "optimistic" && testnet.OptimisticDAD() == nil && row.mode == "l2" &&
+					i > 0 {
+					continue // it sends no neighbour solicitations yet (RFC 4429, section 3.2)
 				}
 				testnet.Reaches(t, r.Container("a"), b.IPs[i].Address.Addr(), true)
 				testnet.Reaches(t, outside, ip.Address.Addr(), true)
-				testnet.Reaches(t, r.Container("b"), []netip.Addr{netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8::2")}[i], true)
+				testnet.Reaches(t, r.Container("b"), []netip.Addr{netip.MustParseAddr("192.0.2.2"),
+					netip.MustParseAddr("2001:db8::2")}[i], true)
 			}
 		})
 	}
@@ -309,8 +355,8 @@ func bind(t *testing.T, ns *plugintest.Namespace, address netip.Addr) {
 	}
 }
 
-// TestNewNeighbour is R-73: other machines that know another hardware address of the container's addresses, that of a macvlan
-// before, learn that of the parent within a second.
+// TestNewNeighbour: other hosts that have cached a macvlan's MAC address for the container's
+// addresses learn the parent's MAC address within a second.
 func TestNewNeighbour(t *testing.T) {
 	t.Parallel()
 	for _, dad := range []string{"optimistic", "wait", "off"} {
@@ -319,14 +365,18 @@ func TestNewNeighbour(t *testing.T) {
 			r, outside := runtime(t, ipam)
 			r.Conf["dad"] = dad
 			before := r.Container("before")
-			r.Host.Command("ip", "link", "add", "link", "uplink", "name", "eth0", "netns", before.Path(), "type", "macvlan", "mode", "bridge")
-			before.Batch("address add 192.0.2.10/24 dev eth0", "address add 2001:db8::10/64 dev eth0 nodad", "link set eth0 up")
-			addresses := []netip.Addr{netip.MustParseAddr("192.0.2.10"), netip.MustParseAddr("2001:db8::10")}
+			r.Host.Command("ip", "link", "add", "link", "uplink", "name", "eth0", "netns",
+				before.Path(), "type", "macvlan", "mode", "bridge")
+			before.Batch("address add 192.0.2.10/24 dev eth0",
+				"address add 2001:db8::10/64 dev eth0 nodad", "link set eth0 up")
+			addresses := []netip.Addr{netip.MustParseAddr("192.0.2.10"),
+				netip.MustParseAddr("2001:db8::10")}
 			for _, a := range addresses {
 				testnet.Reaches(t, outside, a, true)
 			}
 			before.Command("ip", "link", "delete", "eth0")
-			time.Sleep(1100 * time.Millisecond) // what is younger than a second is not believed (locktime, arp(7))
+			// ARP ignores changes of younger entries (locktime, arp(7))
+			time.Sleep(1100 * time.Millisecond)
 			mac := r.Add("after").Interfaces[0].MAC
 			for _, a := range addresses {
 				testnet.LearnsMAC(t, outside, a, mac)
@@ -335,7 +385,7 @@ func TestNewNeighbour(t *testing.T) {
 	}
 }
 
-// TestParentIsDown is R-74: nothing waits for what cannot come.
+// TestParentIsDown: ADD does not wait for answers on a parent that is down.
 func TestParentIsDown(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, ipam)
@@ -348,7 +398,8 @@ func TestParentIsDown(t *testing.T) {
 	}
 }
 
-// TestOneModePerParent: the kernel gives all interfaces of a parent the mode of the last one; CHECK of the others says so.
+// TestOneModePerParent: the kernel gives all interfaces of a parent the mode of the newest; CHECK
+// of the older ones fails.
 func TestOneModePerParent(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, ipam)
@@ -356,21 +407,24 @@ func TestOneModePerParent(t *testing.T) {
 	q := r.Request(cni.Add, "b")
 	q.Conf["mode"] = "l3"
 	r.Must(q)
-	plugintest.Says(t, r.Refused(r.Request(cni.Check, "a"), cni.CodeInternal), "Container IPVlan mode l3 does not match expected value: l2")
+	plugintest.Says(t, r.Refused(r.Request(cni.Check, "a"), cni.CodeInternal),
+		"Container IPVlan mode l3 does not match expected value: l2")
 }
 
-// TestTakeover: what the reference plugin attached Tenon checks and deletes, and the other way round.
+// TestTakeover: Tenon checks and deletes attachments of the upstream plugin, and the reverse.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
-	const reference = "/usr/lib/cni"
-	testnet.Require(t, testnet.Tool(filepath.Join(reference, "ipvlan")))
+	const upstream = "/usr/lib/cni"
+	testnet.Require(t, testnet.Tool(filepath.Join(upstream, "ipvlan")))
 	for _, tenonAdds := range []bool{true, false} {
 		t.Run(fmt.Sprintf("Tenon adds %t", tenonAdds), func(t *testing.T) {
 			t.Parallel()
 			r, _ := runtime(t, ipam)
-			delete(r.Conf["ipam"].(map[string]any), "routes") // it does not find those without a gateway of their own
-			r.Conf["cniVersion"] = "1.0.0"                    // the newest of Debian's
-			if diff := r.Mixed(reference, tenonAdds); strings.Contains(diff, "eth0") || strings.Contains(diff, "192.0.2.1") {
+			// upstream requires a gateway in each route
+			delete(r.Conf["ipam"].(map[string]any), "routes")
+			r.Conf["cniVersion"] = "1.0.0" // the newest version of Debian's upstream plugins
+			if diff := r.Mixed(upstream, tenonAdds); strings.Contains(diff, "eth0") ||
+				strings.Contains(diff, "192.0.2.1") {
 				t.Error(diff)
 			}
 		})

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { plugintest.Main(m, all.Plugins...) }
 
 var ipvlans = testnet.Kernel(kernel.FeatureIPvlan)
 
-// parent makes the interface that the examples name, which has the default route of the host.
+// parent creates the interface that the examples name; it has the default route of the host.
 func parent(_ testing.TB, n *plugintest.Net) { addParent(n.Host) }
 
 func addParent(ns *plugintest.Namespace) {
@@ -27,7 +27,7 @@ func addParent(ns *plugintest.Namespace) {
 	ns.Command("ip", "route", "add", "default", "dev", "eth1")
 }
 
-// examples are those with address management, or the chained one.
+// examples returns the examples with ipam, or the chained ones.
 func examples(withIPAM bool) (list []plugin.Example) {
 	for _, e := range ipvlan.Plugin.Examples() {
 		if strings.Contains(e.Config, `"ipam"`) == withIPAM {
@@ -51,31 +51,36 @@ var suite = plugintest.Suite{
 			a.Container.Batch("link delete eth0", "link add eth0 up type bridge")
 			return "expected a ipvlan, found a bridge"
 		}},
-		{Name: "another MAC", Break: func(_ testing.TB, a plugintest.Attached) string { // it is that of the parent
+		// the kernel copies it from the parent
+		{Name: "another MAC", Break: func(_ testing.TB, a plugintest.Attached) string {
 			a.Host.Command("ip", "link", "set", "eth1", "address", "02:00:00:00:00:01")
 			return "eth0"
 		}},
-		{Name: "parent renamed", Key: "master", Break: func(_ testing.TB, a plugintest.Attached) string {
-			a.Host.Batch("link set eth1 down", "link set eth1 name renamed", "link set renamed up")
-			return `"eth1"`
-		}},
+		{Name: "parent renamed", Key: "master",
+			Break: func(_ testing.TB, a plugintest.Attached) string {
+				a.Host.Batch("link set eth1 down", "link set eth1 name renamed",
+					"link set renamed up")
+				return `"eth1"`
+			}},
 	},
 }
 
-// swift switches duplicate detection off where the kernel has no optimistic addresses: each ADD would wait one or two seconds.
+// swift switches duplicate address detection off, because without optimistic addresses in the
+// kernel each ADD would wait one or two seconds.
 func swift(conf map[string]any, _ string) {
 	if testnet.OptimisticDAD() != nil {
 		conf["dad"] = "off"
 	}
 }
 
-// The suite is ipvlan.md 8: with and without master.
+// TestSuite runs the suite with and without master.
 func TestSuite(t *testing.T) {
 	testnet.Require(t, ipvlans)
 	plugintest.Run(t, suite)
 }
 
-// TestSuiteInContainer is ipvlan.md 8 with linkInContainer: the parent is one that the plugins before have made in the container.
+// TestSuiteInContainer runs the suite with linkInContainer: earlier plugins have created the parent
+// in the container.
 func TestSuiteInContainer(t *testing.T) {
 	testnet.Require(t, ipvlans)
 	inside := suite
@@ -91,26 +96,31 @@ func TestSuiteInContainer(t *testing.T) {
 	plugintest.Run(t, inside)
 }
 
-// TestSuiteChained: without ipam, parent and addresses are those of the result before (ipvlan.md 8).
+// TestSuiteChained runs the suite without ipam: the previous result has the parent and the
+// addresses.
 func TestSuiteChained(t *testing.T) {
 	testnet.Require(t, ipvlans)
 	plugintest.Run(t, plugintest.Suite{
-		Plugin: ipvlan.Plugin, Examples: examples(false), Rewrite: swift, Setup: parent, TakesOver: true,
+		Plugin: ipvlan.Plugin, Examples: examples(false), Rewrite: swift, Setup: parent,
+		TakesOver: true,
 		Before: func(_ testing.TB, _ *plugintest.Net, c *plugintest.Namespace) *cni.Result {
 			return before(c.Number + 2)
 		},
 	})
 }
 
-// before is the result of plugins that have chosen the host's eth1, and got addresses for the container.
+// before returns the result of plugins that have chosen eth1 of the host and addresses for the
+// container.
 func before(number int) *cni.Result {
 	return &cni.Result{
 		Interfaces: []cni.Interface{{Name: "eth1"}},
 		IPs: []cni.IP{
-			{Address: netip.MustParsePrefix(fmt.Sprintf("10.99.0.%d/24", number)), Gateway: netip.MustParseAddr("10.99.0.1")},
+			{Address: netip.MustParsePrefix(fmt.Sprintf("10.99.0.%d/24", number)),
+				Gateway: netip.MustParseAddr("10.99.0.1")},
 			{Address: netip.MustParsePrefix(fmt.Sprintf("fd00:99::%x/64", number))},
 		},
-		Routes: []cni.Route{{Dst: netip.MustParsePrefix("0.0.0.0/0")}, {Dst: netip.MustParsePrefix("fd00:7::/64"), GW: netip.MustParseAddr("fd00:99::ffff")}},
+		Routes: []cni.Route{{Dst: netip.MustParsePrefix("0.0.0.0/0")},
+			{Dst: netip.MustParsePrefix("fd00:7::/64"), GW: netip.MustParseAddr("fd00:99::ffff")}},
 	}
 }
 

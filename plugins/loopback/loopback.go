@@ -12,20 +12,20 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Config is the configuration of the plugin: nothing of its own.
+// Config is the configuration of the plugin. It has no options of its own.
 type Config struct{ plugin.Common }
 
 // Plugin is the definition of loopback.
 var Plugin = plugin.Define(plugin.Info{
 	Name:  "loopback",
-	About: "sets the loopback interface of a container up",
+	About: "sets up the loopback interface of a container",
 	Role:  plugin.RoleEither,
 	Doc:   doc,
 }, func() plugin.Plugin { return new(Config) })
 
 const ifName = "lo"
 
-// Add sets lo up. A chained loopback passes the previous result on.
+// Add sets lo up. In a chain, it returns the previous result.
 func (c *Config) Add(ctx context.Context, call *plugin.Call) (*cni.Result, error) {
 	var r *cni.Result
 	err := enter(ctx, call, func(s *kernel.Space, l kernel.Link) (err error) {
@@ -43,9 +43,11 @@ func (c *Config) Add(ctx context.Context, call *plugin.Call) (*cni.Result, error
 	return r, nil
 }
 
-// result lists the first address of each family; the kernel gives lo its addresses when it comes up.
+// result lists the first address of each family; the kernel gives lo its addresses when it comes
+// up.
 func result(s *kernel.Space, l kernel.Link, sandbox string) (*cni.Result, error) {
-	r := &cni.Result{Interfaces: []cni.Interface{{Name: ifName, MAC: "00:00:00:00:00:00", Sandbox: sandbox}}}
+	r := &cni.Result{Interfaces: []cni.Interface{{Name: ifName, MAC: "00:00:00:00:00:00",
+		Sandbox: sandbox}}}
 	addrs, err := s.Addrs.Of(l)
 	if err != nil {
 		return nil, err
@@ -76,10 +78,12 @@ func (c *Config) Del(ctx context.Context, call *plugin.Call) error {
 	if ns == nil || err != nil {
 		return err
 	}
-	return inside(ctx, call, ns, func(s *kernel.Space, l kernel.Link) error { return s.Links.Down(l) })
+	return inside(ctx, call, ns, func(s *kernel.Space, l kernel.Link) error {
+		return s.Links.Down(l)
+	})
 }
 
-// Check looks whether lo is up.
+// Check requires that lo is up.
 func (c *Config) Check(ctx context.Context, call *plugin.Call) error {
 	return enter(ctx, call, func(_ *kernel.Space, l kernel.Link) error {
 		if !l.Up {
@@ -89,8 +93,10 @@ func (c *Config) Check(ctx context.Context, call *plugin.Call) error {
 	})
 }
 
-// enter calls inside for the namespace of the call, which has to exist.
-func enter(ctx context.Context, call *plugin.Call, fn func(*kernel.Space, kernel.Link) error) error {
+// enter calls inside for the network namespace of the call, which must exist.
+func enter(
+	ctx context.Context, call *plugin.Call, fn func(*kernel.Space, kernel.Link) error,
+) error {
 	ns, err := session.OpenSandbox(call.Env)
 	if err != nil {
 		return err
@@ -98,9 +104,11 @@ func enter(ctx context.Context, call *plugin.Call, fn func(*kernel.Space, kernel
 	return inside(ctx, call, ns, fn)
 }
 
-// inside calls fn with the lo of a namespace, which it closes, and rolls back what fn changed if it fails.
+// inside calls fn with interface lo of a namespace, which it closes. If fn fails, it undoes its
+// changes.
 func inside(
-	ctx context.Context, call *plugin.Call, ns *kernel.Namespace, fn func(*kernel.Space, kernel.Link) error,
+	ctx context.Context, call *plugin.Call, ns *kernel.Namespace, fn func(*kernel.Space,
+		kernel.Link) error,
 ) error {
 	defer ns.Close()
 	tx := session.Begin(ctx, call)

@@ -19,15 +19,16 @@ func TestMain(m *testing.M) { plugintest.Main(m, all.Plugins...) }
 var suite = plugintest.Suite{
 	Plugin:     loopback.Plugin,
 	Repeatable: true,
-	Drifts: []plugintest.Drift{{Name: "lo down", Break: func(_ testing.TB, a plugintest.Attached) string {
-		a.Container.Command("ip", "link", "set", "lo", "down")
-		return "loopback interface is down"
-	}}},
+	Drifts: []plugintest.Drift{{Name: "lo down",
+		Break: func(_ testing.TB, a plugintest.Attached) string {
+			a.Container.Command("ip", "link", "set", "lo", "down")
+			return "loopback interface is down"
+		}}},
 }
 
 func TestSuite(t *testing.T) { plugintest.Run(t, suite) }
 
-// TestSuiteChained: behind others loopback is as good a plugin.
+// TestSuiteChained: loopback fulfils all contracts as a chained plugin.
 func TestSuiteChained(t *testing.T) {
 	chained := suite
 	chained.Before = plugintest.Veth
@@ -38,7 +39,8 @@ func FuzzServe(f *testing.F) { plugintest.Fuzz(f, suite) }
 
 func runtime(t *testing.T) *plugintest.Runtime {
 	t.Helper()
-	return plugintest.NewRuntime(t, loopback.Plugin, `{"cniVersion":"1.1.0","name":"lo","type":"loopback"}`)
+	return plugintest.NewRuntime(t, loopback.Plugin,
+		`{"cniVersion":"1.1.0","name":"lo","type":"loopback"}`)
 }
 
 func up(t *testing.T, r *plugintest.Runtime, container string) bool {
@@ -51,7 +53,7 @@ func up(t *testing.T, r *plugintest.Runtime, container string) bool {
 	return slices.Contains(links[0].Flags, "UP")
 }
 
-// TestResults pins what is printed in each form of the result, and what that does to the interface.
+// TestResults checks the output in each form of the result, and the state of the interface.
 func TestResults(t *testing.T) {
 	t.Parallel()
 	const (
@@ -91,8 +93,8 @@ func TestIPv6Disabled(t *testing.T) {
 	}
 }
 
-// TestChained: the result of the plugins before is passed on with all that a result can say, dns too.
-// DIS-33, DNS-02, PL-ADD-06, R-16
+// TestChained: the previous result is passed on completely, including dns.
+// DIS-33, DNS-02, PL-ADD-06
 func TestChained(t *testing.T) {
 	t.Parallel()
 	const prev = `{"cniVersion":"1.1.0",` +
@@ -111,13 +113,15 @@ func TestChained(t *testing.T) {
 	}
 }
 
-// TestForeignAddress: an address on lo that is none of loopback is an error, and lo is as it was.
+// TestForeignAddress: an address on lo that is not a loopback address is an error, and lo does not
+// change.
 func TestForeignAddress(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"10.0.0.2/24", "fd00::2/64"} {
 		r := runtime(t)
 		r.Container("c").Command("ip", "address", "add", address, "dev", "lo")
-		if err := r.Refused(r.Request(cni.Add, "c"), cni.CodeInternal); err != nil && !strings.Contains(err.Error(), address) {
+		if err := r.Refused(r.Request(cni.Add, "c"), cni.CodeInternal); err != nil &&
+			!strings.Contains(err.Error(), address) {
 			t.Errorf("error does not name %s: %v", address, err)
 		}
 		if up(t, r, "c") {
@@ -129,7 +133,9 @@ func TestForeignAddress(t *testing.T) {
 func TestNamespace(t *testing.T) {
 	t.Parallel()
 	r := runtime(t)
-	for path, code := range map[string]cni.Code{"/absent": cni.CodeUnknownContainer, t.TempDir(): cni.CodeInvalidEnvironment} {
+	for path, code := range map[string]cni.Code{
+		"/absent": cni.CodeUnknownContainer, t.TempDir(): cni.CodeInvalidEnvironment,
+	} {
 		q := r.Request(cni.Add, "c")
 		q.Netns = path
 		r.Refused(q, code)
@@ -137,11 +143,11 @@ func TestNamespace(t *testing.T) {
 		r.Refused(q, code)
 	}
 	q := r.Request(cni.Del, "c")
-	q.Netns = "" // R-40
+	q.Netns = ""
 	r.Must(q)
 }
 
-// TestCheckNeedsNoPrevResult: what it looks at does not depend on it.
+// TestCheckNeedsNoPrevResult: CHECK works without a previous result.
 func TestCheckNeedsNoPrevResult(t *testing.T) {
 	t.Parallel()
 	r := runtime(t)

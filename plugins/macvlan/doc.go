@@ -1,8 +1,8 @@
-// Package macvlan gives a container an interface of its own in the network of a parent interface: a sub-interface with its
-// own hardware address, made in the container. The host and the container do not see one another through it.
+// Package macvlan gives a container a macvlan interface: an interface with its own MAC address in
+// the network of a parent interface. The host and the container cannot reach each other through it.
 //
-// Address management, addresses, routes, DEL, GC and most of CHECK are those of package attach; what is here is what makes
-// the link a macvlan.
+// Package attach implements IPAM, addresses, routes, DEL, GC and most of CHECK; this package
+// creates and verifies the macvlan link.
 package macvlan
 
 import _ "embed"

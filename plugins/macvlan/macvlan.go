@@ -17,21 +17,23 @@ type Config struct {
 	attach.Common
 	attach.Segment
 
-	// Master is the interface that the container's is made on, by its name or an alternative name. Without one it is that of
-	// the default route.
+	// Master is the parent interface, by its name or an alternative name. The default is the
+	// interface of the default route.
 	Master string `json:"master"`
-	// LinkInContainer looks for Master, or the default route, in the container instead of the host.
+	// LinkInContainer looks up Master, or the default route, in the container instead of the host.
 	LinkInContainer bool `json:"linkInContainer"`
-	// Mode is who is reached directly: "bridge" reaches other interfaces of the same parent, "private" none of them, "vepa" those
-	// to which a switch outside sends the frames back, and "passthru" gives the container the parent for itself alone, with its
-	// hardware address.
+	// Mode selects which containers on the same parent can reach each other: with "bridge" all of
+	// them; with "private" none; with "vepa" those for which an external switch sends the frames
+	// back. With "passthru" one container uses the parent exclusively, with the parent's MAC
+	// address.
 	Mode Mode `json:"mode" enum:"bridge,private,vepa,passthru" default:"bridge"`
-	// MTU is in bytes, up to that of Master; 0 is that of Master.
+	// MTU is the MTU in bytes, at most the MTU of Master; 0 selects the MTU of Master.
 	MTU int `json:"mtu" min:"0" max:"65535"`
-	// MAC is the hardware address; the capability mac and MAC in CNI_ARGS go before it. Without one the kernel chooses.
+	// MAC is the MAC address of the interface. The capability mac and MAC in CNI_ARGS take
+	// precedence. Without any of them the kernel chooses an address.
 	MAC string `json:"mac"`
-	// BCQueueLen is how many broadcasts and multicasts can wait to be copied to the interfaces of the parent, in packets; 0 is
-	// the kernel's default, 1000.
+	// BCQueueLen is the number of broadcast and multicast packets that can wait to be copied to the
+	// interfaces of the parent; 0 selects the kernel's default, 1000.
 	BCQueueLen uint32 `json:"bcqueuelen"`
 
 	mac net.HardwareAddr // derived from the call by [Config.Validate]
@@ -53,7 +55,7 @@ const kind = "macvlan"
 // Plugin is the definition of macvlan.
 var Plugin = attach.Define(plugin.Info{
 	Name:         kind,
-	About:        "connects a container to the network of an interface, with a hardware address of its own",
+	About:        "connects a container to the network of an interface, with its own MAC address",
 	Capabilities: []string{"mac"},
 	Args:         []string{"MAC"},
 	Doc:          doc,
@@ -71,13 +73,14 @@ var Plugin = attach.Define(plugin.Info{
 
 func (c *Config) mode() Mode { return cmp.Or(c.Mode, Bridge) }
 
-// Validate refuses what cannot become a macvlan on any parent.
+// Validate refuses configurations that are invalid with every parent.
 func (c *Config) Validate(call *plugin.Call) (err error) {
 	switch m := c.mode(); m {
 	case Bridge, Private, VEPA, Passthru:
 	default:
 		return cni.Errorf(cni.CodeInvalidConfig, "unknown macvlan mode: %q", m).
-			WithDetails(fmt.Sprintf("mode is %q, %q, %q or %q", Bridge, Private, VEPA, Passthru))
+			WithDetails(fmt.Sprintf("mode must be %q, %q, %q or %q", Bridge, Private, VEPA,
+				Passthru))
 	}
 	if call.Command != cni.Add { // ADD compares the MTU with the parent's
 		if err := attach.ValidateMTU(c.MTU); err != nil {
@@ -88,12 +91,12 @@ func (c *Config) Validate(call *plugin.Call) (err error) {
 	return err
 }
 
-// Status looks for the parent.
+// Status returns an error if the parent does not exist.
 func (c *Config) Status(ctx context.Context, call *plugin.Call) error {
 	return attach.ParentStatus(ctx, call, c.Master, c.LinkInContainer)
 }
 
-// Make makes the macvlan in the container.
+// Make creates the macvlan in the container.
 func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, error) {
 	parent, where, err := s.Parent(c.Master, c.LinkInContainer)
 	if err != nil {
@@ -108,7 +111,7 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 	}))
 }
 
-// Verify compares the mode with the configuration, and looks for the parent.
+// Verify compares the mode with the configuration and requires the parent.
 func (c *Config) Verify(_ context.Context, s *attach.Session, link kernel.Link) error {
 	const text = "container macvlan mode %s does not match expected value: %s"
 	if err := attach.CheckMode(link, string(c.mode()), text); err != nil {

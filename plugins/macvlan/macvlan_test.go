@@ -17,21 +17,23 @@ import (
 	"github.com/tenon-cni/tenon/plugins/macvlan"
 )
 
-// runtime makes a host whose interface uplink leads to another machine; members are those of the plugin.
+// runtime creates a host with an interface uplink to another host; members are added to the
+// plugin's configuration.
 func runtime(t *testing.T, members string) (r *plugintest.Runtime, outside *plugintest.Namespace) {
 	t.Helper()
 	testnet.Require(t, macvlans)
-	r = plugintest.NewRuntime(t, macvlan.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"macvlan","master":"uplink"`+members+`}`)
+	r = plugintest.NewRuntime(t, macvlan.Plugin,
+		`{"cniVersion":"1.1.0","name":"net","type":"macvlan","master":"uplink"`+members+`}`)
 	return r, r.Uplink()
 }
 
-// ipam has addresses of the uplink's networks, and routes to what is behind the other machine.
+// ipam has addresses of the uplink's networks, and routes to networks behind the other host.
 const ipam = `,"ipam":{"type":"host-local","ranges":[
 	[{"subnet":"192.0.2.0/24","rangeStart":"192.0.2.10","gateway":"192.0.2.2"}],
 	[{"subnet":"2001:db8::/64","rangeStart":"2001:db8::10","gateway":"2001:db8::2"}]],
 	"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"},{"dst":"198.51.100.0/24","priority":7,"mtu":1300,"advmss":1200}]}`
 
-// link is what ip tells about an interface.
+// link is the part of the output of ip that the tests compare.
 type link struct {
 	Address  string
 	MTU      int
@@ -56,7 +58,7 @@ func show(t *testing.T, ns *plugintest.Namespace, name string) link {
 	return links[0]
 }
 
-// merge sets members, JSON without the braces, in the configuration of a request.
+// merge adds members, a JSON object without its braces, to the configuration of a request.
 func merge(t *testing.T, q *plugintest.Request, members string) {
 	t.Helper()
 	if err := json.Unmarshal([]byte("{"+members+"}"), &q.Conf); err != nil {
@@ -64,26 +66,27 @@ func merge(t *testing.T, q *plugintest.Request, members string) {
 	}
 }
 
-// TestConfiguration lists what is refused before anything is made. What cannot be attached can be detached.
+// TestConfiguration tests configurations that ADD refuses before its first change. DEL accepts all
+// of them.
 func TestConfiguration(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, "")
 	r.Container("c")
 	before := r.State()
 	for _, row := range []struct{ name, members, args, says string }{
-		{"mode nobody knows", `"mode":"hairpin"`, "", `mode: "hairpin"`},
+		{"unknown mode", `"mode":"hairpin"`, "", `mode: "hairpin"`},
 		{"mode with a capital", `"mode":"Bridge"`, "", `mode: "Bridge"`},
 		{"negative MTU", `"mtu":-1`, "", "-1"},
-		{"MTU no interface can have", `"mtu":65536`, "", "65536"},
-		{"MAC that is none", `"mac":"02:00"`, "", "02:00"},
-		{"MAC of many", `"mac":"01:00:5e:00:00:01"`, "", "01:00:5e:00:00:01"},
-		{"MAC of nobody", `"mac":"00:00:00:00:00:00"`, "", "00:00:00:00:00:00"},
+		{"MTU above the maximum", `"mtu":65536`, "", "65536"},
+		{"malformed MAC", `"mac":"02:00"`, "", "02:00"},
+		{"multicast MAC", `"mac":"01:00:5e:00:00:01"`, "", "01:00:5e:00:00:01"},
+		{"zero MAC", `"mac":"00:00:00:00:00:00"`, "", "00:00:00:00:00:00"},
 		{"MAC of 8 bytes", `"mac":"02:00:00:00:00:00:00:01"`, "", "02:00:00:00:00:00:00:01"},
-		{"MAC of the capability", `"runtimeConfig":{"mac":"x"}`, "", "address x"},
-		{"MAC of CNI_ARGS", ``, "MAC=y", "address y"},
-		{"way to look for duplicates", `"dad":"maybe"`, "", "maybe"},
-		{"rule for default routes", `"secondDefaultRoute":"replace"`, "", "replace"},
-		{"no address in 0.2.0 (macvlan.md 8)", `"cniVersion":"0.2.0"`, "", "0.3.0"},
+		{"malformed MAC in the capability", `"runtimeConfig":{"mac":"x"}`, "", "address x"},
+		{"malformed MAC in CNI_ARGS", ``, "MAC=y", "address y"},
+		{"unknown dad", `"dad":"maybe"`, "", "maybe"},
+		{"unknown secondDefaultRoute", `"secondDefaultRoute":"replace"`, "", "replace"},
+		{"no addresses in version 0.2.0", `"cniVersion":"0.2.0"`, "", "0.3.0"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			for _, verb := range []cni.Command{cni.Add, cni.Status} {
@@ -102,15 +105,16 @@ func TestConfiguration(t *testing.T) {
 	r.Unchanged(before)
 }
 
-// TestStatus: without a parent no ADD can succeed before an administrator has changed the host. A parent in the container is
-// the runtime's business.
+// TestStatus: STATUS fails without the parent, because no ADD can succeed until an administrator
+// changes the host. The runtime provides a parent in the container, so STATUS does not require it.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, "")
 	for _, row := range []struct{ name, members, says string }{
 		{"parent", ``, ""},
 		{"no such parent", `"master":"absent"`, `"absent": not found in the host`},
-		{"no default route", `"master":""`, "no default route interface found: there is none in the host"},
+		{"no default route", `"master":""`,
+			"no default route interface found: there is none in the host"},
 		{"no such parent in the container", `"master":"absent","linkInContainer":true`, ""},
 	} {
 		q := r.Request(cni.Status, "c")
@@ -127,7 +131,7 @@ func TestStatus(t *testing.T) {
 	r.Must(q)
 }
 
-// TestArgsAreStrict: CNI_ARGS that nobody here knows are refused, unless they say that this is meant.
+// TestArgsAreStrict: ADD refuses unknown CNI_ARGS unless IgnoreUnknown is set.
 func TestArgsAreStrict(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, "")
@@ -138,7 +142,7 @@ func TestArgsAreStrict(t *testing.T) {
 	r.Must(q)
 }
 
-// TestMTU is macvlan.md 8 and R-78: the MTU is that of the parent or less, and the refusal of more says both.
+// TestMTU: the MTU is at most the parent's; the error for a larger value contains both.
 func TestMTU(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, "")
@@ -146,7 +150,8 @@ func TestMTU(t *testing.T) {
 	r.Container("c")
 	before := r.State()
 	r.Conf["mtu"] = 1451
-	plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig), "invalid MTU 1451, must be [0, master MTU(1450)]")
+	plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig),
+		"invalid MTU 1451, must be [0, master MTU(1450)]")
 	r.Unchanged(before)
 	for mtu, want := range map[int]int{0: 1450, 1450: 1450, 1300: 1300} {
 		r.Conf["mtu"] = mtu
@@ -158,17 +163,20 @@ func TestMTU(t *testing.T) {
 	}
 }
 
-// TestNoMaster is R-79: whatever way the parent is missing, ADD says so and DEL succeeds.
+// TestNoMaster: ADD reports a missing parent, however it is named, and DEL succeeds.
 func TestNoMaster(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ name, members, says string }{
 		{"in the host", `"master":"absent"`, `"absent": not found in the host`},
-		{"in the container, where the host has one", `"linkInContainer":true`, `"uplink": not found in the container`},
+		{"in the container, where the host has one", `"linkInContainer":true`,
+			`"uplink": not found in the container`},
 		{"an alternative name", `"master":"a-name-that-is-long"`, "a-name-that-is-long"},
 		{"longer than any name", `"master":"` + strings.Repeat("x", 200) + `"`, "xxx"},
 		{"a path", `"master":"../eth0"`, "../eth0"},
-		{"no default route", `"master":""`, "no default route interface found: there is none in the host"},
-		{"no default route in the container", `"master":"","linkInContainer":true`, "no default route interface found: there is none in the container"},
+		{"no default route", `"master":""`,
+			"no default route interface found: there is none in the host"},
+		{"no default route in the container", `"master":"","linkInContainer":true`,
+			"no default route interface found: there is none in the container"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -186,8 +194,8 @@ func TestNoMaster(t *testing.T) {
 	}
 }
 
-// TestMaster is macvlan.md 8: the parent by its name, by an alternative name, and by the default route, in the host and in the
-// container. The interface is made under its name, marked, and up.
+// TestMaster: the parent is found by its name, by an alternative name and by the default route, in
+// the host and in the container. The new interface has its final name and a tag, and is up.
 func TestMaster(t *testing.T) {
 	t.Parallel()
 	for _, inside := range []bool{false, true} {
@@ -203,15 +211,19 @@ func TestMaster(t *testing.T) {
 				if inside {
 					where = r.Container("c")
 				}
-				where.Batch("link add other up type bridge", "link set uplink up", "link property add dev uplink altname an-alternative-name",
-					"route add default dev other metric 50", "route add default dev uplink metric 40")
+				where.Batch("link add other up type bridge", "link set uplink up",
+					"link property add dev uplink altname an-alternative-name",
+					"route add default dev other metric 50", "route add default dev uplink "+
+						"metric 40")
 				r.Add("c")
 				r.Check("c")
-				if l := show(t, r.Container("c"), "eth0"); l.LinkInfo.Kind != "macvlan" || !slices.Contains(l.Flags, "UP") || !strings.HasPrefix(l.IfAlias, "tenon:") {
+				if l := show(t, r.Container("c"), "eth0"); l.LinkInfo.Kind != "macvlan" ||
+					!slices.Contains(l.Flags, "UP") || !strings.HasPrefix(l.IfAlias, "tenon:") {
 					t.Errorf("%+v", l)
 				}
 				outside.Command("ip", "address", "add", "192.0.2.99/24", "dev", "eth0")
-				if !strings.Contains(r.Container("c").Command("ip", "link", "show", "dev", "eth0"), "LOWER_UP") {
+				if !strings.Contains(r.Container("c").Command("ip", "link", "show", "dev", "eth0"),
+					"LOWER_UP") {
 					t.Error("no carrier")
 				}
 			})
@@ -219,24 +231,27 @@ func TestMaster(t *testing.T) {
 	}
 }
 
-// TestMode: the kernel gets mode and length of the queue.
+// TestMode: the kernel receives the mode and the queue length.
 func TestMode(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []macvlan.Mode{"", macvlan.Bridge, macvlan.Private, macvlan.VEPA, macvlan.Passthru} {
+	for _, mode := range []macvlan.Mode{"", macvlan.Bridge, macvlan.Private, macvlan.VEPA,
+		macvlan.Passthru} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			r, _ := runtime(t, fmt.Sprintf(`,"mode":%q,"bcqueuelen":321`, mode))
 			r.Add("c")
 			r.Check("c")
 			got := show(t, r.Container("c"), "eth0").LinkInfo.Data
-			if want := string(mode); got.Mode != want && (want != "" || got.Mode != "bridge") || got.BCQueueLen != 321 {
+			if want := string(mode); got.Mode != want && (want != "" || got.Mode != "bridge") ||
+				got.BCQueueLen != 321 {
 				t.Errorf("%+v", got)
 			}
 		})
 	}
 }
 
-// TestMAC: who is listened to, and that there are no addresses without ipam (macvlan.md 8, R-71).
+// TestMAC tests the precedence of the sources of the MAC address. Without ipam the container has no
+// addresses.
 func TestMAC(t *testing.T) {
 	t.Parallel()
 	const key, env, conf, capability = "02:00:00:00:00:01", "02:00:00:00:00:02", "02:00:00:00:00:03", "02:00:00:00:00:04"
@@ -244,7 +259,8 @@ func TestMAC(t *testing.T) {
 	for _, row := range []struct{ name, members, args, want string }{
 		{"key", all, "", key},
 		{"CNI_ARGS", all, "IgnoreUnknown=true;MAC=" + env, env},
-		{"capability", all + `,"RuntimeConfig":{"mac":"` + capability + `"}`, "MAC=" + env, capability},
+		{"capability", all + `,"RuntimeConfig":{"mac":"` + capability + `"}`, "MAC=" + env,
+			capability},
 		{"capitals and hyphens", `"mac":"02-00-00-00-00-0A"`, "", "02:00:00:00:00:0a"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -264,14 +280,16 @@ func TestMAC(t *testing.T) {
 			if got := show(t, r.Container("c"), "eth0").Address; got != row.want {
 				t.Errorf("MAC is %s, want %s", got, row.want)
 			}
-			if out := r.Container("c").Command("ip", "-4", "address"); strings.Contains(out, "eth0") || len(result.IPs) > 0 {
+			if out := r.Container("c").
+				Command("ip", "-4", "address"); strings.Contains(out, "eth0") ||
+				len(result.IPs) > 0 {
 				t.Errorf("addresses: %s, %v", out, result.IPs)
 			}
 		})
 	}
 }
 
-// TestNameClash: the error says which name, and where (R-72); what has the name stays.
+// TestNameClash: the error contains the name and the namespace; the existing interface stays.
 func TestNameClash(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, ipam)
@@ -284,15 +302,17 @@ func TestNameClash(t *testing.T) {
 	r.Unchanged(before)
 }
 
-// TestInterfaceNameWithADot is R-81.
+// TestInterfaceNameWithADot: ADD writes the sysctls of an interface with a dot in its name.
 func TestInterfaceNameWithADot(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, ipam)
 	q := r.Request(cni.Add, "c")
 	q.IfName = "net1.100"
 	q.Conf["prevResult"] = r.Must(q)
-	for _, key := range []string{"ipv4/conf/net1.100/arp_notify", "ipv6/conf/net1.100/ndisc_notify"} {
-		if got := strings.TrimSpace(r.Container("c").Command("cat", "/proc/sys/net/"+key)); got != "1" {
+	for _, key := range []string{"ipv4/conf/net1.100/arp_notify",
+		"ipv6/conf/net1.100/ndisc_notify"} {
+		if got := strings.TrimSpace(r.Container("c").
+			Command("cat", "/proc/sys/net/"+key)); got != "1" {
 			t.Errorf("%s is %s", key, got)
 		}
 	}
@@ -302,26 +322,31 @@ func TestInterfaceNameWithADot(t *testing.T) {
 	}
 }
 
-// TestDNS: the result has that of the configuration, or none.
+// TestDNS: the result has the DNS settings of the configuration, or none.
 func TestDNS(t *testing.T) {
 	t.Parallel()
-	for dns, want := range map[string]cni.DNS{`null`: {}, `{"search":["s"]}`: {Search: []string{"s"}}} {
-		r, _ := runtime(t, `,"dns":`+dns+`,"ipam":{"type":"static","addresses":[{"address":"192.0.2.9/24"}],"dns":{"domain":"ipam"}}`)
+	for dns, want := range map[string]cni.DNS{`null`: {},
+		`{"search":["s"]}`: {Search: []string{"s"}}} {
+		r, _ := runtime(t,
+			`,"dns":`+
+				dns+`,"ipam":{"type":"static","addresses":[{"address":"192.0.2.9/24"}],"dns":{"domain":"ipam"}}`)
 		if diff := cmp.Diff(want, r.Add("c").DNS); diff != "" {
 			t.Errorf("dns %s: %s", dns, diff)
 		}
 	}
 }
 
-// TestDelWithoutParent is R-26: neither parent nor namespace nor previous result are needed, and the address is released.
+// TestDelWithoutParent: DEL releases the address without the parent, the namespace or prevResult.
 func TestDelWithoutParent(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*plugintest.Request){
-		"whole":       func(*plugintest.Request) {},
-		"no master":   func(q *plugintest.Request) { delete(q.Conf, "master") },
-		"no result":   func(q *plugintest.Request) { delete(q.Conf, "prevResult") },
-		"no netns":    func(q *plugintest.Request) { q.Netns = "" },
-		"wrong types": func(q *plugintest.Request) { q.Conf["master"], q.Conf["mode"], q.Conf["mtu"] = 5, 6, "x" },
+		"whole":     func(*plugintest.Request) {},
+		"no master": func(q *plugintest.Request) { delete(q.Conf, "master") },
+		"no result": func(q *plugintest.Request) { delete(q.Conf, "prevResult") },
+		"no netns":  func(q *plugintest.Request) { q.Netns = "" },
+		"wrong types": func(q *plugintest.Request) {
+			q.Conf["master"], q.Conf["mode"], q.Conf["mtu"] = 5, 6, "x"
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -340,50 +365,57 @@ func TestDelWithoutParent(t *testing.T) {
 	}
 }
 
-// TestRoutes is R-76 and R-77: what a route of the result says is applied and checked, and the default route of a second network
-// gets a metric of its own.
+// TestRoutes: ADD applies and CHECK compares all attributes of a route; the default route of a
+// second network gets its own metric.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, ipam)
 	r.Add("c")
 	c := r.Container("c")
-	if out := c.Command("ip", "route", "show", "198.51.100.0/24"); !strings.Contains(out, "via 192.0.2.2 dev eth0 metric 7 mtu 1300 advmss 1200") {
+	if out := c.Command("ip", "route", "show", "198.51.100.0/24"); !strings.Contains(out,
+		"via 192.0.2.2 dev eth0 metric 7 mtu 1300 advmss 1200") {
 		t.Errorf("route %s", out)
 	}
 	q := r.Request(cni.Add, "c")
 	q.IfName = "eth1"
 	q.Conf["name"] = "second"
 	q.Conf["ipam"].(map[string]any)["ranges"] = []any{
-		[]any{map[string]any{"subnet": "192.0.2.0/24", "rangeStart": "192.0.2.60", "gateway": "192.0.2.2"}},
-		[]any{map[string]any{"subnet": "2001:db8::/64", "rangeStart": "2001:db8::60", "gateway": "2001:db8::2"}},
+		[]any{map[string]any{"subnet": "192.0.2.0/24", "rangeStart": "192.0.2.60",
+			"gateway": "192.0.2.2"}},
+		[]any{map[string]any{"subnet": "2001:db8::/64", "rangeStart": "2001:db8::60",
+			"gateway": "2001:db8::2"}},
 	}
 	delete(q.Conf, "prevResult")
 	r.Must(q)
 	for family, want := range map[string]string{
 		"-4": "default via 192.0.2.2 dev eth0 \ndefault via 192.0.2.2 dev eth1 metric 1 \n",
-		"-6": "default via 2001:db8::2 dev eth0 metric 1024 pref medium\ndefault via 2001:db8::2 dev eth1 metric 1025 pref medium\n",
+		"-6": "default via 2001:db8::2 dev eth0 metric 1024 pref medium\ndefault via 2001:db8::2 " +
+			"dev eth1 metric 1025 pref medium\n",
 	} {
 		if diff := cmp.Diff(want, c.Command("ip", family, "route", "show", "default")); diff != "" {
 			t.Error(diff)
 		}
 	}
 	r.Check("c")
-	c.Batch("route delete 198.51.100.0/24 dev eth0", "route append 198.51.100.0/24 via 192.0.2.2 dev eth0 metric 7 mtu 1301 advmss 1200")
+	c.Batch("route delete 198.51.100.0/24 dev eth0",
+		"route append 198.51.100.0/24 via 192.0.2.2 dev eth0 metric 7 mtu 1301 advmss 1200")
 	plugintest.Says(t, r.Refused(r.Request(cni.Check, "c"), cni.CodeInternal), "mtu 1300")
 }
 
-// TestTakeover: what the reference plugin attached Tenon checks and deletes, and the other way round.
+// TestTakeover: Tenon checks and deletes attachments of the upstream plugin, and the reverse.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
-	const reference = "/usr/lib/cni"
-	testnet.Require(t, testnet.Tool(filepath.Join(reference, "macvlan")))
+	const upstream = "/usr/lib/cni"
+	testnet.Require(t, testnet.Tool(filepath.Join(upstream, "macvlan")))
 	for _, tenonAdds := range []bool{true, false} {
 		t.Run(fmt.Sprintf("Tenon adds %t", tenonAdds), func(t *testing.T) {
 			t.Parallel()
 			r, _ := runtime(t, ipam)
-			delete(r.Conf["ipam"].(map[string]any), "routes") // it does not find those without a gateway of their own
-			r.Conf["cniVersion"] = "1.0.0"                    // the newest of Debian's
-			if diff := r.Mixed(reference, tenonAdds); strings.Contains(diff, "eth0") || strings.Contains(diff, "192.0.2.1") {
+			// upstream requires a gateway in each route
+			delete(r.Conf["ipam"].(map[string]any), "routes")
+			r.Conf["cniVersion"] = "1.0.0" // the newest version of Debian's upstream plugins
+			if diff := r.Mixed(upstream, tenonAdds); strings.Contains(diff, "eth0") ||
+				strings.Contains(diff, "192.0.2.1") {
 				t.Error(diff)
 			}
 		})

@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { plugintest.Main(m, all.Plugins...) }
 
 var macvlans = testnet.Kernel(kernel.FeatureMacvlan)
 
-// parent makes the interface that the examples name, which has the default route of the host.
+// parent creates the interface that the examples name; it has the default route of the host.
 func parent(_ testing.TB, n *plugintest.Net) { addParent(n.Host) }
 
 func addParent(ns *plugintest.Namespace) {
@@ -27,11 +27,13 @@ func addParent(ns *plugintest.Namespace) {
 var suite = plugintest.Suite{
 	Plugin: macvlan.Plugin,
 	Setup:  parent,
-	// Nothing has to be there. But what is prepared loses its interfaces before its namespace: the kernel clears those away some
-	// time later, and the parent has their hardware addresses until then.
+	// The plugin needs no previous result. The suite's default would create interfaces that the
+	// kernel deletes only some time after the namespace; until then their MAC addresses are in use
+	// on the parent.
 	Before: func(testing.TB, *plugintest.Net, *plugintest.Namespace) *cni.Result { return nil },
 	Distinguish: func(q *plugintest.Request, n int) {
-		if q.Conf["mac"] != nil { // of one parent, no two interfaces that are up can have the same
+		// two interfaces of a parent that are up cannot have the same MAC address
+		if q.Conf["mac"] != nil {
 			q.Conf["mac"] = fmt.Sprintf("02:00:5e:00:53:%02x", n+1)
 		}
 	},
@@ -44,21 +46,24 @@ var suite = plugintest.Suite{
 			a.Container.Batch("link delete eth0", "link add eth0 up type bridge")
 			return "expected a macvlan, found a bridge"
 		}},
-		{Name: "parent renamed", Key: "master", Break: func(_ testing.TB, a plugintest.Attached) string {
-			a.Host.Batch("link set eth1 down", "link set eth1 name renamed", "link set renamed up")
-			return `"eth1"`
-		}},
+		{Name: "parent renamed", Key: "master",
+			Break: func(_ testing.TB, a plugintest.Attached) string {
+				a.Host.Batch("link set eth1 down", "link set eth1 name renamed",
+					"link set renamed up")
+				return `"eth1"`
+			}},
 	},
 }
 
-// The suite is macvlan.md 8 with linkInContainer absent: in every version, with and without addresses and master.
+// TestSuite runs the suite without linkInContainer: in every version, with and without addresses
+// and master.
 func TestSuite(t *testing.T) {
 	testnet.Require(t, macvlans)
 	plugintest.Run(t, suite)
 }
 
-// TestSuiteInContainer is macvlan.md 8 with linkInContainer: parent and default route are those that the plugins before have
-// made in the container.
+// TestSuiteInContainer runs the suite with linkInContainer: earlier plugins have created the parent
+// and the default route in the container.
 func TestSuiteInContainer(t *testing.T) {
 	testnet.Require(t, macvlans)
 	inside := suite

@@ -15,11 +15,12 @@ import (
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
 
-// The addresses of the other machine.
+// outside4 and outside6 are the addresses of the other host.
 var outside4, outside6 = netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8::2")
 
-// TestPing: containers reach one another and the other machine as soon as ADD has returned, as the mode has it. While an
-// address is optimistic the container asks for no neighbours (RFC 4429, section 3.2), so ADD waits here.
+// TestPing: as soon as ADD has returned, containers reach the other host and, if the mode allows
+// it, each other. A container sends no neighbour solicitations from an optimistic address (RFC
+// 4429, section 3.2), so ADD waits here.
 func TestPing(t *testing.T) {
 	t.Parallel()
 	for mode, siblings := range map[string]bool{"bridge": true, "private": false, "vepa": false} {
@@ -37,7 +38,8 @@ func TestPing(t *testing.T) {
 	}
 }
 
-// TestPassthru: one container has the parent for itself, with its address. Another one is refused, and harms nobody.
+// TestPassthru: one container has the parent exclusively, with its MAC address. A second ADD fails
+// without effect on the first container.
 func TestPassthru(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, `,"dad":"wait","mode":"passthru"`+ipam)
@@ -53,27 +55,32 @@ func TestPassthru(t *testing.T) {
 	testnet.Reaches(t, r.Container("a"), outside6, true)
 }
 
-// TestSwitch: without address management the containers are on one link (R-71).
+// TestSwitch: without ipam the containers share one link.
 func TestSwitch(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, "")
 	for i, container := range []string{"a", "b"} {
 		r.Add(container)
-		r.Container(container).Command("ip", "address", "add", fmt.Sprintf("10.5.0.%d/24", i+1), "dev", "eth0")
+		r.Container(container).
+			Command("ip", "address", "add", fmt.Sprintf("10.5.0.%d/24", i+1), "dev", "eth0")
 	}
 	testnet.Reaches(t, r.Container("a"), netip.MustParseAddr("10.5.0.2"), true)
 }
 
-// TestAddressesCanBeBound is R-75 and field-notes 26: at the return of ADD, however duplicates are looked for.
+// TestAddressesCanBeBound: sockets can bind the addresses as soon as ADD returns, with every value
+// of dad.
 func TestAddressesCanBeBound(t *testing.T) {
 	t.Parallel()
 	for _, dad := range []string{"optimistic", "wait", "off"} {
 		t.Run(dad, func(t *testing.T) {
 			t.Parallel()
-			r, _ := runtime(t, `,"dad":"`+dad+`","ipam":{"type":"host-local","ranges":[[{"subnet":"2001:db8::/64","rangeStart":"2001:db8::10"}]]}`)
+			r, _ := runtime(t,
+				`,"dad":"`+
+					dad+`","ipam":{"type":"host-local","ranges":[[{"subnet":"2001:db8::/64","rangeStart":"2001:db8::10"}]]}`)
 			address := r.Add("c").IPs[0].Address.Addr()
 			err := r.Container("c").Run(func() error {
-				c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(address, 0)))
+				c, err := net.ListenUDP("udp",
+					net.UDPAddrFromAddrPort(netip.AddrPortFrom(address, 0)))
 				if err != nil {
 					return err
 				}
@@ -86,8 +93,8 @@ func TestAddressesCanBeBound(t *testing.T) {
 	}
 }
 
-// TestDuplicate: an address that another machine has fails ADD where that waits, and nothing is left; otherwise CHECK, unless
-// the other one is quicker than ADD.
+// TestDuplicate: with "wait", ADD fails for an address of another host and leaves nothing behind.
+// With "optimistic", CHECK fails, unless the other host answers before ADD has returned.
 func TestDuplicate(t *testing.T) {
 	t.Parallel()
 	const static = `,"ipam":{"type":"static","addresses":[{"address":"2001:db8::2/64"}]}`
@@ -96,7 +103,8 @@ func TestDuplicate(t *testing.T) {
 		r, _ := runtime(t, `,"dad":"wait"`+static)
 		r.Container("c")
 		before := r.State()
-		plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInternal), "duplicate address detection failed for 2001:db8::2/64")
+		plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInternal),
+			"duplicate address detection failed for 2001:db8::2/64")
 		r.Unchanged(before)
 	})
 	t.Run("optimistic", func(t *testing.T) {
@@ -108,7 +116,7 @@ func TestDuplicate(t *testing.T) {
 		q.Command, q.Conf["prevResult"] = cni.Check, json.RawMessage(result)
 		for end := time.Now().Add(testnet.Patience); err == nil; time.Sleep(50 * time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatal("CHECK has not noticed it")
+				t.Fatal("CHECK has not reported the duplicate")
 			}
 			_, err = r.Do(t.Context(), q)
 		}
@@ -116,7 +124,7 @@ func TestDuplicate(t *testing.T) {
 	})
 }
 
-// TestParentIsDown is R-74: nothing waits for what cannot come.
+// TestParentIsDown: ADD does not wait for answers on a parent that is down.
 func TestParentIsDown(t *testing.T) {
 	t.Parallel()
 	for _, dad := range []string{"optimistic", "wait", "off"} {
@@ -133,7 +141,8 @@ func TestParentIsDown(t *testing.T) {
 	}
 }
 
-// TestNewNeighbour is R-73: an address is given to another container, and other machines learn the new MAC.
+// TestNewNeighbour: after an address has moved to another container, other hosts learn the new MAC
+// address.
 func TestNewNeighbour(t *testing.T) {
 	t.Parallel()
 	for _, dad := range []string{"optimistic", "wait", "off"} {
@@ -142,7 +151,8 @@ func TestNewNeighbour(t *testing.T) {
 			r, outside := runtime(t, `,"dad":"`+dad+`"`+ipam)
 			attach := func(container string) *cni.Result {
 				q := r.Request(cni.Add, container)
-				q.Conf["runtimeConfig"] = map[string]any{"ips": []string{"192.0.2.77", "2001:db8::77"}}
+				q.Conf["runtimeConfig"] = map[string]any{"ips": []string{"192.0.2.77",
+					"2001:db8::77"}}
 				result, err := cni.DecodeResult(r.Must(q), 0)
 				if err != nil {
 					t.Fatal(err)
@@ -153,11 +163,13 @@ func TestNewNeighbour(t *testing.T) {
 				testnet.Reaches(t, outside, ip.Address.Addr(), true)
 			}
 			r.Del("before")
-			time.Sleep(1100 * time.Millisecond) // what is younger than a second is not believed (locktime, arp(7))
+			// ARP ignores changes of younger entries (locktime, arp(7))
+			time.Sleep(1100 * time.Millisecond)
 			after := attach("after")
 			for _, ip := range after.IPs {
 				testnet.LearnsMAC(t, outside, ip.Address.Addr(), after.Interfaces[0].MAC)
-				if dad != "optimistic" { // it would answer as soon as it may ask who is asking
+				// it answers as soon as it may solicit the sender's address
+				if dad != "optimistic" {
 					testnet.Reaches(t, outside, ip.Address.Addr(), true)
 				}
 			}
@@ -165,8 +177,8 @@ func TestNewNeighbour(t *testing.T) {
 	}
 }
 
-// TestRouterAdvertisements is field-notes 27: what routers say while ADD is at work, or later, changes nothing. Without ADD's
-// settings it would.
+// TestRouterAdvertisements: router advertisements during and after ADD change nothing. Without the
+// sysctls that ADD sets they would.
 func TestRouterAdvertisements(t *testing.T) {
 	t.Parallel()
 	r, outside := runtime(t, ipam)
@@ -189,7 +201,7 @@ func TestRouterAdvertisements(t *testing.T) {
 	c.Command("sysctl", "-qw", "net.ipv6.conf.eth0.accept_ra=2")
 	for end := time.Now().Add(testnet.Patience); !followed(c); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("the advertisements of this test are not followed by anybody")
+			t.Fatal("no container follows the advertisements of this test")
 		}
 		testnet.Advertise(t, outside)
 	}
@@ -197,6 +209,7 @@ func TestRouterAdvertisements(t *testing.T) {
 
 // followed reports whether a container has an address, a route or a router from an advertisement.
 func followed(ns *plugintest.Namespace) bool {
-	return strings.Contains(ns.Command("ip", "-6", "address"), "2001:db8:bad:") || strings.Contains(ns.Command("ip", "-6", "route"), "2001:db8:bad:") ||
+	return strings.Contains(ns.Command("ip", "-6", "address"), "2001:db8:bad:") ||
+		strings.Contains(ns.Command("ip", "-6", "route"), "2001:db8:bad:") ||
 		strings.Contains(ns.Command("ip", "-6", "route"), "default via fe80")
 }

@@ -15,8 +15,9 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// backendOf returns the backend of a call: the one that the configuration demands; else, on ADD, the
-// one that suits the host, and otherwise the one that forwards for the attachment now.
+// backendOf returns the backend of a call: the backend that the configuration demands; otherwise
+// ADD chooses by the state of the host, and other verbs use the backend that forwards for the
+// attachment now.
 func (c *Config) backendOf(s *chained.Session) (Backend, error) {
 	if b := c.backend(); b != autoBackend {
 		return b, nil
@@ -36,13 +37,15 @@ func (c *Config) backendOf(s *chained.Session) (Backend, error) {
 	return c.chosen, err
 }
 
-// inPlace returns the backend that forwards for the attachment, "" if none does.
+// inPlace returns the backend that forwards for the attachment, or "" if neither does.
 func (c *Config) inPlace(s *chained.Session) (Backend, error) {
-	entries, err := kernel.Publish(s.Tag, kernel.Publication{Mappings: c.maps, Shares: s.SameContainer})
+	entries, err := kernel.Publish(s.Tag, kernel.Publication{
+		Mappings: c.maps, Shares: s.SameContainer,
+	})
 	if err != nil || len(entries) == 0 {
 		return "", err
 	}
-	entries = entries[:len(entries)-1] // the last one is there with iptables, too
+	entries = entries[:len(entries)-1] // the last one exists with iptables, too
 	missing, err := s.Host.Rules.Missing(s.Tag, entries)
 	if kernel.UnlessNoNFT(err) != nil {
 		return "", err
@@ -67,9 +70,10 @@ func (c *Config) hasChain(s *chained.Session) (bool, error) {
 	return false, nil
 }
 
-// choose chooses the backend by the state of the host.
+// choose selects the backend by the state of the host.
 func (c *Config) choose(s *chained.Session) (kernel.NATChoice, error) {
-	if reason := ofNerdctl(c, s.Env, networkDir); reason != "" && kernel.IPTablesAvailable() == nil {
+	if reason := ofNerdctl(c, s.Env, networkDir); reason != "" &&
+		kernel.IPTablesAvailable() == nil {
 		choice := kernel.NATChoice{Backend: kernel.NATByIPTables, Reason: reason}
 		s.LogNAT("backend", choice)
 		return choice, nil
@@ -77,7 +81,7 @@ func (c *Config) choose(s *chained.Session) (kernel.NATChoice, error) {
 	return s.ChooseNAT("backend", kernel.Publishing, c.queries(s)...)
 }
 
-// Move forwards the ports by iptables if the host asks for that by now. CHECK accepts either.
+// Move moves the ports to iptables if the host now needs it. CHECK accepts either backend.
 func (c *Config) Move(_ context.Context, s *chained.Session, dryRun bool) ([]session.Move, error) {
 	if ok, err := c.prepare(s); !ok || c.backend() != autoBackend {
 		return nil, err
@@ -100,13 +104,15 @@ func (c *Config) Move(_ context.Context, s *chained.Session, dryRun bool) ([]ses
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Host.Rules.Apply("guard the loopback addresses", s.Tag, guard); err != nil { // releases the ports
+	// releases the ports
+	if err := s.Host.Rules.Apply("guard the loopback addresses", s.Tag, guard); err != nil {
 		return nil, err
 	}
 	return moves, c.moved(s, iptablesBackend)
 }
 
-// Advise says where ports are forwarded by iptables, whichever ports the runtime asks for.
+// Advise reports networks that use iptables on this host, for any port that the runtime may
+// request.
 func (c *Config) Advise(ctx context.Context, call *plugin.Call) ([]string, error) {
 	if c.backend() != autoBackend {
 		return nil, nil
@@ -116,7 +122,9 @@ func (c *Config) Advise(ctx context.Context, call *plugin.Call) ([]string, error
 	}
 	all := kernel.NATTraffic{FromHost: true, IsLocal: func(netip.Addr) bool { return true }}
 	for _, p := range []byte{unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_SCTP} {
-		all.Ports = append(all.Ports, kernel.PortOf(kernel.PortMapping{Protocol: p, First: 1, Last: maxPort}))
+		all.Ports = append(all.Ports, kernel.PortOf(kernel.PortMapping{
+			Protocol: p, First: 1, Last: maxPort,
+		}))
 	}
 	var list []kernel.NATQuery
 	for _, f := range []kernel.Family{kernel.IPv4, kernel.IPv6} {
@@ -125,16 +133,18 @@ func (c *Config) Advise(ctx context.Context, call *plugin.Call) ([]string, error
 	return session.AdviseNAT(ctx, kernel.Publishing, list...)
 }
 
-// forPublished are the queries for the packets to published ports.
+// forPublished returns queries for packets to published ports.
 func forPublished(f kernel.Family, t kernel.NATTraffic) (list []kernel.NATQuery) {
 	for _, base := range []string{"PREROUTING", "OUTPUT"} {
-		list = append(list, kernel.NATQuery{Family: f, NATPath: kernel.NATPath{Base: base, Traffic: t, Until: hostPorts}})
+		list = append(list, kernel.NATQuery{
+			Family: f, NATPath: kernel.NATPath{Base: base, Traffic: t, Until: hostPorts},
+		})
 	}
 	return list
 }
 
-// queries ask for rules that decide about the published ports, and about masquerading of hairpin
-// connections.
+// queries returns queries for rules that decide about the published ports, and about masquerading
+// of hairpin connections.
 func (c *Config) queries(s *chained.Session) (list []kernel.NATQuery) {
 	isLocal := func(a netip.Addr) bool {
 		local, err := s.Host.Addrs.IsLocal(a)
@@ -158,7 +168,8 @@ func (c *Config) queries(s *chained.Session) (list []kernel.NATQuery) {
 			list = append(list, kernel.NATQuery{Family: f, NATPath: kernel.NATPath{
 				Base: "POSTROUTING", Until: masqMark, Inserted: true,
 				Traffic: kernel.NATTraffic{
-					From: []netip.Prefix{h.From}, To: []netip.Prefix{netip.PrefixFrom(h.To, h.To.BitLen())}, FromHost: true,
+					From: []netip.Prefix{h.From}, FromHost: true,
+					To: []netip.Prefix{netip.PrefixFrom(h.To, h.To.BitLen())},
 				},
 			}})
 		}
@@ -166,7 +177,7 @@ func (c *Config) queries(s *chained.Session) (list []kernel.NATQuery) {
 	return list
 }
 
-// moved removes what an earlier ADD of the attachment has made with the other backend.
+// moved removes the rules that an earlier ADD of the attachment made with the other backend.
 func (c *Config) moved(s *chained.Session, backend Backend) error {
 	if backend == iptablesBackend {
 		return kernel.UnlessNoNFT(releaseOthers(s))
@@ -177,14 +188,17 @@ func (c *Config) moved(s *chained.Session, backend Backend) error {
 	return removeChains(s, leftovers(s.Name, s.ContainerID))
 }
 
-// releaseOthers removes the entries of the attachment that forward. The guard of the loopback
+// releaseOthers removes the forwarding elements of the attachment. The guard of the loopback
 // addresses stays.
 func releaseOthers(s *chained.Session) error {
 	held, err := s.Host.Rules.Owned(kernel.Publishing)
 	if err != nil {
 		return err
 	}
-	forwards := func(h kernel.Held) bool { _, ok := kernel.Published(h); return ok && h.Comment == s.Tag }
+	forwards := func(h kernel.Held) bool {
+		_, ok := kernel.Published(h)
+		return ok && h.Comment == s.Tag
+	}
 	if !slices.ContainsFunc(held, forwards) {
 		return nil
 	}
@@ -192,11 +206,13 @@ func releaseOthers(s *chained.Session) error {
 	return err
 }
 
-// removeChains removes what iptables has of attachments.
+// removeChains removes iptables chains and rules of attachments.
 func removeChains(s *chained.Session, removals []kernel.IPTablesRemoval) error {
 	var errs []error
 	for _, r := range removals {
-		errs = append(errs, kernel.UnlessNoNFT(s.Host.Rules.RemoveIPTables(kernel.IPTables{Table: "nat", Removal: r})))
+		errs = append(errs, kernel.UnlessNoNFT(s.Host.Rules.RemoveIPTables(kernel.IPTables{
+			Table: "nat", Removal: r,
+		})))
 	}
 	return errors.Join(errs...)
 }

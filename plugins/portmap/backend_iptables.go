@@ -24,13 +24,13 @@ func (c *Config) ipTables(container string) ipTables {
 	}
 }
 
-// iptablesAvailable says whether the tools are there. code is that of the error.
+// iptablesAvailable returns an error with the given code if the tools are missing.
 func iptablesAvailable(code cni.Code) error {
 	return session.LacksIPTables(code, "backend iptables", "use backend nftables")
 }
 
-// applyIPTables makes the rules, unless ports are taken. That is no more than a look: only nftables can tell two apart that
-// come at the same time.
+// applyIPTables makes the rules, unless another container holds one of the ports. Unlike with
+// nftables, two concurrent ADDs of the same port can both succeed.
 func (c *Config) applyIPTables(s *chained.Session) error {
 	if err := iptablesAvailable(cni.CodeUnsupportedField); err != nil {
 		return err
@@ -47,7 +47,7 @@ func (c *Config) applyIPTables(s *chained.Session) error {
 	return nil
 }
 
-// refusePublished refuses ports that the backend nftables has given to another container that exists.
+// refusePublished refuses ports that another existing container holds with backend nftables.
 func (c *Config) refusePublished(s *chained.Session) error {
 	held, err := s.Host.Rules.Held(kernel.Publishing)
 	if err != nil {
@@ -72,9 +72,11 @@ func (c *Config) refusePublished(s *chained.Session) error {
 	return nil
 }
 
-// Restore restores what iptables had. There is nothing to deny: the guard of the loopback addresses
-// is in the nftables ruleset.
-func (c *Config) Restore(_ context.Context, s *chained.Session, step session.Step) (restored []string, err error) {
+// Restore restores the rules of iptables. It has no rules that deny packets: the guard of the
+// loopback addresses is part of the nftables ruleset.
+func (c *Config) Restore(
+	_ context.Context, s *chained.Session, step session.Step,
+) (restored []string, err error) {
 	if step != session.Allow {
 		return nil, nil
 	}
@@ -90,7 +92,7 @@ func (c *Config) Restore(_ context.Context, s *chained.Session, step session.Ste
 		if missing == nil {
 			continue
 		}
-		if c.backend() == autoBackend { // the deciding rule can be of the legacy variant
+		if c.backend() == autoBackend { // the deciding rule can be in a legacy table
 			if _, err := c.choose(s); err != nil {
 				return restored, err
 			}
@@ -108,7 +110,8 @@ func (c *Config) verifyIPTables(s *chained.Session) error {
 	for _, a := range c.addrs {
 		err := s.Host.Rules.CheckIPTables(natTable(a), t.rules(a))
 		if errors.Is(err, kernel.ErrNoIPTablesRule) {
-			return cni.Errorf(cni.CodeInternal, "missing hostport rules in %q chain: %w", ownChain(s.Name, s.ContainerID), err)
+			return cni.Errorf(cni.CodeInternal, "missing hostport rules in %q chain: %w",
+				ownChain(s.Name, s.ContainerID), err)
 		}
 		if err != nil {
 			return err
@@ -117,7 +120,7 @@ func (c *Config) verifyIPTables(s *chained.Session) error {
 	return nil
 }
 
-// removeIPTables removes what the backend iptables has made, here or in the upstream plugin.
+// removeIPTables removes iptables rules that this plugin or the upstream plugin made.
 func (c *Config) removeIPTables(s *chained.Session, gone chained.Gone) error {
 	var removals []kernel.IPTablesRemoval
 	if gone.All() {
@@ -141,9 +144,10 @@ func (c *Config) removeIPTables(s *chained.Session, gone chained.Gone) error {
 	return err
 }
 
-// forgetForwards forgets the flows to the container. Without previous result and mappings nothing is known of them.
+// forgetForwards deletes the kernel's flows to the container. It needs the previous result and the
+// mappings.
 func (c *Config) forgetForwards(s *chained.Session) error {
-	if _, err := c.prepare(s); err != nil { // DEL works without
+	if _, err := c.prepare(s); err != nil { // DEL succeeds nevertheless
 		return nil
 	}
 	return forgetGone(s, c.maps)

@@ -55,8 +55,8 @@ func (h *host) iptables(rule string) {
 	h.Host.Command("iptables", append([]string{"-t", "nat"}, strings.Fields(rule)...)...)
 }
 
-// TestAccessRule: a rule of the operator that keeps a client off the forwarded port still does, and
-// others reach the container (issue 14 A 3).
+// TestAccessRule: an operator's rule that keeps a client off the forwarded port still does, and
+// other clients reach the container.
 func TestAccessRule(t *testing.T) {
 	run := func(t *testing.T) {
 		h := newHost(t, "")
@@ -78,10 +78,10 @@ func TestAccessRule(t *testing.T) {
 	forVariants(t, run)
 }
 
-// forVariants runs a test with the legacy variant of iptables and with the one of nftables.
+// forVariants runs a test with the legacy and the nftables variant of iptables.
 func forVariants(t *testing.T, run func(*testing.T)) {
 	t.Helper()
-	t.Run("legacy", func(t *testing.T) { // first, since it changes PATH
+	t.Run("legacy", func(t *testing.T) { // first, because it changes PATH
 		testnet.LegacyIPTables(t)
 		run(t)
 	})
@@ -92,21 +92,27 @@ func forVariants(t *testing.T, run func(*testing.T)) {
 	})
 }
 
-// TestMixedVariants: where iptables is of the nftables variant and the access rule is in the legacy
-// table, the rules for the ports are there, too, or a warning names the rule (issue 14 A 3).
+// TestMixedVariants: if iptables is of the nftables variant and the access rule is in a legacy
+// table, the port rules are in the legacy table, too, or a warning names the rule.
 func TestMixedVariants(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Tool("iptables-legacy-restore"), testnet.Tool("iptables-nft-restore"))
-	const both4And6 = "iptables and iptables" // IPv4 by the legacy variant, IPv6 by the default one
-	newer := map[string]string{}              // PATH without and with the legacy tools
+	testnet.Require(t, testnet.Tool("iptables-legacy-restore"),
+		testnet.Tool("iptables-nft-restore"))
+	// IPv4 with the legacy variant, IPv6 with the default one
+	const both4And6 = "iptables and iptables"
+	newer := map[string]string{} // PATH without and with the legacy tools
 	for name, kinds := range map[string][]string{"without": {""}, "with": {"", "-legacy"}} {
 		dir := t.TempDir()
 		for _, kind := range kinds {
-			for _, tool := range []string{"iptables%s-restore", "iptables%s-save", "ip6tables%s-restore", "ip6tables%s-save"} {
+			for _, tool := range []string{
+				"iptables%s-restore", "iptables%s-save", "ip6tables%s-restore", "ip6tables%s-save",
+			} {
 				path, err := exec.LookPath(fmt.Sprintf(tool, cmp.Or(kind, "-nft")))
 				must(t, err)
-				script := "#!/bin/sh\nexec " + path + " \"$@\"\n" // the program looks at the name it is called by
-				must(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf(tool, kind)), []byte(script), 0o700))
+				// the program evaluates its own name
+				script := "#!/bin/sh\nexec " + path + " \"$@\"\n"
+				must(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf(tool, kind)), []byte(script),
+					0o700))
 			}
 		}
 		newer[name] = "PATH=" + dir
@@ -119,14 +125,17 @@ func TestMixedVariants(t *testing.T) {
 			h.attach("sibling", 0)
 			serve(t, h.Container("c"), "c", "", 80)
 			for _, protocol := range []string{"tcp", "udp"} {
-				h.Host.Command("iptables-legacy", strings.Fields("-t nat -I PREROUTING -s 192.0.2.2 -p "+protocol+" --dport 8080 -j ACCEPT")...)
+				h.Host.Command("iptables-legacy",
+					strings.Fields("-t nat -I PREROUTING -s 192.0.2.2 -p "+protocol+" --dport 8080 -j ACCEPT")...)
 			}
 			call := func(verb cni.Command) (log string, err error) {
 				stdin, err := json.Marshal(h.request("c", both(8080, 80, "")))
 				must(t, err)
 				cmd := exec.Command(filepath.Join(h.bin, "portmap"))
 				cmd.Stdin = bytes.NewReader(stdin)
-				cmd.Env = append(os.Environ(), "CNI_COMMAND="+string(verb), "CNI_CONTAINERID=c", "CNI_NETNS="+h.Container("c").Path(), "CNI_IFNAME=eth0", "CNI_PATH="+h.bin, newer[name])
+				cmd.Env = append(os.Environ(), "CNI_COMMAND="+string(verb), "CNI_CONTAINERID=c",
+					"CNI_NETNS="+h.Container("c").Path(), "CNI_IFNAME=eth0", "CNI_PATH="+h.bin,
+					newer[name])
 				var stderr bytes.Buffer
 				cmd.Stderr = &stderr
 				err = h.Host.Run(cmd.Run)
@@ -152,7 +161,7 @@ func TestMixedVariants(t *testing.T) {
 			must(t, err)
 			h.Host.Command("iptables-legacy", "-t", "nat", "-F", "CNI-HOSTPORT-DNAT")
 			if _, err := call(cni.Check); err == nil {
-				t.Error("CHECK finds nothing wrong")
+				t.Error("CHECK succeeds")
 			}
 			h.repair("c", both(8080, 80, "")) // with the tools of the host
 			h.forwardsBy("c", both4And6)
@@ -165,7 +174,8 @@ func TestMixedVariants(t *testing.T) {
 	}
 }
 
-// TestOtherRules: an operator's rules about other ports and rules of other software change nothing.
+// TestOtherRules: an operator's rules about other ports, and rules of other software, do not affect
+// the choice.
 func TestOtherRules(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables-restore"))
@@ -180,8 +190,8 @@ func TestOtherRules(t *testing.T) {
 	h.forwardsBy("c", "nftables")
 }
 
-// TestMoved: an attachment stays valid in the backend it was made with, whatever is chosen later;
-// another ADD moves it in both directions, and DEL and GC find it in either.
+// TestMoved: an attachment stays valid with the backend of its ADD, even if a later choice differs.
+// Another ADD moves it in both directions, and DEL and GC find it with either backend.
 func TestMoved(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables-restore"))
@@ -216,13 +226,14 @@ func TestMoved(t *testing.T) {
 	}
 }
 
-// repair repairs an attachment, and returns the changes that it makes.
+// repair repairs an attachment, and returns the changes.
 func (h *host) repair(container, ports string) (ops []string) {
 	h.t.Helper()
 	stdin, err := json.Marshal(h.request(container, ports))
 	must(h.t, err)
 	env := cni.Env{
-		ContainerID: container, Netns: h.Container(container).Path(), IfName: "eth0", Path: h.bin, Args: h.args,
+		ContainerID: container, Netns: h.Container(container).
+				Path(), IfName: "eth0", Path: h.bin, Args: h.args,
 	}
 	watched := portmap.Plugin.Watched(func(op string) error {
 		ops = append(ops, op)
@@ -281,7 +292,7 @@ func serveEcho(t testing.TB, ns *testnet.Namespace, number int) {
 }
 
 // TestRepairMoves: a rule that an operator adds after ADD takes effect with the next repair. The
-// attachment is never without rules, and established connections continue (issue 14 A 3).
+// attachment is never without rules, and established connections continue.
 func TestRepairMoves(t *testing.T) {
 	run := func(t *testing.T) {
 		for _, snat := range []string{"", `,"snat":false`} {
@@ -290,7 +301,8 @@ func TestRepairMoves(t *testing.T) {
 			h.attach("sibling", 0)
 			serve(t, h.Container("c"), "c", "", 80)
 			serveEcho(t, h.Container("c"), 81)
-			ports := "[" + port("tcp", 8080, 80, "") + "," + port("udp", 8080, 80, "") + "," + port("tcp", 8081, 81, "") + "]"
+			ports := "[" + port("tcp", 8080, 80, "") + "," + port("udp", 8080, 80, "") + "," +
+				port("tcp", 8081, 81, "") + "]"
 			h.add("c", ports)
 			h.forwardsBy("c", "nftables")
 			answers(t, h.lan, "192.0.2.1:8080", "c")
@@ -300,9 +312,12 @@ func TestRepairMoves(t *testing.T) {
 			}
 			ops := h.repair("c", ports)
 			h.forwardsBy("c", "iptables")
-			made := slices.IndexFunc(ops, func(op string) bool { return strings.HasPrefix(op, "edit iptables nat") })
+			made := slices.IndexFunc(ops, func(op string) bool {
+				return strings.HasPrefix(op, "edit iptables nat")
+			})
 			released := slices.IndexFunc(ops, func(op string) bool {
-				return strings.HasPrefix(op, "guard the loopback") || strings.HasPrefix(op, "release")
+				return strings.HasPrefix(op, "guard the loopback") ||
+					strings.HasPrefix(op, "release")
 			})
 			if made < 0 || released < made {
 				t.Errorf("rules are removed before the new ones are made: %q", ops)
@@ -333,11 +348,14 @@ func TestRepairMoves(t *testing.T) {
 	})
 }
 
-// TestConflictOfBackends: a port that one backend has is refused to the other, also as part of a range.
+// TestConflictOfBackends: each backend refuses a port that the other one has forwarded, even as
+// part of a range.
 func TestConflictOfBackends(t *testing.T) {
 	run := func(t *testing.T) {
 		for _, first := range backends {
-			for _, ports := range []string{somePort, `[{"hostPort":8000,"containerPort":8000,"protocol":"tcp","range":100}]`} {
+			for _, ports := range []string{
+				somePort, `[{"hostPort":8000,"containerPort":8000,"protocol":"tcp","range":100}]`,
+			} {
 				h := newHost(t, "")
 				h.attach("c", 0)
 				h.attach("d", 0)
@@ -358,13 +376,13 @@ func TestConflictOfBackends(t *testing.T) {
 	forVariants(t, run)
 }
 
-// TestNerdctl: the ports of a network of nerdctl are where nerdctl looks for them.
+// TestNerdctl: nerdctl finds the ports of its networks in the chains of iptables.
 func TestNerdctl(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables-restore"))
 	for _, row := range []struct{ name, member, args string }{
 		{"mark of the list", `,"nerdctlID":"17f29b073143"`, ""},
-		{"called by nerdctl", "", "IgnoreUnknown=1;NERDCTL_CNI_DHCP_HOSTNAME=web"},
+		{"call by nerdctl", "", "IgnoreUnknown=1;NERDCTL_CNI_DHCP_HOSTNAME=web"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -373,7 +391,8 @@ func TestNerdctl(t *testing.T) {
 			h.attach("c", 0)
 			h.add("c", somePort)
 			h.forwardsBy("c", "iptables")
-			if rules := h.Host.Command("iptables", "-t", "nat", "-S", "CNI-HOSTPORT-DNAT"); !strings.Contains(rules, "--dports 8080") {
+			if rules := h.Host.Command("iptables", "-t", "nat", "-S",
+				"CNI-HOSTPORT-DNAT"); !strings.Contains(rules, "--dports 8080") {
 				t.Errorf("nerdctl sees no port:\n%s", rules)
 			}
 			h.args = ""
@@ -390,12 +409,14 @@ func TestNerdctl(t *testing.T) {
 	})
 }
 
-// TestWithoutNFTables: where the kernel has no nftables, iptables forwards, and no call fails;
-// without either ADD and STATUS fail and say what helps.
+// TestWithoutNFTables: without nftables in the kernel, iptables forwards and every call succeeds.
+// Without either backend ADD and STATUS fail with a hint.
 func TestWithoutNFTables(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables-legacy-restore"))
-	for name, errno := range map[string]unix.Errno{"missing": unix.EPROTONOSUPPORT, "forbidden": unix.EPERM} {
+	for name, errno := range map[string]unix.Errno{
+		"missing": unix.EPROTONOSUPPORT, "forbidden": unix.EPERM,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHost(t, "")
@@ -406,7 +427,8 @@ func TestWithoutNFTables(t *testing.T) {
 				must(t, err)
 				cmd := exec.Command(filepath.Join(h.bin, "portmap"))
 				cmd.Stdin = bytes.NewReader(stdin)
-				cmd.Env = append(os.Environ(), "CNI_COMMAND="+string(verb), "CNI_CONTAINERID=c", "CNI_NETNS="+h.Container("c").Path(), "CNI_IFNAME=eth0", "CNI_PATH="+h.bin)
+				cmd.Env = append(os.Environ(), "CNI_COMMAND="+string(verb), "CNI_CONTAINERID=c",
+					"CNI_NETNS="+h.Container("c").Path(), "CNI_IFNAME=eth0", "CNI_PATH="+h.bin)
 				cmd.Env = append(cmd.Env, env...)
 				var out bytes.Buffer
 				cmd.Stdout = &out
@@ -418,7 +440,8 @@ func TestWithoutNFTables(t *testing.T) {
 			} {
 				out, err := call(verb, "PATH="+t.TempDir())
 				var e cni.Error
-				if json.Unmarshal([]byte(out), &e) != nil || err == nil || e.Code != code || !strings.Contains(e.Details, "nf_tables") {
+				if json.Unmarshal([]byte(out), &e) != nil || err == nil || e.Code != code ||
+					!strings.Contains(e.Details, "nf_tables") {
 					t.Errorf("%s without iptables: %v: %s", verb, err, out)
 				}
 			}
@@ -437,7 +460,7 @@ func TestWithoutNFTables(t *testing.T) {
 	}
 }
 
-// TestChoiceIsLogged: the log says which backend was chosen, and which rule is the reason.
+// TestChoiceIsLogged: the log contains the chosen backend, and the rule that is the reason.
 func TestChoiceIsLogged(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables-restore"))
@@ -448,13 +471,15 @@ func TestChoiceIsLogged(t *testing.T) {
 	must(t, err)
 	cmd := exec.Command(filepath.Join(h.bin, "portmap"))
 	cmd.Stdin = bytes.NewReader(stdin)
-	cmd.Env = append(os.Environ(), "CNI_COMMAND=ADD", "CNI_CONTAINERID=c", "CNI_NETNS="+h.Container("c").Path(), "CNI_IFNAME=eth0", "CNI_PATH="+h.bin)
+	cmd.Env = append(os.Environ(), "CNI_COMMAND=ADD", "CNI_CONTAINERID=c",
+		"CNI_NETNS="+h.Container("c").Path(), "CNI_IFNAME=eth0", "CNI_PATH="+h.bin)
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	must(t, h.Host.Run(cmd.Run))
-	for _, text := range []string{"backend=iptables", "rule 1 of chain PREROUTING in table ip nat (nft): -s 192.0.2.2/32 -j ACCEPT"} {
+	for _, text := range []string{"backend=iptables",
+		"rule 1 of chain PREROUTING in table ip nat (nft): -s 192.0.2.2/32 -j ACCEPT"} {
 		if !strings.Contains(log.String(), text) {
-			t.Errorf("log does not say %q: %s", text, &log)
+			t.Errorf("log lacks %q: %s", text, &log)
 		}
 	}
 }

@@ -18,30 +18,36 @@ import (
 type Config struct {
 	plugin.Common
 
-	// Backend is what forwards: "nftables" with table inet tenon, or "iptables" with the chains CNI-… of table nat that the
-	// upstream plugin makes, for which iptables-restore and ip6tables-restore must be in PATH. "auto" is the one that other
-	// keys need: iptables for externalSetMarkChain, markMasqBit and conditions in its syntax. Where none does, it is nftables
-	// unless the host asks for iptables: see [Choice of the backend](../nat-backend.md).
+	// Backend selects the forwarding mechanism: "nftables" with table inet tenon, or "iptables"
+	// with the upstream plugin's chains CNI-… of table nat, which requires iptables-restore and
+	// ip6tables-restore in PATH. "auto" selects iptables if externalSetMarkChain, markMasqBit or
+	// conditions in its syntax are set, or if the host needs it; otherwise nftables. See [Choice of
+	// the backend](../nat-backend.md).
 	Backend Backend `json:"backend" enum:"auto,nftables,iptables" default:"auto"`
-	// SNAT makes connections come from an address of the host where the container could not answer otherwise: those from its
-	// own network, and from 127.0.0.1 of the host. Without it these do not work.
+	// SNAT replaces the source of connections that the container could not answer otherwise by an
+	// address of the node: connections from the container's own network, and from 127.0.0.1 of the
+	// node. Without it these connections fail.
 	SNAT *bool `json:"snat" default:"true"`
-	// MasqAll makes all connections come from an address of the host. It needs snat.
+	// MasqAll replaces the source of all connections by an address of the node. It requires the key
+	// snat.
 	MasqAll bool `json:"masqAll"`
-	// MarkMasqBit is the bit of the packet mark by which iptables tells what to masquerade.
+	// MarkMasqBit is the bit of the packet mark that selects packets for masquerading with
+	// iptables.
 	MarkMasqBit *int `json:"markMasqBit" default:"13" min:"0" max:"31"`
-	// ExternalSetMarkChain is an existing chain of table nat that marks what to masquerade, instead of one of this plugin;
-	// somebody else masquerades it then. Only iptables has it.
+	// ExternalSetMarkChain is an existing chain of table nat that marks packets for masquerading in
+	// place of the plugin's own chain. The owner of that chain must masquerade them. It requires
+	// iptables.
 	ExternalSetMarkChain string `json:"externalSetMarkChain"`
-	// ConditionsV4 has to be met by what is forwarded over IPv4: words of a rule of the backend.
+	// ConditionsV4 is a condition for IPv4 packets that the plugin forwards: words of a rule in the
+	// syntax of the backend.
 	ConditionsV4 []string `json:"conditionsV4"`
-	// ConditionsV6 has to be met by what is forwarded over IPv6, in the same way.
+	// ConditionsV6 is the same condition for IPv6 packets.
 	ConditionsV6 []string `json:"conditionsV6"`
 
-	// NerdctlID marks a network of nerdctl. The runtime takes it from the list.
+	// NerdctlID marks a network of nerdctl. The runtime copies it from the list.
 	NerdctlID json.RawMessage `json:"nerdctlID"`
 
-	// RuntimeConfig holds what the runtime passes on.
+	// RuntimeConfig holds the capability arguments.
 	RuntimeConfig struct {
 		PortMappings []PortMapping `json:"portMappings"` // capability portMappings
 	} `json:"runtimeConfig"`
@@ -50,25 +56,25 @@ type Config struct {
 	forwards []forward
 	addrs    []netip.Prefix // of the container
 	maps     []kernel.PortMapping
-	chosen   Backend // where the configuration demands none; "" as long as that is not known
+	chosen   Backend // used if the configuration demands no backend; "" until it is known
 }
 
 // PortMapping is one entry of the capability portMappings.
 type PortMapping struct {
-	// HostPort is the port of the host, the first one if there are several.
+	// HostPort is the port of the node, or the first port of a range.
 	HostPort int `json:"hostPort" min:"1" max:"65535"`
-	// ContainerPort is the port of the container that it leads to.
+	// ContainerPort is the port of the container, or the first port of a range.
 	ContainerPort int `json:"containerPort" min:"1" max:"65535"`
-	// Protocol is that of the port, in any case.
+	// Protocol is the protocol of the port, in upper or lower case.
 	Protocol string `json:"protocol" enum:"tcp,udp,sctp"`
-	// HostIP is the address of the host that is forwarded, of its family only; 0.0.0.0 and :: are all of the family. Without
-	// it all addresses of both families are.
+	// HostIP limits forwarding to one address of the node. 0.0.0.0 and :: stand for all addresses
+	// of their family. Without it all addresses of both families are forwarded.
 	HostIP string `json:"hostIP"`
-	// Range is how many ports are forwarded, from hostPort and containerPort on; 0 is 1.
+	// Range is the number of ports to forward, starting at HostPort and ContainerPort. 0 means 1.
 	Range int `json:"range" min:"0" max:"65535"`
 }
 
-// Backend is a subsystem of the kernel with its tool.
+// Backend is a kernel subsystem with its tool.
 type Backend string
 
 const (
@@ -77,12 +83,14 @@ const (
 	iptablesBackend Backend = "iptables"
 )
 
-// backend is the one that the configuration demands, auto if the host decides.
+// backend returns the backend that the configuration demands, or auto if the state of the host
+// decides.
 func (c *Config) backend() Backend {
 	switch {
 	case c.Backend != "" && c.Backend != autoBackend:
 		return c.Backend
-	case c.ExternalSetMarkChain != "", c.MarkMasqBit != nil, syntax(c.ConditionsV4) == iptablesBackend, syntax(c.ConditionsV6) == iptablesBackend:
+	case c.ExternalSetMarkChain != "", c.MarkMasqBit != nil,
+		syntax(c.ConditionsV4) == iptablesBackend, syntax(c.ConditionsV6) == iptablesBackend:
 		return iptablesBackend
 	case syntax(c.ConditionsV4) == nftablesBackend, syntax(c.ConditionsV6) == nftablesBackend:
 		return nftablesBackend
@@ -90,7 +98,7 @@ func (c *Config) backend() Backend {
 	return autoBackend
 }
 
-// syntax is the backend whose words conditions are, "" if that cannot be told.
+// syntax returns the backend with the syntax of the conditions, or "" if there are none.
 func syntax(conditions []string) Backend {
 	switch {
 	case len(conditions) == 0 || conditions[0] == "":
@@ -113,12 +121,12 @@ func (c *Config) markBit() int {
 func (c *Config) validate() error {
 	backend := c.backend()
 	switch backend {
-	case autoBackend: // then there is nothing that only one of them has
+	case autoBackend: // no key needs a particular backend
 		backend = nftablesBackend
 	case nftablesBackend, iptablesBackend:
 	default:
 		return cni.Errorf(cni.CodeInvalidConfig, "unrecognized backend %q", backend).
-			WithDetails(`it can be "auto", "nftables" or "iptables"`)
+			WithDetails(`use "auto", "nftables" or "iptables"`)
 	}
 	other := nftablesBackend
 	var foreign []string
@@ -136,18 +144,23 @@ func (c *Config) validate() error {
 			foreign = append(foreign, conditions.key)
 		}
 	}
-	if len(foreign) > 0 { // in the words of the reference plugin
-		return cni.Errorf(cni.CodeInvalidConfig, "%s backend was requested but configuration contains %s-specific options %v", backend, other, foreign)
+	if len(foreign) > 0 { // upstream's text
+		return cni.Errorf(cni.CodeInvalidConfig,
+			"%s backend was requested but configuration contains %s-specific options %v", backend,
+			other, foreign)
 	}
 	if bit := c.markBit(); bit < 0 || bit > 31 {
 		return cni.Errorf(cni.CodeInvalidConfig, "MasqMarkBit must be between 0 and 31").
 			WithDetails(fmt.Sprintf("markMasqBit is %d", bit))
 	}
 	if c.MarkMasqBit != nil && c.ExternalSetMarkChain != "" {
-		return cni.Errorf(cni.CodeInvalidConfig, "Cannot specify externalSetMarkChain and markMasqBit")
+		return cni.Errorf(cni.CodeInvalidConfig,
+			"Cannot specify externalSetMarkChain and markMasqBit")
 	}
-	if words := slices.Concat(c.ConditionsV4, c.ConditionsV6); backend == iptablesBackend && slices.Contains(words, "") {
-		return cni.Errorf(cni.CodeInvalidConfig, "conditionsV4 and conditionsV6: %q has an empty word", words)
+	if words := slices.Concat(c.ConditionsV4, c.ConditionsV6); backend == iptablesBackend &&
+		slices.Contains(words, "") {
+		return cni.Errorf(cni.CodeInvalidConfig,
+			"conditionsV4 and conditionsV6: %q has an empty word", words)
 	}
 	if backend == nftablesBackend {
 		if _, _, err := c.conditions(); err != nil {
@@ -157,7 +170,7 @@ func (c *Config) validate() error {
 	return c.parseForwards()
 }
 
-// conditions are those of nftables.
+// conditions parses the conditions for nftables.
 func (c *Config) conditions() (when4, when6 kernel.PortCondition, err error) {
 	if when4, err = kernel.ParsePortCondition(kernel.IPv4, c.ConditionsV4); err != nil {
 		return when4, when6, unsupported("conditionsV4", err)
@@ -170,10 +183,11 @@ func (c *Config) conditions() (when4, when6 kernel.PortCondition, err error) {
 
 func unsupported(key string, err error) error {
 	return cni.Errorf(cni.CodeUnsupportedField, "%s: %w", key, err).
-		WithDetails("understood are ip, ip6, iifname, oifname, tcp, udp, sctp, th and mark, each with a value or a set; backend iptables takes all that iptables has")
+		WithDetails("use ip, ip6, iifname, oifname, tcp, udp, sctp, th or mark, each with a value or a set; " +
+			"or use backend iptables with its own conditions")
 }
 
-// parseForwards reads the mappings that were asked for.
+// parseForwards parses the requested mappings.
 func (c *Config) parseForwards() error {
 	list := make([]forward, 0, len(c.RuntimeConfig.PortMappings))
 	for _, m := range c.RuntimeConfig.PortMappings {
@@ -189,30 +203,36 @@ func (c *Config) parseForwards() error {
 
 const maxPort = 65535
 
-const portHint = "each of portMappings has a hostPort and a containerPort, from 1 to 65535"
+const portHint = "set hostPort and containerPort of each mapping to a port from 1 to 65535"
 
 func (m PortMapping) forward() (f forward, err error) {
 	count := max(m.Range, 1)
 	switch {
 	case m.ContainerPort <= 0 || m.ContainerPort > maxPort:
-		return f, cni.Errorf(cni.CodeInvalidConfig, "Invalid container port number: %d", m.ContainerPort).WithDetails(portHint)
+		return f, cni.Errorf(cni.CodeInvalidConfig, "Invalid container port number: %d",
+			m.ContainerPort).WithDetails(portHint)
 	case m.HostPort <= 0 || m.HostPort > maxPort:
-		return f, cni.Errorf(cni.CodeInvalidConfig, "Invalid host port number: %d", m.HostPort).WithDetails(portHint)
+		return f, cni.Errorf(cni.CodeInvalidConfig, "Invalid host port number: %d", m.HostPort).
+			WithDetails(portHint)
 	case m.Range < 0 || max(m.HostPort, m.ContainerPort) > maxPort-count+1:
-		return f, cni.Errorf(cni.CodeInvalidConfig, "range of %d ports from host port %d and container port %d: beyond %d", m.Range, m.HostPort, m.ContainerPort, maxPort)
+		return f, cni.Errorf(cni.CodeInvalidConfig,
+			"range of %d ports from host port %d and container port %d: exceeds port %d", m.Range,
+			m.HostPort, m.ContainerPort, maxPort)
 	}
 	f = forward{
 		protocol: strings.ToLower(m.Protocol),
 		hostPort: uint16(m.HostPort), containerPort: uint16(m.ContainerPort), count: uint16(count),
 	}
 	if protocol(f.protocol) == 0 {
-		return f, cni.Errorf(cni.CodeInvalidConfig, "protocol %q of host port %d is none of tcp, udp and sctp", m.Protocol, m.HostPort)
+		return f, cni.Errorf(cni.CodeInvalidConfig,
+			"protocol %q of host port %d is not tcp, udp or sctp", m.Protocol, m.HostPort)
 	}
 	if m.HostIP == "" {
 		return f, nil
 	}
 	if f.hostIP, err = netip.ParseAddr(m.HostIP); err != nil || f.hostIP.Zone() != "" {
-		return f, cni.Errorf(cni.CodeInvalidConfig, "hostIP %q of host port %d is not an IP address", m.HostIP, m.HostPort)
+		return f, cni.Errorf(cni.CodeInvalidConfig,
+			"hostIP %q of host port %d is not an IP address", m.HostIP, m.HostPort)
 	}
 	f.hostIP = f.hostIP.Unmap()
 	return f, nil
@@ -220,7 +240,7 @@ func (m PortMapping) forward() (f forward, err error) {
 
 const udp, sctp = unix.IPPROTO_UDP, unix.IPPROTO_SCTP
 
-// protocol is the number of a protocol that has ports, else 0.
+// protocol returns the number of a protocol that has ports, or 0 for all others.
 func protocol(name string) byte {
 	switch name {
 	case "tcp":
@@ -233,7 +253,7 @@ func protocol(name string) byte {
 	return 0
 }
 
-// mappings are the forwards to the addresses of a container.
+// mappings returns the forwards for the addresses of a container.
 func mappings(forwards []forward, addrs []netip.Prefix) ([]kernel.PortMapping, error) {
 	var list []kernel.PortMapping
 	for _, a := range addrs {
@@ -258,7 +278,8 @@ func mappings(forwards []forward, addrs []netip.Prefix) ([]kernel.PortMapping, e
 	return list, nil
 }
 
-// hairpins say who sees the container's answers come from elsewhere than from where it has asked.
+// hairpins returns the sources of connections to the container that must be masqueraded, because
+// the client would otherwise receive replies from another address than the one it connected to.
 func (c *Config) hairpins() (list []kernel.Hairpin) {
 	if !c.snat() {
 		return nil

@@ -1,8 +1,8 @@
-// Package portmap forwards ports of the host to a container. It is chained: the container has its addresses from the plugins
-// before.
+// Package portmap forwards ports of the node to a container. It is a chained plugin: the plugins
+// before it have given the container its addresses.
 //
-// With nftables the mappings are elements of the maps of package nft; finding, removing and checking them is done by package
-// chained. With iptables they are the rules of the reference plugin.
+// With nftables the mappings are elements of the maps of package nft; package chained finds,
+// removes and checks them. With iptables they are the rules of the upstream plugin.
 package portmap
 
 import _ "embed"

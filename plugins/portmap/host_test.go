@@ -21,28 +21,31 @@ import (
 	"github.com/tenon-cni/tenon/plugins/portmap"
 )
 
-// host is a machine with two bridged networks, containers on them, and a neighbour on its LAN.
+// host is a node with two bridged networks, containers on them, and a neighbour on its LAN.
 type host struct {
 	*testnet.Net
 	t    testing.TB
 	bin  string
-	conf object // of portmap, beside what every call has
-	exec bool   // as processes of their own
+	conf object // members of portmap's configuration
+	exec bool   // run plugins as separate processes
 	args string // CNI_ARGS
 
 	lan  *testnet.Namespace
 	prev map[string]json.RawMessage // by container
 
-	short map[string]string // paths of namespaces of containers that end before the test does
+	short map[string]string // namespace paths of containers that end before the test
 }
 
 type object = map[string]any
 
-// newHost makes a host; members are those of the configuration of portmap, as JSON.
+// newHost creates a host; members are JSON members of portmap's configuration.
 func newHost(t testing.TB, members string) *host {
 	t.Helper()
-	h := &host{Net: testnet.New(t), t: t, bin: t.TempDir(), prev: map[string]json.RawMessage{}, short: map[string]string{}}
-	must(t, json.Unmarshal([]byte(`{"cniVersion":"1.1.0","type":"portmap","name":"net1"`+members+`}`), &h.conf))
+	h := &host{Net: testnet.New(t), t: t, bin: t.TempDir(), prev: map[string]json.RawMessage{},
+		short: map[string]string{}}
+	must(t,
+		json.Unmarshal([]byte(`{"cniVersion":"1.1.0","type":"portmap","name":"net1"`+members+`}`),
+			&h.conf))
 	self, err := os.Executable()
 	must(t, err)
 	for _, name := range []string{"portmap", "bridge", "host-local"} { // see plugintest.Main
@@ -90,15 +93,19 @@ func (h *host) callWatched(
 	return out, err
 }
 
-// attach connects a container to a bridge: br0 has 10.1.0.0/24 and fd00:1::/64, br1 10.1.1.0/24 and fd00:1:0:1::/64.
+// attach connects a container to a bridge: br0 has 10.1.0.0/24 and fd00:1::/64, br1 10.1.1.0/24 and
+// fd00:1:0:1::/64.
 func (h *host) attach(container string, bridge int) []netip.Addr {
 	h.t.Helper()
 	out, err := h.call(cni.Add, container, object{
-		"cniVersion": "1.1.0", "name": fmt.Sprintf("bridge%d", bridge), "type": "bridge", "bridge": fmt.Sprintf("br%d", bridge), "isDefaultGateway": true, "ipMasq": true,
-		"hairpinMode": true, // as it has to be for a container to reach itself where br_netfilter hands frames to the rules
+		"cniVersion": "1.1.0", "name": fmt.Sprintf("bridge%d",
+			bridge), "type": "bridge", "bridge": fmt.Sprintf("br%d", bridge),
+		"isDefaultGateway": true, "ipMasq": true,
+		"hairpinMode": true, // needed for a container to reach itself with br_netfilter
 		"ipam": object{
 			"type": "host-local", "dataDir": h.bin + ".leases",
-			"ranges": [][]object{{{"subnet": fmt.Sprintf("10.1.%d.0/24", bridge)}}, {{"subnet": fmt.Sprintf("fd00:1:0:%d::/64", bridge)}}},
+			"ranges": [][]object{{{"subnet": fmt.Sprintf("10.1.%d.0/24", bridge)}},
+				{{"subnet": fmt.Sprintf("fd00:1:0:%d::/64", bridge)}}},
 		},
 	})
 	must(h.t, err)
@@ -109,22 +116,25 @@ func (h *host) attach(container string, bridge int) []netip.Addr {
 	var addrs []netip.Addr
 	for _, ip := range result.IPs {
 		addrs = append(addrs, ip.Address.Addr())
-		testnet.Reaches(h.t, h.Host, ip.Address.Addr(), true) // the host asks for no neighbour of others as long as a new bridge has no link-local address
+		// the host sends no neighbour solicitation until a new bridge has a link-local address
+		testnet.Reaches(h.t, h.Host, ip.Address.Addr(), true)
 	}
 	return addrs
 }
 
-// ports are the names of the links that a bridge has.
+// ports returns the names of the links that are ports of a bridge.
 func (h *host) ports(bridge int) (names []string) {
 	var links []struct{ IfName string }
-	must(h.t, json.Unmarshal([]byte(h.Host.Command("ip", "-j", "link", "show", "master", fmt.Sprintf("br%d", bridge))), &links))
+	must(h.t,
+		json.Unmarshal([]byte(h.Host.Command("ip", "-j", "link", "show", "master",
+			fmt.Sprintf("br%d", bridge))), &links))
 	for _, l := range links {
 		names = append(names, l.IfName)
 	}
 	return names
 }
 
-// request is what portmap is asked for a container.
+// request returns the configuration of a call for a container.
 func (h *host) request(container, ports string) object {
 	h.t.Helper()
 	conf := object{}
@@ -165,7 +175,7 @@ func (h *host) check(container, ports string) {
 func (h *host) drifted(container, ports string) {
 	h.t.Helper()
 	if _, err := h.call(cni.Check, container, h.request(container, ports)); err == nil {
-		h.t.Error("CHECK finds nothing wrong")
+		h.t.Error("CHECK succeeds")
 	}
 }
 
@@ -190,16 +200,17 @@ func (h *host) trace(verb cni.Command, container, ports string) (ops []string) {
 	return ops
 }
 
-// port is a mapping as JSON, without the brackets around it.
+// port returns a mapping as JSON, without brackets around it.
 func port(protocol string, hostPort, containerPort int, more string) string {
-	return fmt.Sprintf(`{"hostPort":%d,"containerPort":%d,"protocol":%q%s}`, hostPort, containerPort, protocol, more)
+	return fmt.Sprintf(`{"hostPort":%d,"containerPort":%d,"protocol":%q%s}`, hostPort,
+		containerPort, protocol, more)
 }
 
-// serve answers on a port of a namespace, over TCP and UDP, with the name and the address it sees the client at. address may
-// be empty for all of both families.
+// serve answers on a port of a namespace, over TCP and UDP, with the name and the client's address
+// as it sees it. An empty address stands for all addresses of both families.
 func serve(t testing.TB, ns *testnet.Namespace, name, address string, number int) {
 	t.Helper()
-	if address == "" { // package net would decide by what the first namespace has that it was used in
+	if address == "" { // package net decides by the first namespace in which it was used
 		serve(t, ns, name, "0.0.0.0", number)
 		address = "::"
 	}
@@ -245,8 +256,10 @@ const (
 	noReply = 200 * time.Millisecond
 )
 
-// ask returns who answers at an address, and the client's address as it is seen there.
-func ask(from *testnet.Namespace, network, address string, timeout time.Duration) (name string, client netip.Addr, err error) {
+// ask returns the name of the server at an address, and the client's address as the server sees it.
+func ask(
+	from *testnet.Namespace, network, address string, timeout time.Duration,
+) (name string, client netip.Addr, err error) {
 	err = from.Run(func() error {
 		c, err := net.DialTimeout(network, address, timeout)
 		if err != nil {
@@ -277,7 +290,7 @@ func ask(from *testnet.Namespace, network, address string, timeout time.Duration
 	return name, client, err
 }
 
-// patience returns how long a test waits for an answer that it wants; "" is none.
+// patience returns the timeout for an expected answer; "" expects none.
 func patience(want string) time.Duration {
 	if want == "" {
 		return noReply
@@ -285,31 +298,36 @@ func patience(want string) time.Duration {
 	return inTime
 }
 
-// answers fails the test unless that name answers, over TCP and UDP; "" is nobody.
+// answers fails the test unless the server name answers over TCP and UDP; "" expects no answer.
 func answers(t testing.TB, from *testnet.Namespace, address, want string) {
 	t.Helper()
 	for _, network := range []string{"tcp", "udp"} {
 		if got, _, err := ask(from, network, address, patience(want)); got != want {
-			t.Errorf("%s from %s to %s: %q answers (%v), want %q", network, from.Name, address, got, err, want)
+			t.Errorf("%s from %s to %s: %q answers (%v), want %q", network, from.Name, address,
+				got, err, want)
 		}
 	}
 }
 
-// both are the mappings of a port for TCP and UDP.
+// both returns mappings of a port for TCP and UDP.
 func both(hostPort, containerPort int, more string) string {
-	return "[" + port("tcp", hostPort, containerPort, more) + "," + port("udp", hostPort, containerPort, more) + "]"
+	return "[" + port("tcp", hostPort, containerPort, more) + "," +
+		port("udp", hostPort, containerPort, more) + "]"
 }
 
-// strace runs a verb as a process of its own and returns the system calls about processes, files and sockets.
+// strace runs a verb in a separate process and returns its system calls about processes, files and
+// sockets.
 func (h *host) strace(verb cni.Command, container, ports string) string {
 	h.t.Helper()
 	stdin, err := json.Marshal(h.request(container, ports))
 	must(h.t, err)
 	out := filepath.Join(h.t.TempDir(), "trace")
 	h.Host.Do(func() {
-		cmd := exec.Command("strace", "-f", "-qq", "-e", "trace=execve,openat,recvmsg,recvfrom", "-e", "status=successful", "-o", out, filepath.Join(h.bin, "portmap"))
+		cmd := exec.Command("strace", "-f", "-qq", "-e", "trace=execve,openat,recvmsg,recvfrom",
+			"-e", "status=successful", "-o", out, filepath.Join(h.bin, "portmap"))
 		cmd.Stdin = bytes.NewReader(stdin)
-		cmd.Env = append(os.Environ(), "CNI_COMMAND="+string(verb), "CNI_CONTAINERID="+container, "CNI_NETNS="+h.Container(container).Path(), "CNI_IFNAME=eth0", "CNI_PATH="+h.bin)
+		cmd.Env = append(os.Environ(), "CNI_COMMAND="+string(verb), "CNI_CONTAINERID="+container,
+			"CNI_NETNS="+h.Container(container).Path(), "CNI_IFNAME=eth0", "CNI_PATH="+h.bin)
 		if text, wrong := cmd.Output(); wrong != nil {
 			err = fmt.Errorf("%s: %w: %s", verb, wrong, text)
 		}
@@ -320,7 +338,7 @@ func (h *host) strace(verb cni.Command, container, ports string) string {
 	return string(trace)
 }
 
-// received is how many bytes were received from sockets, by a trace.
+// received returns the number of bytes that a traced process received from sockets.
 func received(trace string) (n int) {
 	for line := range strings.Lines(trace) {
 		if i := strings.LastIndex(line, " = "); strings.Contains(line, "recv") && i >= 0 {

@@ -13,8 +13,9 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// The backend iptables makes the rules of the reference plugin, to the letter, so that either can check and remove what the
-// other has made. They are in the nat tables, where three chains are shared by all containers and each has one of its own.
+// The backend iptables makes exactly the rules of the upstream plugin, so that each plugin can
+// check and remove the rules of the other. They are in the nat tables: all containers share three
+// chains, and each container has one chain of its own.
 const (
 	hostPorts = "CNI-HOSTPORT-DNAT"
 	setMark   = "CNI-HOSTPORT-SETMARK"
@@ -23,10 +24,11 @@ const (
 	oldHostPorts = "CNI-HOSTPORT-SNAT" // of very old versions
 )
 
-// ownChain is the chain of a container's attachments to a network: the interface is no part of its name.
+// ownChain returns the chain of a container's attachments to a network. The interface is not part
+// of its name.
 func ownChain(network, container string) string { return hashed("CNI-DN-", network+container) }
 
-// oldOwnChain is the one that very old versions had besides.
+// oldOwnChain returns the second chain that very old versions had.
 func oldOwnChain(network, container string) string { return hashed("CNI-SN-", network+container) }
 
 func hashed(prefix, s string) string {
@@ -35,16 +37,17 @@ func hashed(prefix, s string) string {
 	return (prefix + hex.EncodeToString(sum[:]))[:length]
 }
 
-// forward is a port, or a range of ports, of the host that leads to a container.
+// forward is a port, or a range of ports, of the node that leads to a container.
 type forward struct {
-	protocol      string     // "tcp", "udp" or "sctp"
-	hostIP        netip.Addr // only connections to this address; unspecified: to all of its family; not valid: to all
+	protocol string // "tcp", "udp" or "sctp"
+	// destination of connections; unspecified: all of its family; not valid: all
+	hostIP        netip.Addr
 	hostPort      uint16
 	containerPort uint16
-	count         uint16 // of ports from hostPort and from containerPort on; 0 is 1
+	count         uint16 // number of ports, starting at hostPort and containerPort; 0 means 1
 }
 
-// to reports whether a family has the forward.
+// to reports whether the forward applies to a family.
 func (f forward) to(family kernel.Family) bool {
 	return !f.hostIP.IsValid() || familyOf(f.hostIP) == family
 }
@@ -56,10 +59,10 @@ func familyOf(a netip.Addr) kernel.Family {
 	return kernel.IPv6
 }
 
-// last is the last port of a range that begins with first.
+// last returns the last port of a range that begins with first.
 func (f forward) last(first uint16) uint16 { return first + max(f.count, 1) - 1 }
 
-// ports are the ports of the host as iptables writes them.
+// ports returns the host ports as iptables writes them.
 func (f forward) ports() string {
 	if f.count <= 1 {
 		return strconv.Itoa(int(f.hostPort))
@@ -67,29 +70,32 @@ func (f forward) ports() string {
 	return fmt.Sprintf("%d:%d", f.hostPort, f.last(f.hostPort))
 }
 
-// target is where the connections go to. A range keeps the order of its ports.
+// target returns the destination of the connections. A range keeps the order of its ports.
 func (f forward) target(a netip.Addr) string {
 	switch {
 	case f.count <= 1:
 		return netip.AddrPortFrom(a, f.containerPort).String()
-	case f.hostPort == f.containerPort: // the port stays as it is
+	case f.hostPort == f.containerPort: // the port does not change
 		return a.String()
 	}
-	return fmt.Sprintf("%s-%d/%d", netip.AddrPortFrom(a, f.containerPort), f.last(f.containerPort), f.hostPort)
+	return fmt.Sprintf("%s-%d/%d", netip.AddrPortFrom(a, f.containerPort), f.last(f.containerPort),
+		f.hostPort)
 }
 
-// ipTables is what iptables does for an attachment.
+// ipTables holds the parameters of the iptables rules of an attachment.
 type ipTables struct {
 	network, container string
 	forwards           []forward
-	snat               bool   // masquerade what has to come back: from the container's network and from the host itself
-	masqAll            bool   // and from everywhere else
-	markBit            int    // of what is masqueraded, 0 to 31
-	markChain          string // an existing chain that marks it instead, "" for ours
-	conditions         [2][]string
+	// masquerade connections from the container's network and from the host itself
+	snat       bool
+	masqAll    bool   // masquerade all other connections as well
+	markBit    int    // mark bit of masqueraded packets, 0 to 31
+	markChain  string // existing chain that sets the mark, "" for the plugin's own
+	conditions [2][]string
 }
 
-// edit is what makes the rules for one address of the container, given with its prefix length.
+// edit returns the change that makes the rules for one address of the container, given with its
+// prefix length.
 func (t ipTables) edit(address netip.Prefix) kernel.IPTablesEdit {
 	chain := ownChain(t.network, t.container)
 	e := kernel.IPTablesEdit{
@@ -107,14 +113,14 @@ func (t ipTables) edit(address netip.Prefix) kernel.IPTablesEdit {
 		e.Common = append(e.Common,
 			"-A "+setMark+` -m comment --comment "CNI portfwd masquerade mark" -j MARK --set-xmark `+mark,
 			"-A "+masqMark+" -m mark --mark "+mark+" -j MASQUERADE",
-			// Before the masquerading of the plugins that make interfaces.
+			// Before the masquerading of the interface plugins.
 			`-I POSTROUTING -m comment --comment "CNI portfwd requiring masquerade" -j `+masqMark,
 		)
 	}
 	return e
 }
 
-// rules are the rules of this attachment for one address: what CHECK looks for.
+// rules returns the rules of this attachment for one address, as CHECK requires them.
 func (t ipTables) rules(address netip.Prefix) []string {
 	family := familyOf(address.Addr())
 	rules := t.entries(family)
@@ -126,8 +132,8 @@ func (t ipTables) rules(address netip.Prefix) []string {
 	return rules
 }
 
-// entries are the rules that lead to the container's chain. All ports of a protocol are in each family, also those whose
-// hostIP is of the other.
+// entries returns the rules that jump to the container's chain. Each family has all ports of a
+// protocol, even ports with a hostIP of the other family.
 func (t ipTables) entries(family kernel.Family) (rules []string) {
 	ports := map[string][]string{}
 	var protocols []string
@@ -144,14 +150,16 @@ func (t ipTables) entries(family kernel.Family) (rules []string) {
 	}
 	for _, p := range protocols {
 		for _, group := range grouped(ports[p]) {
-			rules = append(rules, "-A "+hostPorts+" -p "+p+" -m comment --comment "+kernel.QuoteIPTables(entryComment(t.network, t.container))+
-				" -m multiport --dports "+strings.Join(group, ",")+conditions+" -j "+ownChain(t.network, t.container))
+			rules = append(rules, "-A "+hostPorts+" -p "+p+" -m comment --comment "+
+				kernel.QuoteIPTables(entryComment(t.network, t.container))+
+				" -m multiport --dports "+strings.Join(group, ",")+conditions+
+				" -j "+ownChain(t.network, t.container))
 		}
 	}
 	return rules
 }
 
-// grouped divides ports into groups of as many as one rule takes: 15, where a range counts as two.
+// grouped divides ports into groups that fit one rule: 15 ports; a range counts as two.
 func grouped(ports []string) (groups [][]string) {
 	room := 0
 	for _, p := range ports {
@@ -167,7 +175,7 @@ func grouped(ports []string) (groups [][]string) {
 	return groups
 }
 
-// own are the rules of the container's chain for one forward, as iptables-save writes them.
+// own returns the rules of the container's chain for one forward, as iptables-save writes them.
 func (t ipTables) own(f forward, address netip.Prefix) (rules []string) {
 	to := ""
 	if f.hostIP.IsValid() && !f.hostIP.IsUnspecified() {
@@ -194,10 +202,12 @@ func (t ipTables) own(f forward, address netip.Prefix) (rules []string) {
 
 func commentPrefix(network string) string { return fmt.Sprintf("dnat name: %q id: ", network) }
 
-// commentSuffix is how the comments of all attachments of a container end, unless they are cut.
+// commentSuffix returns the end of the comments of all attachments of a container, unless they are
+// truncated.
 func commentSuffix(container string) string { return " id: " + strconv.Quote(container) }
 
-// entryComment names the attachment. A long one is cut.
+// entryComment returns a comment with the network and the container, truncated to the limit of
+// iptables.
 func entryComment(network, container string) string {
 	c := commentPrefix(network) + strconv.Quote(container)
 	if len(c) > kernel.MaxIPTablesComment {
@@ -207,7 +217,7 @@ func entryComment(network, container string) string {
 	return c
 }
 
-// leftovers is what there can be of a container's attachments to a network.
+// leftovers returns the removals of all possible chains of a container's attachments to a network.
 func leftovers(network, container string) []kernel.IPTablesRemoval {
 	return []kernel.IPTablesRemoval{
 		{In: hostPorts, Target: ownChain(network, container)},
@@ -215,14 +225,16 @@ func leftovers(network, container string) []kernel.IPTablesRemoval {
 	}
 }
 
-// leftoversBut is what there can be of a network's attachments, but for those of these containers. A chain's name does not
-// tell the network; the comments of the rules that lead to it do.
+// leftoversBut returns the removal of a network's chains, except the chains of the given
+// containers. The comments of the rules that jump to a chain contain the network; the name of the
+// chain does not.
 func leftoversBut(network string, containers []string) kernel.IPTablesRemoval {
 	valid := map[string]bool{}
 	for _, c := range containers {
 		valid[ownChain(network, c)] = true
 	}
 	return kernel.IPTablesRemoval{In: hostPorts, Match: func(r kernel.IPTablesRule) bool {
-		return strings.HasPrefix(r.Comment, commentPrefix(network)) && strings.HasPrefix(r.Target, "CNI-DN-") && !valid[r.Target]
+		return strings.HasPrefix(r.Comment, commentPrefix(network)) &&
+			strings.HasPrefix(r.Target, "CNI-DN-") && !valid[r.Target]
 	}}
 }

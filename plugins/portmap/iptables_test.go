@@ -29,7 +29,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// The vectors of portmap.md 3.1.
+// TestOwnChain compares chain names with upstream's.
 func TestOwnChain(t *testing.T) {
 	for _, row := range []struct{ network, container, want string }{
 		{"test", "1234", "CNI-DN-2bbe0c48b91a7d1b8a675"},
@@ -38,21 +38,24 @@ func TestOwnChain(t *testing.T) {
 		if got := ownChain(row.network, row.container); got != row.want {
 			t.Errorf("%s %s: got %s, want %s", row.network, row.container, got, row.want)
 		}
-		if got, want := oldOwnChain(row.network, row.container), strings.Replace(row.want, "DN", "SN", 1); got != want {
+		if got, want := oldOwnChain(row.network, row.container), strings.Replace(row.want, "DN",
+			"SN", 1); got != want {
 			t.Errorf("%s %s: got %s, want %s", row.network, row.container, got, want)
 		}
 	}
 }
 
-// A comment of more than 255 bytes is cut, so that iptables takes it (portmap.md 3.1).
+// TestEntryComment: a comment of more than 255 bytes is truncated, so that iptables accepts it.
 func TestEntryComment(t *testing.T) {
 	for n := 220; n < 250; n++ {
 		container := strings.Repeat("x", n)
-		got, whole := entryComment("net1", container), fmt.Sprintf(`dnat name: "net1" id: "%s"`, container)
+		got, whole := entryComment("net1", container), fmt.Sprintf(`dnat name: "net1" id: "%s"`,
+			container)
 		if len(whole) <= iptables.MaxComment && got != whole {
 			t.Errorf("got %q, want %q", got, whole)
 		}
-		if len(whole) > iptables.MaxComment && (len(got) != iptables.MaxComment || got != whole[:252]+"...") {
+		if len(whole) > iptables.MaxComment &&
+			(len(got) != iptables.MaxComment || got != whole[:252]+"...") {
 			t.Errorf("%d bytes: got %q", len(whole), got)
 		}
 	}
@@ -87,16 +90,17 @@ func addr(s string) netip.Addr {
 	return netip.MustParseAddr(s)
 }
 
-// TestRules is the dump of portmap.md 3.1, and what there is beside ports.
+// TestRules compares the rules with upstream's, with ports and other options.
 func TestRules(t *testing.T) {
-	tables := ipTables{network: "net1", container: "cid1", snat: true, markBit: 13, forwards: []forward{
-		{protocol: "tcp", hostPort: 8080, containerPort: 80},
-		{protocol: "udp", hostPort: 8053, containerPort: 53},
-		{protocol: "tcp", hostPort: 9090, containerPort: 90, hostIP: addr("127.0.0.1")},
-		{protocol: "sctp", hostPort: 9091, containerPort: 91, hostIP: addr("::1")},
-		{protocol: "tcp", hostPort: 7000, containerPort: 7000, count: 10, hostIP: addr("::")},
-		{protocol: "tcp", hostPort: 7100, containerPort: 100, count: 10},
-	}}
+	tables := ipTables{network: "net1", container: "cid1", snat: true, markBit: 13,
+		forwards: []forward{
+			{protocol: "tcp", hostPort: 8080, containerPort: 80},
+			{protocol: "udp", hostPort: 8053, containerPort: 53},
+			{protocol: "tcp", hostPort: 9090, containerPort: 90, hostIP: addr("127.0.0.1")},
+			{protocol: "sctp", hostPort: 9091, containerPort: 91, hostIP: addr("::1")},
+			{protocol: "tcp", hostPort: 7000, containerPort: 7000, count: 10, hostIP: addr("::")},
+			{protocol: "tcp", hostPort: 7100, containerPort: 100, count: 10},
+		}}
 	const comment = ` -m comment --comment "dnat name: \"net1\" id: \"cid1\""`
 	for address, want := range map[string]string{
 		"10.1.2.2/24": `-A CNI-HOSTPORT-DNAT -p sctp` + comment + ` -m multiport --dports 9091 -j OWN
@@ -128,30 +132,34 @@ func TestRules(t *testing.T) {
 -A OWN -s 2001:db8:1::/64 -p tcp -m tcp --dport 7100:7109 -j CNI-HOSTPORT-SETMARK
 -A OWN -p tcp -m tcp --dport 7100:7109 -j DNAT --to-destination [2001:db8:1::2]:100-109/7100`,
 	} {
-		got := strings.ReplaceAll(strings.Join(tables.rules(netip.MustParsePrefix(address)), "\n"), "CNI-DN-e8f6f419596f7f47b3468", "OWN")
+		got := strings.ReplaceAll(strings.Join(tables.rules(netip.MustParsePrefix(address)), "\n"),
+			"CNI-DN-e8f6f419596f7f47b3468", "OWN")
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", address, diff)
 		}
 	}
 }
 
-// With masqAll everybody is masqueraded, and localhost needs no rule of its own. Debian's reference plugin does not know it
-// yet.
+// TestMasqAll: with masqAll all connections are masqueraded, and localhost needs no separate rule.
+// Debian's upstream plugin lacks the option.
 func TestMasqAll(t *testing.T) {
-	tables := ipTables{network: "net1", container: "cid1", snat: true, masqAll: true, forwards: []forward{
-		{protocol: "tcp", hostPort: 8080, containerPort: 80}, {protocol: "tcp", hostPort: 8081, containerPort: 81, hostIP: addr("192.168.0.2")},
-	}}
+	tables := ipTables{network: "net1", container: "cid1", snat: true, masqAll: true,
+		forwards: []forward{
+			{protocol: "tcp", hostPort: 8080, containerPort: 80}, {protocol: "tcp", hostPort: 8081,
+				containerPort: 81, hostIP: addr("192.168.0.2")},
+		}}
 	want := `-A OWN -p tcp -m tcp --dport 8080 -j CNI-HOSTPORT-SETMARK
 -A OWN -p tcp -m tcp --dport 8080 -j DNAT --to-destination 10.1.2.2:80
 -A OWN -d 192.168.0.2/32 -p tcp -m tcp --dport 8081 -j CNI-HOSTPORT-SETMARK
 -A OWN -d 192.168.0.2/32 -p tcp -m tcp --dport 8081 -j DNAT --to-destination 10.1.2.2:81`
-	got := strings.ReplaceAll(strings.Join(tables.rules(addresses[0])[1:], "\n"), "CNI-DN-e8f6f419596f7f47b3468", "OWN")
+	got := strings.ReplaceAll(strings.Join(tables.rules(addresses[0])[1:], "\n"),
+		"CNI-DN-e8f6f419596f7f47b3468", "OWN")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// host is a host with a transaction in it.
+// host is a host with a transaction.
 type host struct {
 	*testnet.Namespace
 	tx    *kernel.Tx
@@ -169,7 +177,9 @@ func newHost(t *testing.T) *host {
 	return &host{ns, tx, space}
 }
 
-var addresses = []netip.Prefix{netip.MustParsePrefix("10.1.2.2/24"), netip.MustParsePrefix("2001:db8:1::2/64")}
+var addresses = []netip.Prefix{
+	netip.MustParsePrefix("10.1.2.2/24"), netip.MustParsePrefix("2001:db8:1::2/64"),
+}
 
 func tableOf(a netip.Prefix) iptables.Table {
 	return iptables.Table{Family: familyOf(a.Addr()), Name: "nat"}
@@ -199,11 +209,13 @@ func (h *host) remove(t *testing.T, what ...iptables.Removal) {
 
 func (h *host) saved() string { return testnet.IPTables(h.Namespace, "", "nat") }
 
-// conf is what is the same for the reference plugin.
+// conf returns the part of the configuration that is the same for the upstream plugin.
 func (t ipTables) conf(external map[string]any) map[string]any {
 	var mappings []any
 	for _, f := range t.forwards {
-		m := map[string]any{"hostPort": f.hostPort, "containerPort": f.containerPort, "protocol": f.protocol}
+		m := map[string]any{
+			"hostPort": f.hostPort, "containerPort": f.containerPort, "protocol": f.protocol,
+		}
 		if f.hostIP.IsValid() {
 			m["hostIP"] = f.hostIP.String()
 		}
@@ -215,7 +227,8 @@ func (t ipTables) conf(external map[string]any) map[string]any {
 		"prevResult": map[string]any{
 			"cniVersion": "1.0.0",
 			"interfaces": []any{map[string]any{"name": "eth0", "sandbox": "/proc/self/ns/net"}},
-			"ips":        []any{map[string]any{"address": "10.1.2.2/24", "interface": 0}, map[string]any{"address": "2001:db8:1::2/64", "interface": 0}},
+			"ips": []any{map[string]any{"address": "10.1.2.2/24", "interface": 0},
+				map[string]any{"address": "2001:db8:1::2/64", "interface": 0}},
 		},
 	}
 	for key, value := range external {
@@ -231,15 +244,16 @@ func (h *host) reference(t *testing.T, verb, container string, conf map[string]a
 	must(t, err)
 	h.Do(func() {
 		cmd := exec.Command(filepath.Join(reference, "portmap"))
-		cmd.Env = append(cmd.Environ(), "CNI_COMMAND="+verb, "CNI_CONTAINERID="+container, "CNI_NETNS=/proc/self/ns/net", "CNI_IFNAME=eth0", "CNI_PATH="+reference)
+		cmd.Env = append(cmd.Environ(), "CNI_COMMAND="+verb, "CNI_CONTAINERID="+container,
+			"CNI_NETNS=/proc/self/ns/net", "CNI_IFNAME=eth0", "CNI_PATH="+reference)
 		cmd.Stdin = bytes.NewReader(stdin)
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("reference %s: %v: %s", verb, err, out)
+			t.Errorf("upstream %s: %v: %s", verb, err, out)
 		}
 	})
 }
 
-// cases are the configurations of portmap.md 7, with the keys of the reference plugin for them.
+// cases returns configurations with the corresponding keys of the upstream plugin.
 func cases() map[string]struct {
 	ipTables
 	conf map[string]any
@@ -268,19 +282,24 @@ func cases() map[string]struct {
 	add("many ports", nil, func(t *ipTables) {
 		t.forwards = nil
 		for i := range uint16(31) {
-			t.forwards = append(t.forwards, forward{protocol: "tcp", hostPort: 9000 + i, containerPort: 80 + i})
+			t.forwards = append(t.forwards, forward{
+				protocol: "tcp", hostPort: 9000 + i, containerPort: 80 + i,
+			})
 		}
 	})
 	add("without snat", nil, func(t *ipTables) { t.snat = false })
-	add("a mark chain of somebody else", map[string]any{"externalSetMarkChain": "KUBE-MARK-MASQ"}, func(t *ipTables) { t.markChain = "KUBE-MARK-MASQ" })
+	add("an external mark chain", map[string]any{"externalSetMarkChain": "KUBE-MARK-MASQ"},
+		func(t *ipTables) { t.markChain = "KUBE-MARK-MASQ" })
 	add("mark bit 5", map[string]any{"markMasqBit": 5}, func(t *ipTables) { t.markBit = 5 })
 	add("mark bit 31", map[string]any{"markMasqBit": 31}, func(t *ipTables) { t.markBit = 31 })
 	c4, c6 := []string{"-s", "1.2.3.4", "-i", "eth1"}, []string{"!", "-s", "12::34"}
-	add("conditions", map[string]any{"conditionsV4": c4, "conditionsV6": c6}, func(t *ipTables) { t.conditions = [2][]string{c4, c6} })
+	add("conditions", map[string]any{"conditionsV4": c4, "conditionsV6": c6}, func(t *ipTables) {
+		t.conditions = [2][]string{c4, c6}
+	})
 	return rows
 }
 
-// foreign makes rules that are nobody's business here, in the same chains.
+// foreign makes rules of other programs in the same chains.
 func (h *host) foreign() {
 	for _, tool := range []string{"iptables", "ip6tables"} {
 		for _, rule := range []string{
@@ -292,16 +311,17 @@ func (h *host) foreign() {
 	}
 }
 
-// canary makes rules of somebody else in the chain that all share.
+// canary makes rules of another program in the shared chain.
 func (h *host) canary() {
 	for _, tool := range []string{"iptables", "ip6tables"} {
 		h.Command(tool, "-t", "nat", "-N", hostPorts)
-		h.Command(tool, "-t", "nat", "-A", hostPorts, "-m", "comment", "--comment", "canary", "-j", "CANARY")
+		h.Command(tool, "-t", "nat", "-A", hostPorts, "-m", "comment", "--comment", "canary",
+			"-j", "CANARY")
 	}
 }
 
-// TestAsTheReference compares the rules with those of the reference plugin, byte for byte, and has each of them remove what
-// the other has made (portmap.md 7).
+// TestAsTheReference compares the rules with upstream's, byte for byte; each implementation removes
+// the rules of the other.
 func TestAsTheReference(t *testing.T) {
 	t.Parallel()
 	for name, c := range cases() {
@@ -316,32 +336,35 @@ func TestAsTheReference(t *testing.T) {
 			theirs.reference(t, "ADD", "cid1", conf)
 			ours.add(t, c.ipTables)
 			if diff := cmp.Diff(theirs.saved(), ours.saved()); diff != "" {
-				t.Fatalf("(-reference +tenon):\n%s", diff)
+				t.Fatalf("(-upstream +Tenon):\n%s", diff)
 			}
 			must(t, theirs.check(c.ipTables))
 			both := ours.saved()
 			ours.reference(t, "ADD", "cid1", conf)
 			if diff := cmp.Diff(both, ours.saved()); diff != "" {
-				t.Errorf("ADD of the reference plugin after ours (-before +after):\n%s", diff)
+				t.Errorf("ADD of the upstream plugin after Tenon's (-before +after):\n%s", diff)
 			}
 			ours.reference(t, "DEL", "cid1", conf)
 			theirs.remove(t, leftovers("net1", "cid1")...)
-			if diff := cmp.Diff(ours.saved(), theirs.saved()); diff != "" || strings.Contains(theirs.saved(), "CNI-DN-") {
-				t.Errorf("removed (-by the reference +by tenon):\n%s", diff)
+			if diff := cmp.Diff(ours.saved(), theirs.saved()); diff != "" ||
+				strings.Contains(theirs.saved(), "CNI-DN-") {
+				t.Errorf("removed (-by upstream +by Tenon):\n%s", diff)
 			}
 			if !strings.Contains(theirs.saved(), "--comment canary") {
-				t.Error("the canary is dead")
+				t.Error("the canary rule is gone")
 			}
-			if err := ours.check(c.ipTables); !errors.Is(err, iptables.ErrMissing) || !strings.Contains(err.Error(), "CNI-DN-") {
-				t.Errorf("check of what is gone: %v", err)
+			if err := ours.check(c.ipTables); !errors.Is(err, iptables.ErrMissing) ||
+				!strings.Contains(err.Error(), "CNI-DN-") {
+				t.Errorf("check of removed rules: %v", err)
 			}
 		})
 	}
 }
 
-// TestAgain: what an earlier ADD has left, with other ports, does not stay (portmap.md 3.1), and what fails is taken back.
+// TestAgain: another ADD removes the rules of an earlier ADD with other ports, and a failed ADD
+// restores them.
 func TestAgain(t *testing.T) {
-	t.Run("legacy", func(t *testing.T) { // first, since it changes PATH
+	t.Run("legacy", func(t *testing.T) { // first, because it changes PATH
 		testnet.LegacyIPTables(t)
 		testAgain(t, func(*testing.T) {})
 	})
@@ -365,7 +388,7 @@ func testAgain(t *testing.T, parallel func(*testing.T)) {
 			}
 			must(t, h.tx.Rollback())
 			if diff := cmp.Diff(before, h.saved()); diff != "" {
-				t.Errorf("taken back (-before +after):\n%s", diff)
+				t.Errorf("rolled back (-before +after):\n%s", diff)
 			}
 			other := c.ipTables
 			other.container = "cid2"
@@ -381,18 +404,23 @@ func testAgain(t *testing.T, parallel func(*testing.T)) {
 			}
 			must(t, h.tx.Rollback())
 			if diff := cmp.Diff(want, h.saved()); diff != "" {
-				t.Errorf("once more, taken back (-before +after):\n%s", diff)
+				t.Errorf("once more, rolled back (-before +after):\n%s", diff)
 			}
 			changed := c.ipTables
-			changed.forwards = append([]forward{{protocol: "tcp", hostPort: 1234, containerPort: 4321}}, changed.forwards[1:]...)
+			changed.forwards = append([]forward{{protocol: "tcp", hostPort: 1234,
+				containerPort: 4321}}, changed.forwards[1:]...)
 			h.add(t, changed)
 			must(t, h.check(changed))
-			if port := fmt.Sprint(c.forwards[0].hostPort); strings.Count(h.saved(), "--dport 1234 ") < 2 || strings.Contains(h.saved(), "-p tcp -m tcp --dport "+port+" -j DNAT --to-destination 10.1.2.2:80") != strings.Contains(second, "-j DNAT") {
+			if port := fmt.Sprint(c.forwards[0].hostPort); strings.Count(h.saved(),
+				"--dport 1234 ") < 2 ||
+				strings.Contains(h.saved(),
+					"-p tcp -m tcp --dport "+port+" -j DNAT --to-destination 10.1.2.2:80") != strings.Contains(second,
+					"-j DNAT") {
 				t.Errorf("port %s stays:\n%s", port, h.saved())
 			}
 			must(t, h.tx.Rollback())
 			if diff := cmp.Diff(want, h.saved()); diff != "" {
-				t.Errorf("changed, taken back (-before +after):\n%s", diff)
+				t.Errorf("changed, rolled back (-before +after):\n%s", diff)
 			}
 			h.remove(t, leftoversBut("net1", []string{"cid2"})) // GC
 			if diff := cmp.Diff(second, h.saved()); diff != "" {
@@ -401,27 +429,29 @@ func testAgain(t *testing.T, parallel func(*testing.T)) {
 			h.remove(t, leftoversBut("other", nil))
 			h.remove(t, leftovers("net1", "cid1")...)
 			if diff := cmp.Diff(second, h.saved()); diff != "" {
-				t.Errorf("what is not there (-before +after):\n%s", diff)
+				t.Errorf("removal of missing rules (-before +after):\n%s", diff)
 			}
 		})
 	}
 }
 
-// Very old versions had a chain more (portmap.md 4).
+// TestOldChain: very old versions made an additional chain.
 func TestOldChain(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	chain := oldOwnChain("net1", "cid1")
-	for _, rule := range []string{"-N CNI-HOSTPORT-SNAT", "-N " + chain, "-A " + chain + " -j MASQUERADE", "-A CNI-HOSTPORT-SNAT -p tcp -j " + chain} {
+	for _, rule := range []string{"-N CNI-HOSTPORT-SNAT", "-N " + chain,
+		"-A " + chain + " -j MASQUERADE", "-A CNI-HOSTPORT-SNAT -p tcp -j " + chain} {
 		h.Command("iptables", append([]string{"-t", "nat"}, strings.Fields(rule)...)...)
 	}
 	h.remove(t, leftovers("net1", "cid1")...)
-	if out := h.saved(); strings.Contains(out, "CNI-SN") || !strings.Contains(out, ":CNI-HOSTPORT-SNAT") {
+	if out := h.saved(); strings.Contains(out, "CNI-SN") ||
+		!strings.Contains(out, ":CNI-HOSTPORT-SNAT") {
 		t.Errorf("left:\n%s", out)
 	}
 }
 
-// Ten of each at once, for the same container and for others (portmap.md 7, R-99).
+// TestParallel: ten concurrent calls of each kind, for the same container and for others.
 func TestParallel(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -462,7 +492,7 @@ func TestParallel(t *testing.T) {
 	}
 }
 
-// What cannot stand in a rule is refused, not smuggled into the next.
+// TestLineBreak: a line break in a word is refused, and does not start another rule.
 func TestLineBreak(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -473,7 +503,7 @@ func TestLineBreak(t *testing.T) {
 	}
 }
 
-// A range is one rule, and all its ports keep their order. iptables takes it.
+// TestRange: a range is one rule that keeps the order of its ports, and iptables accepts it.
 func TestRange(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -9,9 +9,10 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// openLoopback lets connections to 127.0.0.1 reach the container, where one of the mappings is for that address: packets
-// with this source may leave through the link that leads there. The ruleset keeps others from using it (CVE-2020-8558).
-// Others may need it too, so it is never taken back.
+// openLoopback lets connections to 127.0.0.1 reach the container if one of the mappings is for that
+// address: packets with this source may then leave through the link to the container. A guard in
+// the ruleset drops such packets of other hosts (CVE-2020-8558). Several containers can need the
+// setting, so it is never undone.
 func (c *Config) openLoopback(s *chained.Session) error {
 	to, ok := c.fromLoopback()
 	if !ok {
@@ -24,10 +25,11 @@ func (c *Config) openLoopback(s *chained.Session) error {
 	if err != nil {
 		return err
 	}
-	return s.Host.Sysctl.Ensure([]kernel.Setting{{Key: "net/ipv4/conf/" + link.Name + "/route_localnet", Value: "1"}})
+	return s.Host.Sysctl.Ensure([]kernel.Setting{{Key: "net/ipv4/conf/" + link.Name +
+		"/route_localnet", Value: "1"}})
 }
 
-// fromLoopback returns the address of the container if connections to 127.0.0.1 reach it.
+// fromLoopback returns the address of the container if connections to 127.0.0.1 lead to it.
 func (c *Config) fromLoopback() (to netip.Addr, ok bool) {
 	i := slices.IndexFunc(c.maps, func(m kernel.PortMapping) bool {
 		return m.To.Addr().Is4() && (!m.Host.IsValid() || m.Host.IsLoopback())
@@ -38,8 +40,8 @@ func (c *Config) fromLoopback() (to netip.Addr, ok bool) {
 	return c.maps[i].To.Addr(), true
 }
 
-// loopbackGuard returns what the backend iptables needs of the ruleset: an entry, with which the guard of the loopback
-// addresses comes. Where the kernel has no nftables there is no guard.
+// loopbackGuard returns the element that backend iptables needs in the ruleset: it activates the
+// guard of the loopback addresses. Without nftables in the kernel there is no guard.
 func (c *Config) loopbackGuard(s *chained.Session) ([]kernel.Element, error) {
 	if _, ok := c.fromLoopback(); !ok {
 		return nil, nil

@@ -9,7 +9,8 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// TestOfNerdctl: a network is one of nerdctl if its list is where nerdctl writes it and has its mark.
+// TestOfNerdctl: a network belongs to nerdctl if its list is in nerdctl's directory and has its
+// mark.
 func TestOfNerdctl(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -24,11 +25,11 @@ func TestOfNerdctl(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Mkdir(filepath.Join(dir, "nerdctl-folder.conflist"), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, "nerdctl-directory.conflist"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for network, want := range map[string]bool{
-		"marked": true, "numbered": true, "plain": false, "broken": false, "other": false, "folder": false, "absent": false,
+		"marked": true, "numbered": true, "plain": false, "broken": false, "other": false, "directory": false, "absent": false,
 	} {
 		c := &Config{Common: plugin.Common{Name: network}}
 		if got := ofNerdctl(c, cni.Env{}, dir); (got != "") != want {

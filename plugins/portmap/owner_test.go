@@ -16,14 +16,14 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// ruleset is that of the host.
+// ruleset returns the ruleset of the host.
 func (h *host) ruleset() string {
 	h.t.Helper()
 	return h.Host.Command("nft", "--stateless", "list", "ruleset")
 }
 
-// TestDelNeedsNothing: DEL without ports, result, namespace or a valid configuration leaves the ruleset as it was before ADD,
-// byte for byte (R-86, R-98, field-notes.md row 5).
+// TestDelNeedsNothing: DEL without ports, result, namespace or a valid configuration restores the
+// ruleset from before ADD, byte for byte.
 func TestDelNeedsNothing(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {
@@ -40,7 +40,9 @@ func TestDelNeedsNothing(t *testing.T) {
 			},
 			"wrong backend": func(c object) { c["backend"] = "ipvs" },
 			"other backend": func(c object) {
-				c["backend"] = map[string]string{"nftables": "iptables", "iptables": "nftables"}[backend]
+				c["backend"] = map[string]string{
+					"nftables": "iptables", "iptables": "nftables",
+				}[backend]
 			},
 			"conditions": func(c object) { c["conditionsV4"] = []string{"what"} },
 		} {
@@ -55,7 +57,7 @@ func TestDelNeedsNothing(t *testing.T) {
 				before := h.ruleset()
 				h.add("c", ports)
 				if h.ruleset() == before {
-					t.Fatal("nothing is forwarded")
+					t.Fatal("no port is forwarded")
 				}
 				conf := h.request("c", ports)
 				change(conf)
@@ -71,8 +73,8 @@ func TestDelNeedsNothing(t *testing.T) {
 	})
 }
 
-// TestTwoNetworks: DEL of one attachment leaves the mappings of another of the same container (R-87), and the conditions of
-// each network hold for itself (R-88).
+// TestTwoNetworks: DEL of one attachment keeps the mappings of another one of the same container,
+// and the conditions of each network apply to that network only.
 func TestTwoNetworks(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, "")
@@ -82,7 +84,9 @@ func TestTwoNetworks(t *testing.T) {
 	h.Host.Command("sysctl", "-qw", "net.ipv4.conf.uplink.rp_filter=0")
 	for i, network := range []string{"one", "two", "open"} {
 		h.conf["name"] = network
-		h.conf["conditionsV4"] = [][]string{{"ip", "saddr", "192.0.2.2"}, {"ip saddr != 192.0.2.2"}, nil}[i]
+		h.conf["conditionsV4"] = [][]string{
+			{"ip", "saddr", "192.0.2.2"}, {"ip saddr != 192.0.2.2"}, nil,
+		}[i]
 		h.add("c", both(8001+i, 80, ""))
 		h.check("c", both(8001+i, 80, ""))
 	}
@@ -115,16 +119,19 @@ func TestTwoNetworks(t *testing.T) {
 	}
 }
 
-// TestSamePortsInTwoNetworks: Podman asks each network of a container for all its ports. The first one has them, and the other as soon as
-// the first is gone. Nobody else gets them.
+// TestSamePortsInTwoNetworks: Podman requests all ports in each network of a container. The ports
+// lead through the first network, and through the other when the first is detached. No other
+// container gets them.
 func TestSamePortsInTwoNetworks(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {
 		h := newHost(t, withBackend(backend))
 		h.attach("c", 0)
 		h.attach("d", 0)
-		ports := strings.TrimSuffix(both(8080, 80, ""), "]") + `,{"hostPort":9000,"containerPort":9000,"protocol":"tcp","range":100}]`
-		h.Container("c").Batch("address add 10.1.0.99/24 dev eth0", "address add fd00:1::99/64 dev eth0 nodad")
+		ports := strings.TrimSuffix(both(8080, 80, ""), "]") +
+			`,{"hostPort":9000,"containerPort":9000,"protocol":"tcp","range":100}]`
+		h.Container("c").
+			Batch("address add 10.1.0.99/24 dev eth0", "address add fd00:1::99/64 dev eth0 nodad")
 		for _, address := range []string{"10.1.0.2", "10.1.0.99"} {
 			serve(t, h.Container("c"), "c", address, 80)
 		}
@@ -133,12 +140,13 @@ func TestSamePortsInTwoNetworks(t *testing.T) {
 			h.conf["name"] = network
 			h.prev["c"] = json.RawMessage(one)
 			if network == "two" {
-				h.prev["c"] = json.RawMessage(strings.NewReplacer(`"10.1.0.2/`, `"10.1.0.99/`, `"fd00:1::2/`, `"fd00:1::99/`).Replace(one))
+				h.prev["c"] = json.RawMessage(strings.NewReplacer(`"10.1.0.2/`, `"10.1.0.99/`,
+					`"fd00:1::2/`, `"fd00:1::99/`).Replace(one))
 			}
 		}
 		in("two")
 		h.add("d", ports)
-		h.del("d", ports) // leaves what is shared
+		h.del("d", ports) // leaves the shared objects
 		before := h.ruleset()
 		var adds sync.WaitGroup
 		for _, network := range []string{"one", "two"} {
@@ -155,7 +163,7 @@ func TestSamePortsInTwoNetworks(t *testing.T) {
 		for _, network := range []string{"one", "two", "one"} {
 			in(network)
 			h.check("c", ports)
-			h.add("c", ports) // takes nothing from the other
+			h.add("c", ports) // the other network keeps the port
 			h.refused(session.CodeInUse, "d", ports)
 		}
 		answers(t, h.lan, "192.0.2.1:8080", "c")
@@ -180,7 +188,8 @@ func TestSamePortsInTwoNetworks(t *testing.T) {
 	})
 }
 
-// TestCheck: R-97, portmap.md 7: fails before ADD, with snat turned on since, when anything is gone, and after DEL.
+// TestCheck: CHECK fails before ADD, if snat was enabled after ADD, if any rule is missing, and
+// after DEL.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {
@@ -209,7 +218,7 @@ func TestCheck(t *testing.T) {
 	})
 }
 
-// TestFlushedBeforeDel is R-98: somebody has removed everything.
+// TestFlushedBeforeDel: DEL succeeds after a flush of the ruleset.
 func TestFlushedBeforeDel(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {
@@ -221,7 +230,8 @@ func TestFlushedBeforeDel(t *testing.T) {
 	})
 }
 
-// TestCollected: GC removes what is not valid, of this network only, without process or list of ports.
+// TestCollected: GC removes the mappings of attachments that are not valid, in this network only,
+// without a process or a list of ports.
 func TestCollected(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {
@@ -233,7 +243,8 @@ func TestCollected(t *testing.T) {
 		}
 		h.conf["name"] = "net1"
 		conf := h.request("none", "")
-		conf["cni.dev/valid-attachments"] = []cni.ValidAttachment{{ContainerID: "valid", IfName: "eth0"}}
+		conf["cni.dev/valid-attachments"] = []cni.ValidAttachment{{ContainerID: "valid",
+			IfName: "eth0"}}
 		_, err := h.call(cni.GC, "", conf)
 		must(t, err)
 		for port, want := range map[int]bool{8001: true, 8002: false, 8003: true} {
@@ -244,7 +255,7 @@ func TestCollected(t *testing.T) {
 	})
 }
 
-// TestSecondContainer is R-89: the error names port, protocol and who has it, in each combination of backends.
+// TestSecondContainer: the error names port, protocol and holder, for each combination of backends.
 func TestSecondContainer(t *testing.T) {
 	t.Parallel()
 	for _, first := range backends {
@@ -268,7 +279,8 @@ func TestSecondContainer(t *testing.T) {
 					}
 				}
 				if first == "nftables" && second == "nftables" {
-					h.refused(session.CodeInUse, "second", `[{"hostPort":8000,"containerPort":8000,"protocol":"udp","range":100}]`)
+					h.refused(session.CodeInUse, "second",
+						`[{"hostPort":8000,"containerPort":8000,"protocol":"udp","range":100}]`)
 				}
 				if diff := cmp.Diff(before, h.ruleset()); diff != "" {
 					t.Errorf("refused, but changed:\n%s", diff)
@@ -283,7 +295,8 @@ func TestSecondContainer(t *testing.T) {
 	}
 }
 
-// TestProcessesAtOnce: of processes that want the same port at once exactly one gets it, and the others are told (R-89).
+// TestProcessesAtOnce: if several processes request a port at once, exactly one gets it, and the
+// others fail.
 func TestProcessesAtOnce(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, "")
@@ -309,11 +322,12 @@ func TestProcessesAtOnce(t *testing.T) {
 		}
 	}
 	if won != 1 {
-		t.Errorf("%d have the port", won)
+		t.Errorf("%d containers have the port", won)
 	}
 }
 
-// TestOneMatchEach is R-100: what is masqueraded is what was forwarded to the container, not its whole network.
+// TestOneMatchEach: only forwarded connections to the container are masqueraded, and no other
+// connections in its network.
 func TestOneMatchEach(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, "")
@@ -327,8 +341,8 @@ func TestOneMatchEach(t *testing.T) {
 	}
 }
 
-// TestForeignRulesAndLock: neither 20 000 rules of others nor a process that holds the lock of iptables matter
-// (field-notes.md row 7).
+// TestForeignRulesAndLock: 20 000 rules of other programs, and a process that holds the lock of
+// iptables, do not slow the plugin down.
 func TestForeignRulesAndLock(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, "")
@@ -336,7 +350,9 @@ func TestForeignRulesAndLock(t *testing.T) {
 	var script strings.Builder
 	script.WriteString("add table ip nat\nadd chain ip nat PREROUTING { type nat hook prerouting priority -100; }\nadd chain ip nat KUBE-SERVICES\n")
 	for i := range 20000 {
-		fmt.Fprintf(&script, "add rule ip nat KUBE-SERVICES ip daddr 10.%d.%d.1 tcp dport %d counter accept\n", i/250, i%250, 1+i)
+		fmt.Fprintf(&script,
+			"add rule ip nat KUBE-SERVICES ip daddr 10.%d.%d.1 tcp dport %d counter accept\n",
+			i/250, i%250, 1+i)
 	}
 	path := t.TempDir() + "/rules"
 	must(t, os.WriteFile(path, []byte(script.String()), 0o600))

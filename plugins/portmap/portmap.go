@@ -26,7 +26,7 @@ var Plugin = chained.Define(plugin.Info{
 	Holds:    kernel.Publisher,
 }, func() chained.Decorator { return new(Config) })
 
-// Validate refuses what cannot be forwarded before anything is done. ADD says so in the words of the upstream plugin.
+// Validate refuses invalid mappings before any change. On ADD the error has upstream's prefix.
 func (c *Config) Validate(call *plugin.Call) error {
 	err := c.validate()
 	if err != nil && call.Command == cni.Add {
@@ -35,7 +35,8 @@ func (c *Config) Validate(call *plugin.Call) error {
 	return err
 }
 
-// prepare derives from the call what it forwards, once. It reports whether there is anything.
+// prepare derives mappings and addresses from the call, once. It reports whether there are ports to
+// forward.
 func (c *Config) prepare(s *chained.Session) (bool, error) {
 	if c.forwards == nil { // DEL does not validate
 		if err := c.parseForwards(); err != nil {
@@ -71,7 +72,7 @@ func (c *Config) Rules(s *chained.Session) ([]kernel.Element, error) {
 	return kernel.Publish(s.Tag, p)
 }
 
-// Apply makes what is not in the nftables ruleset. The result is the one before.
+// Apply makes the changes outside the nftables ruleset. It returns the previous result unchanged.
 func (c *Config) Apply(_ context.Context, s *chained.Session, _ *cni.Result) error {
 	if ok, err := c.prepare(s); !ok {
 		return err
@@ -97,7 +98,7 @@ func (c *Config) Apply(_ context.Context, s *chained.Session, _ *cni.Result) err
 	return c.moved(s, backend)
 }
 
-// Verify looks for the rules of iptables; those of nftables have been found.
+// Verify checks the rules of iptables. The elements of nftables have been checked already.
 func (c *Config) Verify(ctx context.Context, s *chained.Session) error {
 	if ok, err := c.prepare(s); !ok {
 		return err
@@ -113,7 +114,7 @@ func (c *Config) Verify(ctx context.Context, s *chained.Session) error {
 	return nil
 }
 
-// VerifyReference looks for what the upstream plugin makes by default, which is iptables.
+// VerifyReference checks the iptables rules, which the upstream plugin makes by default.
 func (c *Config) VerifyReference(_ context.Context, s *chained.Session) error {
 	if _, err := c.prepare(s); err != nil {
 		return err
@@ -121,7 +122,7 @@ func (c *Config) VerifyReference(_ context.Context, s *chained.Session) error {
 	return c.verifyIPTables(s)
 }
 
-// Released forgets the flows to the container of the mappings that are gone.
+// Released deletes the kernel's flows for mappings that have been removed.
 func (c *Config) Released(_ context.Context, s *chained.Session, held []kernel.Held) error {
 	var gone []kernel.PortMapping
 	for _, h := range held {
@@ -132,12 +133,12 @@ func (c *Config) Released(_ context.Context, s *chained.Session, held []kernel.H
 	return forgetGone(s, gone)
 }
 
-// Remove removes what iptables has, and what the reference plugin has left.
+// Remove removes the rules of iptables, and the rules of the upstream plugin.
 func (c *Config) Remove(_ context.Context, s *chained.Session, gone chained.Gone) error {
 	return errors.Join(c.removeIPTables(s, gone), removeReference(s, gone))
 }
 
-// Status says whether the kernel, or the tool, can do what ADD needs.
+// Status reports whether the kernel and the tools support the backend.
 func (c *Config) Status(ctx context.Context, _ *plugin.Call) error {
 	switch c.backend() {
 	case iptablesBackend:
@@ -156,7 +157,8 @@ func (c *Config) Status(ctx context.Context, _ *plugin.Call) error {
 	return nil
 }
 
-// containerAddrs are those that ports lead to: the first of each family of the container's interface, with prefix length.
+// containerAddrs returns the addresses that ports lead to: the first address of each family of the
+// container's interface, with prefix length.
 func containerAddrs(s *chained.Session) (addrs []netip.Prefix) {
 	var have [2]bool
 	for _, ip := range s.PrevIPs() {

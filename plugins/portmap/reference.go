@@ -12,13 +12,18 @@ import (
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
-// The tables of the reference plugin's backend nftables, where each rule names its container, but not the network.
-var referenceTables = []kernel.Table{{Family: kernel.TableIPv4, Name: "cni_hostport"}, {Family: kernel.TableIPv6, Name: "cni_hostport"}}
+// referenceTables are the tables of upstream's backend nftables. Their rules name the container,
+// but not the network.
+var referenceTables = []kernel.Table{
+	{Family: kernel.TableIPv4, Name: "cni_hostport"},
+	{Family: kernel.TableIPv6, Name: "cni_hostport"},
+}
 
 const referenceMappings = "hostports"
 
-// removeReference removes what the reference plugin has left for a container: what leads to the addresses of the attachment
-// if they are known. GC leaves all of it, as it cannot tell to which network it belongs.
+// removeReference removes the rules that the upstream plugin made for a container: rules for the
+// addresses of the attachment if they are known, otherwise all. GC leaves them, because they do not
+// name their network.
 func removeReference(s *chained.Session, gone chained.Gone) error {
 	if gone.All() {
 		return nil
@@ -26,13 +31,15 @@ func removeReference(s *chained.Session, gone chained.Gone) error {
 	mine := func(netip.Addr) bool { return true }
 	if s.Prev != nil && len(s.Prev.IPs) > 0 {
 		mine = func(a netip.Addr) bool {
-			return slices.ContainsFunc(s.Prev.IPs, func(ip cni.IP) bool { return ip.Address.Addr() == a })
+			return slices.ContainsFunc(s.Prev.IPs, func(ip cni.IP) bool {
+				return ip.Address.Addr() == a
+			})
 		}
 	}
 	return pruneReference(s, gone.One.Container, mine)
 }
 
-// pruneReference removes the rules of the upstream plugin for a container and some of its addresses.
+// pruneReference removes the upstream plugin's rules for a container and some of its addresses.
 func pruneReference(s *chained.Session, container string, mine func(netip.Addr) bool) error {
 	var errs []error
 	for _, t := range referenceTables {
@@ -52,10 +59,11 @@ func pruneReference(s *chained.Session, container string, mine func(netip.Addr) 
 	return errors.Join(errs...)
 }
 
-// refuseReference refuses ports that the upstream plugin, or the backend iptables, has given to another
-// container that exists: its rules come first. Where there are none it takes a question for each family and backend.
+// refuseReference refuses ports that another existing container holds with the upstream plugin or
+// with backend iptables, because those rules come first. Without such rules it costs one query for
+// each family and backend.
 func (c *Config) refuseReference(s *chained.Session) error {
-	free := []string{s.ContainerID} // whose rules are no conflict, or not any more
+	free := []string{s.ContainerID} // containers without conflicts
 	for i, t := range referenceTables {
 		rules, err := referenceRules(s, t)
 		if err != nil {
@@ -65,7 +73,8 @@ func (c *Config) refuseReference(s *chained.Session) error {
 			return err
 		}
 		for _, r := range rules {
-			theirs := kernel.PortMapping{Protocol: r.Protocol, Host: r.Dest, First: r.Port, Last: r.Port, To: netip.AddrPortFrom(families[i], 0)}
+			theirs := kernel.PortMapping{Protocol: r.Protocol, Host: r.Dest, First: r.Port,
+				Last: r.Port, To: netip.AddrPortFrom(families[i], 0)}
 			if r.Port == 0 || slices.Contains(free, r.Comment) {
 				continue
 			}
@@ -80,14 +89,14 @@ func (c *Config) refuseReference(s *chained.Session) error {
 	return nil
 }
 
-// families has an address of each of the referenceTables.
+// families has an address of each family, in the order of referenceTables.
 var families = []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
 
-// foreign is a rule that leads a port to a container. It is not an element of the set of host ports.
+// foreign is a rule outside the rule set of host ports that leads a port to a container.
 type foreign struct {
 	kernel.Rule
-	of     func(a cni.Attachment) bool // whether an attachment is the container's
-	remove func() error                // removes the rule, and others of the container
+	of     func(a cni.Attachment) bool // reports whether an attachment belongs to the container
+	remove func() error                // removes the rule and other rules of the container
 }
 
 // takeOver removes the rule if its container no longer exists, and reports whether it did.
@@ -106,7 +115,7 @@ func (f foreign) takeOver(s *chained.Session) (bool, error) {
 	return true, f.remove()
 }
 
-// referenceRules lists the mappings of the upstream plugin in a table of its backend nftables.
+// referenceRules lists the mappings in a table of upstream's backend nftables.
 func referenceRules(s *chained.Session, t kernel.Table) (all []foreign, err error) {
 	rules, err := s.Host.Rules.Of(t, referenceMappings)
 	for _, r := range rules {
@@ -114,15 +123,17 @@ func referenceRules(s *chained.Session, t kernel.Table) (all []foreign, err erro
 			Rule: r,
 			of:   func(a cni.Attachment) bool { return a.Container == r.Comment },
 			remove: func() error {
-				return pruneReference(s, r.Comment, func(a netip.Addr) bool { return a == r.DNAT.Addr() })
+				return pruneReference(s, r.Comment, func(a netip.Addr) bool {
+					return a == r.DNAT.Addr()
+				})
 			},
 		})
 	}
 	return all, kernel.UnlessNoNFT(err)
 }
 
-// refuseIPTables refuses ports that chains of iptables of other containers lead on, in either variant. Chains of containers
-// that no longer exist are removed.
+// refuseIPTables refuses ports that iptables chains of other containers forward, in either variant.
+// It removes chains of containers that no longer exist.
 func (c *Config) refuseIPTables(s *chained.Session, f kernel.Family) error {
 	tables, err := s.Host.Rules.NATTables(f)
 	if err != nil {
@@ -134,7 +145,8 @@ func (c *Config) refuseIPTables(s *chained.Session, f kernel.Family) error {
 		return kernel.UnlessNoNFT(err)
 	}
 	for _, e := range entries {
-		if e.Chain == "" || e.Chain == ownChain(s.Name, s.ContainerID) || strings.HasSuffix(e.Comment, commentSuffix(s.ContainerID)) {
+		if e.Chain == "" || e.Chain == ownChain(s.Name, s.ContainerID) ||
+			strings.HasSuffix(e.Comment, commentSuffix(s.ContainerID)) {
 			continue
 		}
 		rules, err := tables.Rules(e.Chain)
@@ -142,7 +154,8 @@ func (c *Config) refuseIPTables(s *chained.Session, f kernel.Family) error {
 			return err
 		}
 		i := slices.IndexFunc(c.maps, func(m kernel.PortMapping) bool {
-			return familyOf(m.To.Addr()) == f && slices.ContainsFunc(rules, func(r kernel.NATRule) bool { return leadsOn(r, m) })
+			return familyOf(m.To.Addr()) == f &&
+				slices.ContainsFunc(rules, func(r kernel.NATRule) bool { return leadsOn(r, m) })
 		})
 		if i < 0 {
 			continue
@@ -154,9 +167,12 @@ func (c *Config) refuseIPTables(s *chained.Session, f kernel.Family) error {
 	return nil
 }
 
-// takeOverChain removes the chain that an entry leads to if its container no longer exists, and reports whether it did.
+// takeOverChain removes the chain that an entry jumps to if its container no longer exists, and
+// reports whether it did.
 func takeOverChain(s *chained.Session, f kernel.Family, e kernel.NATRule) (bool, error) {
-	rules, err := s.Host.Rules.Of(kernel.Table{Family: referenceTables[f].Family, Name: "nat"}, e.Chain)
+	rules, err := s.Host.Rules.Of(kernel.Table{
+		Family: referenceTables[f].Family, Name: "nat",
+	}, e.Chain)
 	for _, r := range rules {
 		if !r.DNAT.IsValid() {
 			continue
@@ -164,9 +180,13 @@ func takeOverChain(s *chained.Session, f kernel.Family, e kernel.NATRule) (bool,
 		r.Comment = e.Comment
 		chain := foreign{
 			Rule: r,
-			of:   func(a cni.Attachment) bool { return ownChain(a.Network, a.Container) == e.Chain },
+			of: func(a cni.Attachment) bool {
+				return ownChain(a.Network, a.Container) == e.Chain
+			},
 			remove: func() error {
-				return s.Host.Rules.RemoveIPTables(kernel.IPTables{Table: "nat", Removal: kernel.IPTablesRemoval{In: hostPorts, Target: e.Chain}})
+				return s.Host.Rules.RemoveIPTables(kernel.IPTables{
+					Table: "nat", Removal: kernel.IPTablesRemoval{In: hostPorts, Target: e.Chain},
+				})
 			},
 		}
 		return chain.takeOver(s)
@@ -174,7 +194,7 @@ func takeOverChain(s *chained.Session, f kernel.Family, e kernel.NATRule) (bool,
 	return false, kernel.UnlessNoNFT(err)
 }
 
-// leadsOn reports whether a rule of a container's chain takes packets that a mapping is about.
+// leadsOn reports whether a rule of a container's chain matches packets of a mapping.
 func leadsOn(r kernel.NATRule, m kernel.PortMapping) bool {
 	return r.Target == "DNAT" && r.Covers(kernel.PortOf(m), func(netip.Addr) bool { return true })
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// stream sends datagrams from one socket all the time, as a probe or a telephone does: without a break long enough for the
-// kernel to forget the flow.
+// stream sends datagrams from one socket without a break that is long enough for the kernel to
+// forget the flow, as a probe or a telephone does.
 type stream struct {
 	t    testing.TB
 	conn net.Conn
@@ -32,7 +32,7 @@ func newStream(t testing.TB, from *testnet.Namespace, address string) *stream {
 	return s
 }
 
-// next sends until somebody answers, and returns who.
+// next sends until a server answers, and returns its name.
 func (s *stream) next() string {
 	s.t.Helper()
 	buf := make([]byte, 100)
@@ -46,7 +46,7 @@ func (s *stream) next() string {
 				return name
 			}
 		}
-		if !isTimeout(err) { // the port is closed, it says at once
+		if !isTimeout(err) { // the port is closed
 			time.Sleep(5 * time.Millisecond)
 		}
 	}
@@ -58,25 +58,28 @@ func isTimeout(err error) bool {
 	return ok && e.Timeout()
 }
 
-// drain forgets answers to what was sent before.
+// drain discards answers to earlier datagrams.
 func (s *stream) drain() {
 	buf := make([]byte, 100)
 	for {
-		_ = s.conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond)) // the read tells
+		// the read reports the error
+		_ = s.conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 		if _, err := s.conn.Read(buf); err != nil {
 			return
 		}
 	}
 }
 
-// TestSteadyStream: each datagram goes to who has the port now, whoever had it before: a service of the host, a container,
-// another one, and the host again (field-notes.md row 18, R-90). Flows of others on the same port number are left alone
-// (R-91).
+// TestSteadyStream: each datagram reaches the current holder of the port: a service of the host, a
+// container, another one, and the host again. Flows of other destinations on the same port number
+// are kept.
 func TestSteadyStream(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {
 		for _, address := range []string{"192.0.2.1:8080", "[2001:db8::1]:8080"} {
-			for _, hostIP := range []string{"", `,"hostIP":"` + netip.MustParseAddrPort(address).Addr().String() + `"`} {
+			for _, hostIP := range []string{
+				"", `,"hostIP":"` + netip.MustParseAddrPort(address).Addr().String() + `"`,
+			} {
 				t.Run(address+hostIP, func(t *testing.T) {
 					t.Parallel()
 					h := newHost(t, withBackend(backend))
@@ -89,7 +92,8 @@ func TestSteadyStream(t *testing.T) {
 					h.lan.Command("ip", "route", "add", "10.1.0.0/24", "via", "192.0.2.1")
 					h.Host.Command("ip", "route", "add", "198.51.100.1", "via", "192.0.2.2")
 					serve(t, h.lan, "lan", "198.51.100.1", 8080)
-					h.Host.Command("nft", "add table ip track; add chain ip track c { type filter hook prerouting priority 0; }; add rule ip track c ct state new")
+					h.Host.Command("nft",
+						"add table ip track; add chain ip track c { type filter hook prerouting priority 0; }; add rule ip track c ct state new")
 					ports := both(8080, 80, hostIP)
 					s := newStream(t, h.lan, address)
 					expect := func(what, want string) {
@@ -101,7 +105,7 @@ func TestSteadyStream(t *testing.T) {
 					}
 					through := newStream(t, h.Container("b"), "198.51.100.1:8080")
 					if got := through.next(); got != "lan" {
-						t.Fatalf("%q answers what is routed", got)
+						t.Fatalf("%q answers a routed datagram", got)
 					}
 					routed := flowsTo(h, "198.51.100.1")
 					if len(routed) != 1 {
@@ -125,7 +129,8 @@ func TestSteadyStream(t *testing.T) {
 	})
 }
 
-// flowsTo lists what the host tracks to an address, without what changes by itself.
+// flowsTo lists the flows that the host tracks to an address, without fields that change by
+// themselves.
 func flowsTo(h *host, address string) (list []string) {
 	for line := range strings.Lines(h.Host.Command("cat", "/proc/thread-self/net/nf_conntrack")) {
 		if fields := strings.Fields(line); slices.Contains(fields, "dst="+address) {
@@ -135,17 +140,20 @@ func flowsTo(h *host, address string) (list []string) {
 	return list
 }
 
-// TestNoFlowsForTCP: nothing is asked where all mappings are of TCP (R-91).
+// TestNoFlowsForTCP: mappings for TCP only need no query for flows.
 func TestNoFlowsForTCP(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, "")
 	h.attach("c", 0)
 	ops := h.trace(cni.Add, "c", "["+port("tcp", 8080, 80, "")+"]")
 	ops = append(ops, h.trace(cni.Del, "c", "["+port("tcp", 8080, 80, "")+"]")...)
-	if i := slices.IndexFunc(ops, func(op string) bool { return strings.Contains(op, "connection tracking") }); i >= 0 {
+	if i := slices.IndexFunc(ops, func(op string) bool {
+		return strings.Contains(op, "connection tracking")
+	}); i >= 0 {
 		t.Errorf("%s", ops[i])
 	}
-	if ops := fmt.Sprint(h.trace(cni.Add, "c", both(8080, 80, ""))); !strings.Contains(ops, "connection tracking") {
+	if ops := fmt.Sprint(h.trace(cni.Add, "c", both(8080, 80, ""))); !strings.Contains(ops,
+		"connection tracking") {
 		t.Errorf("with UDP: %s", ops)
 	}
 }

@@ -16,7 +16,8 @@ var suite = plugintest.Suite{
 	Before: func(t testing.TB, n *plugintest.Net, c *plugintest.Namespace) *cni.Result {
 		result := plugintest.Veth(t, n, c)
 		end := result.Interfaces[0].Name
-		n.Host.Command("sysctl", "-qw", "net.ipv4.conf."+end+".route_localnet=1") // others share it: it stays
+		// shared between containers, so it stays
+		n.Host.Command("sysctl", "-qw", "net.ipv4.conf."+end+".route_localnet=1")
 		return result
 	},
 	Distinguish: func(q *plugintest.Request, n int) { // by host ports
@@ -31,24 +32,28 @@ var suite = plugintest.Suite{
 		}
 	},
 	Drifts: []plugintest.Drift{
-		{Name: "mapping gone", Key: "masqAll", Break: func(_ testing.TB, a plugintest.Attached) string {
-			a.Host.Command("nft", "flush", "map", "inet", "tenon", "dnat4")
-			return "8080"
-		}},
-		{Name: "rules flushed", Key: "masqAll", Break: func(_ testing.TB, a plugintest.Attached) string {
-			a.Host.Command("nft", "flush", "chain", "inet", "tenon", "hostports_dnat")
-			return "tenon"
-		}},
-		{Name: "conditions flushed", Key: "conditionsV4", Break: func(_ testing.TB, a plugintest.Attached) string {
-			for _, chain := range gateChains(a.Host) {
-				a.Host.Command("nft", "flush", "chain", "inet", "tenon", chain)
-			}
-			return "gates"
-		}},
-		{Name: "hairpin gone", Key: "snat", Break: func(_ testing.TB, a plugintest.Attached) string {
-			a.Host.Command("nft", "flush", "set", "inet", "tenon", "hairpin6")
-			return "hairpin6"
-		}},
+		{Name: "mapping gone", Key: "masqAll",
+			Break: func(_ testing.TB, a plugintest.Attached) string {
+				a.Host.Command("nft", "flush", "map", "inet", "tenon", "dnat4")
+				return "8080"
+			}},
+		{Name: "rules flushed", Key: "masqAll",
+			Break: func(_ testing.TB, a plugintest.Attached) string {
+				a.Host.Command("nft", "flush", "chain", "inet", "tenon", "hostports_dnat")
+				return "tenon"
+			}},
+		{Name: "conditions flushed", Key: "conditionsV4",
+			Break: func(_ testing.TB, a plugintest.Attached) string {
+				for _, chain := range gateChains(a.Host) {
+					a.Host.Command("nft", "flush", "chain", "inet", "tenon", chain)
+				}
+				return "gates"
+			}},
+		{Name: "hairpin gone", Key: "snat",
+			Break: func(_ testing.TB, a plugintest.Attached) string {
+				a.Host.Command("nft", "flush", "set", "inet", "tenon", "hairpin6")
+				return "hairpin6"
+			}},
 	},
 }
 

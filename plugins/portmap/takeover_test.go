@@ -17,7 +17,7 @@ import (
 
 const reference = "/usr/lib/cni/portmap"
 
-// reference calls the reference plugin.
+// reference calls the upstream plugin.
 func (h *host) reference(verb cni.Command, container, ports string) {
 	h.t.Helper()
 	testnet.Require(h.t, testnet.Tool(reference), testnet.Tool("iptables"))
@@ -32,7 +32,8 @@ func (h *host) reference(verb cni.Command, container, ports string) {
 	h.Host.Do(func() {
 		cmd := exec.Command(reference)
 		cmd.Stdin = bytes.NewReader(stdin)
-		cmd.Env = append(os.Environ(), "CNI_COMMAND="+string(verb), "CNI_CONTAINERID="+container, "CNI_NETNS="+h.Container(container).Path(), "CNI_IFNAME=eth0", "CNI_PATH=/usr/lib/cni")
+		cmd.Env = append(os.Environ(), "CNI_COMMAND="+string(verb), "CNI_CONTAINERID="+container,
+			"CNI_NETNS="+h.Container(container).Path(), "CNI_IFNAME=eth0", "CNI_PATH=/usr/lib/cni")
 		var out []byte
 		if out, err = cmd.Output(); err != nil {
 			h.t.Errorf("%s", out)
@@ -41,8 +42,8 @@ func (h *host) reference(verb cni.Command, container, ports string) {
 	must(h.t, err)
 }
 
-// TestTakesOverIPTables: what the reference plugin has forwarded stays until DEL, which removes it, or GC; meanwhile CHECK
-// accepts it, and nobody else gets the port (R-98, R-89).
+// TestTakesOverIPTables: mappings of the upstream plugin stay until DEL or GC removes them. Until
+// then CHECK accepts them, and no other container gets the port.
 func TestTakesOverIPTables(t *testing.T) {
 	t.Parallel()
 	ports := both(8080, 80, "")
@@ -55,7 +56,8 @@ func TestTakesOverIPTables(t *testing.T) {
 	empty := h.ruleset()
 	h.reference(cni.Add, "c", ports)
 	answers(t, h.lan, "192.0.2.1:8080", "c")
-	if err := h.refused(session.CodeInUse, "d", ports); err == nil || !strings.Contains(err.Error(), `id: "c"`) {
+	if err := h.refused(session.CodeInUse, "d", ports); err == nil ||
+		!strings.Contains(err.Error(), `id: "c"`) {
 		t.Errorf("%v does not name the container", err)
 	}
 	h.check("c", ports)
@@ -86,7 +88,7 @@ func TestTakesOverIPTables(t *testing.T) {
 	h.add("d", ports)
 }
 
-// stripped is a ruleset without our own table, whose skeleton stays.
+// stripped returns a ruleset without Tenon's table, because its skeleton stays.
 func stripped(ruleset string) string {
 	before, rest, ok := strings.Cut(ruleset, "table inet tenon {\n")
 	if !ok {
@@ -96,7 +98,7 @@ func stripped(ruleset string) string {
 	return strings.TrimSpace(before + after)
 }
 
-// theirs is what newer versions of the reference plugin make with nftables (portmap.md 3.2).
+// theirs is the ruleset that newer versions of the upstream plugin make with nftables.
 const theirs = `table ip cni_hostport {
 	chain hostports {
 		tcp dport 8080 dnat to 10.1.0.2:80 comment "c"
@@ -121,19 +123,21 @@ table ip6 cni_hostport {
 	}
 }`
 
-// TestTakesOverNFTables: DEL removes what leads to the addresses of the attachment, as the container can have others on
-// another network; without result it removes what has the container's name.
+// TestTakesOverNFTables: DEL removes the rules for the addresses of the attachment, because the
+// container can have others in another network. Without a result it removes all rules with the
+// container's name.
 func TestTakesOverNFTables(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name   string
 		result bool
-		left   int // of the container's rules
+		left   int // remaining rules of the container
 	}{{"with result", true, 2}, {"without", false, 0}} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			h := newHost(t, "")
-			if addrs := h.attach("c", 0); addrs[0].String() != "10.1.0.2" || addrs[1].String() != "fd00:1::2" {
+			if addrs := h.attach("c", 0); addrs[0].String() != "10.1.0.2" ||
+				addrs[1].String() != "fd00:1::2" {
 				t.Fatal(addrs)
 			}
 			h.attach("d", 0)
@@ -144,7 +148,8 @@ func TestTakesOverNFTables(t *testing.T) {
 			} {
 				h.refused(session.CodeInUse, "d", ports)
 			}
-			h.add("d", `[{"hostPort":8053,"containerPort":1,"protocol":"udp","hostIP":"192.0.2.99"}]`)
+			h.add("d",
+				`[{"hostPort":8053,"containerPort":1,"protocol":"udp","hostIP":"192.0.2.99"}]`)
 			before := h.ruleset()
 			conf := h.request("c", "")
 			if !row.result {
@@ -156,15 +161,17 @@ func TestTakesOverNFTables(t *testing.T) {
 			if n := strings.Count(after, `comment "c"`); n != row.left {
 				t.Errorf("%d rules left, want %d:\n%s", n, row.left, cmp.Diff(before, after))
 			}
-			if !strings.Contains(after, `comment "elsewhere"`) || !strings.Contains(after, "192.0.2.99") {
-				t.Errorf("others have lost theirs:\n%s", cmp.Diff(before, after))
+			if !strings.Contains(after, `comment "elsewhere"`) ||
+				!strings.Contains(after, "192.0.2.99") {
+				t.Errorf("other containers lost their rules:\n%s", cmp.Diff(before, after))
 			}
 			h.add("d", somePort)
 		})
 	}
 }
 
-// TestOwnLeftovers: ADD of a container that the reference plugin has already served is no conflict with itself.
+// TestOwnLeftovers: rules that the upstream plugin made for the same container do not conflict with
+// ADD.
 func TestOwnLeftovers(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, "")

@@ -21,15 +21,16 @@ func (h *host) vanish(container string, bridge int) {
 	h.t.Helper()
 	before := len(h.ports(bridge))
 	h.Container(container).Command("ip", "link", "delete", "eth0")
-	for end := time.Now().Add(time.Minute); len(h.ports(bridge)) == before; time.Sleep(time.Millisecond) {
+	for end := time.Now().
+		Add(time.Minute); len(h.ports(bridge)) == before; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			h.t.Fatal("the link is still there")
 		}
 	}
 }
 
-// TestVanishedHolder: the next container gets the port of a holder that vanished without DEL, with every pair
-// of backends and an old version (R-89). A holder that exists keeps its port.
+// TestVanishedHolder: the next container gets the port of a holder that vanished without DEL, with
+// every pair of backends and an old version. An existing holder keeps its port.
 func TestVanishedHolder(t *testing.T) {
 	t.Parallel()
 	for _, first := range backends {
@@ -46,7 +47,8 @@ func TestVanishedHolder(t *testing.T) {
 				h.add("gone", ports)
 				h.add("alive", both(8081, 80, ""))
 				h.conf["name"], h.conf["backend"], h.conf["cniVersion"] = "net2", second, "0.4.0"
-				h.prev["next"] = bytes.Replace(h.prev["next"], []byte(`"cniVersion":"1.1.0"`), []byte(`"cniVersion":"0.4.0"`), 1)
+				h.prev["next"] = bytes.Replace(h.prev["next"], []byte(`"cniVersion":"1.1.0"`),
+					[]byte(`"cniVersion":"0.4.0"`), 1)
 				serve(t, h.Container("next"), "next", "", 80)
 
 				h.refused(session.CodeInUse, "next", ports)
@@ -63,8 +65,8 @@ func TestVanishedHolder(t *testing.T) {
 	}
 }
 
-// TestHolderOfOthers: where the upstream plugins attached the holder, no link names it. It keeps its port as
-// long as its address answers.
+// TestHolderOfOthers: if the upstream plugins attached the holder, no link names it. It keeps its
+// port as long as its address answers.
 func TestHolderOfOthers(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("/usr/lib/cni/bridge"), testnet.Tool("iptables"))
@@ -94,21 +96,24 @@ func (h *host) upstreamBridge(container string) {
 	dir := h.t.TempDir()
 	stdin, err := json.Marshal(object{
 		"cniVersion": "1.0.0", "name": "bridge0", "type": "bridge", "bridge": "br0",
-		"ipam": object{"type": "static", "addresses": []object{{"address": "10.1.0.77/24"}, {"address": "fd00:1::77/64"}}},
+		"ipam": object{"type": "static", "addresses": []object{
+			{"address": "10.1.0.77/24"}, {"address": "fd00:1::77/64"},
+		}},
 	})
 	must(h.t, err)
 	h.Host.Do(func() {
 		cmd := exec.Command("/usr/lib/cni/bridge")
 		cmd.Stdin, cmd.Stderr = bytes.NewReader(stdin), os.Stderr
-		cmd.Env = append(os.Environ(), "CNI_COMMAND=ADD", "CNI_CONTAINERID="+container, "CNI_NETNS="+h.Container(container).Path(),
+		cmd.Env = append(os.Environ(), "CNI_COMMAND=ADD", "CNI_CONTAINERID="+container,
+			"CNI_NETNS="+h.Container(container).Path(),
 			"CNI_IFNAME=eth0", "CNI_PATH=/usr/lib/cni", "TMPDIR="+filepath.Clean(dir))
 		h.prev[container], err = cmd.Output()
 	})
 	must(h.t, err)
 }
 
-// TestVanishedJustNow: a namespace that ends frees its ports soon, although the kernel tears it down in the
-// background.
+// TestVanishedJustNow: a namespace that ends frees its ports soon, although the kernel removes it
+// in the background.
 func TestVanishedJustNow(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {
@@ -120,8 +125,9 @@ func TestVanishedJustNow(t *testing.T) {
 			h.short[c] = ns.Path()
 			h.attach(c, 0)
 			_, err = h.call(cni.Add, c, h.request(c, both(8080, 80, "")))
-			// The kernel takes a moment to close the sockets of a namespace, which are users, too.
-			for end := time.Now().Add(time.Minute); cni.CodeOf(err) == session.CodeInUse && time.Now().Before(end); {
+			// The kernel closes the sockets of a namespace, which also use it, after a moment.
+			for end := time.Now().Add(time.Minute); cni.CodeOf(err) == session.CodeInUse &&
+				time.Now().Before(end); {
 				_, err = h.call(cni.Add, c, h.request(c, both(8080, 80, "")))
 			}
 			must(t, err)
@@ -130,7 +136,7 @@ func TestVanishedJustNow(t *testing.T) {
 	})
 }
 
-// TestVanishedAddress: the holder's address may be the next container's by now.
+// TestVanishedAddress: the address of the vanished holder can already belong to the next container.
 func TestVanishedAddress(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {
@@ -139,7 +145,8 @@ func TestVanishedAddress(t *testing.T) {
 		h.add("gone", both(8080, 80, ""))
 		h.vanish("gone", 0)
 		h.attach("next", 0)
-		h.Container("next").Batch("address add 10.1.0.2/24 dev eth0", "address add fd00:1::2/64 dev eth0 nodad")
+		h.Container("next").
+			Batch("address add 10.1.0.2/24 dev eth0", "address add fd00:1::2/64 dev eth0 nodad")
 		h.prev["next"] = h.prev["gone"]
 		serve(t, h.Container("next"), "next", "10.1.0.2", 80)
 		h.add("next", both(8080, 80, ""))

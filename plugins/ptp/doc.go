@@ -1,9 +1,9 @@
-// Package ptp gives a container a routed link of its own to the host: a pair of veth interfaces without a bridge. The
-// container reaches everything, its own network too, through a gateway address on the host's end; the host has a route to
-// each address of the container.
+// Package ptp connects each container to the node by a routed link of its own: a veth pair without
+// a bridge. The container reaches every destination, including its own network, through a gateway
+// address on the host-side veth; the node has a route to each address of the container.
 //
-// Address management, addresses, routes, DEL, GC and most of CHECK are those of package attach; what is here is what makes
-// the link a point-to-point one.
+// Package attach implements IPAM, addresses, routes, DEL, GC and most of CHECK; this package
+// implements the point-to-point link.
 package ptp
 
 import _ "embed"

@@ -17,7 +17,7 @@ type Config struct {
 	attach.Common
 	attach.Masq
 
-	// MTU is that of both ends of the pair, in bytes; 0 is the kernel's default.
+	// MTU is the MTU of both ends of the veth pair, in bytes. 0 keeps the kernel's default.
 	MTU int `json:"mtu" min:"0" max:"65535"`
 }
 
@@ -36,16 +36,16 @@ var Plugin = attach.Define(plugin.Info{
 	},
 }, func() attach.Maker { return new(Config) })
 
-// Validate refuses what cannot become a routed link.
+// Validate refuses a configuration without IPAM, and an invalid MTU.
 func (c *Config) Validate(call *plugin.Call) error {
 	if call.IPAM.Type == "" {
 		return cni.Errorf(cni.CodeInvalidConfig, "no plugin name provided").
-			WithDetails("ptp needs ipam: a routed link has addresses; bridge is for networks without address management")
+			WithDetails("add ipam, because ptp routes addresses; use bridge for networks without addresses")
 	}
 	return attach.ValidateMTU(c.MTU)
 }
 
-// Make makes the pair.
+// Make creates the veth pair.
 func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, error) {
 	inside, host, err := s.AddVeth(kernel.Veth{
 		Name: s.IfName, MTU: c.MTU, Host: s.Host, HostName: s.HostName(), Alias: s.Tag,
@@ -68,22 +68,26 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 	}, nil
 }
 
-// Amend demands what IPAM plugins may leave out: each address needs a gateway, for the host's end of the link to have.
+// Amend requires a gateway for each address, which IPAM plugins may omit, because the host-side
+// veth gets it.
 func (c *Config) Amend(s *attach.Session, r *cni.Result) error {
 	for _, ip := range r.IPs {
-		const hint = "ptp needs one of the same family, which the host's end of the link gets"
+		const hint = "ptp assigns the gateway to the host-side veth, so it must be another address of the same family"
 		own := ip.Address.Addr()
 		if !ip.Gateway.IsValid() {
-			return cni.Errorf(cni.CodeInvalidConfig, "address %s of IPAM plugin %s has no gateway", ip.Address, s.IPAM.Type).WithDetails(hint)
+			return cni.Errorf(cni.CodeInvalidConfig, "address %s of IPAM plugin %s has no gateway",
+				ip.Address, s.IPAM.Type).WithDetails(hint)
 		}
 		if ip.Gateway.Is4() != own.Is4() || ip.Gateway == own {
-			return cni.Errorf(cni.CodeInvalidConfig, "gateway %s of address %s of IPAM plugin %s cannot be the host's", ip.Gateway, ip.Address, s.IPAM.Type).WithDetails(hint)
+			return cni.Errorf(cni.CodeInvalidConfig,
+				"gateway %s of address %s of IPAM plugin %s cannot be assigned to the host",
+				ip.Gateway, ip.Address, s.IPAM.Type).WithDetails(hint)
 		}
 	}
 	return nil
 }
 
-// Route makes the gateways reachable on their own, before anything is routed through them.
+// Route adds routes to the gateways themselves, before any route uses a gateway.
 func (c *Config) Route(s *attach.Session, link kernel.Link, r *cni.Result) error {
 	for _, rt := range gatewayRoutes(r.IPs) {
 		if err := s.Sandbox.Routes.Add(link, rt); err != nil {
@@ -123,7 +127,7 @@ func (c *Config) Finish(_ context.Context, s *attach.Session, r *cni.Result) err
 	return nil
 }
 
-// Verify compares the host's end, and what leads to either end, with the previous result.
+// Verify compares the host-side veth, and the routes to both ends, with the previous result.
 func (c *Config) Verify(_ context.Context, s *attach.Session, link kernel.Link) error {
 	host, err := s.CheckPair(link)
 	if err != nil {
@@ -137,7 +141,8 @@ func (c *Config) Verify(_ context.Context, s *attach.Session, link kernel.Link) 
 	var toContainer []kernel.Route
 	for _, ip := range ips {
 		if want := single(ip.Gateway); ip.Gateway.IsValid() && !slices.Contains(have, want) {
-			return fmt.Errorf("interface %s: expected gateway address %s, found %v", host.Name, want, have)
+			return fmt.Errorf("interface %s: expected gateway address %s, found %v",
+				host.Name, want, have)
 		}
 		toContainer = append(toContainer, hostRoute(ip))
 	}

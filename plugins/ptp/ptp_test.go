@@ -18,10 +18,11 @@ import (
 	"github.com/tenon-cni/tenon/plugins/ptp"
 )
 
-// runtime makes a host with a network; members are those of the plugin.
+// runtime creates a host with a network; members are JSON members of the plugin's configuration.
 func runtime(t *testing.T, members string) *plugintest.Runtime {
 	t.Helper()
-	return plugintest.NewRuntime(t, ptp.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"ptp"`+members+`}`)
+	return plugintest.NewRuntime(t, ptp.Plugin,
+		`{"cniVersion":"1.1.0","name":"net","type":"ptp"`+members+`}`)
 }
 
 // Members of configurations.
@@ -31,18 +32,21 @@ const (
 		"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]}`
 )
 
-// static is an ipam member with these addresses and, after them, routes and other members.
+// static returns an ipam member with these addresses and, after them, routes and other members.
 func static(addresses, more string) string {
 	return `,"ipam":{"type":"static","addresses":[` + addresses + `]` + more + `}`
 }
 
-// routes lists the routes of a namespace, without those to link-local addresses and networks that end with the host's end.
+// routes lists the routes of a namespace without link-local routes, and with HOSTEND as the name of
+// the host-side veth.
 func routes(ns *plugintest.Namespace, family string) []string {
 	var list []string
 	for line := range strings.Lines(ns.Command("ip", "-o", family, "route", "show")) {
-		line = strings.ReplaceAll(strings.TrimSuffix(strings.TrimSpace(line), " pref medium"), " proto kernel", "")
+		line = strings.ReplaceAll(strings.TrimSuffix(strings.TrimSpace(line), " pref medium"),
+			" proto kernel", "")
 		if !strings.HasPrefix(line, "fe80::") && !strings.HasPrefix(line, "multicast") {
-			list = append(list, hostEnds.ReplaceAllString(strings.Join(strings.Fields(line), " "), "HOSTEND"))
+			list = append(list, hostEnds.ReplaceAllString(strings.Join(strings.Fields(line), " "),
+				"HOSTEND"))
 		}
 	}
 	return list
@@ -57,7 +61,7 @@ func compare(t *testing.T, what string, want, got []string) {
 	}
 }
 
-// TestRoutes is what the reference plugin has been seen to make (ptp.md 2).
+// TestRoutes compares the routes with upstream's.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, ipamDual)
@@ -80,22 +84,27 @@ func TestRoutes(t *testing.T) {
 		"fd00:7::2 dev HOSTEND metric 1024",
 	}, routes(r.Host, "-6"))
 	for _, key := range []string{
-		"ipv6/conf/%s/accept_ra", "ipv6/conf/%s/accept_redirects", "ipv4/conf/%s/accept_redirects", // CVE-2020-10749
-		"ipv6/conf/%s/accept_dad", // or nobody is asked where the container is, for up to two seconds
+		// CVE-2020-10749
+		"ipv6/conf/%s/accept_ra", "ipv6/conf/%s/accept_redirects", "ipv4/conf/%s/accept_redirects",
+		// otherwise the host sends no neighbour solicitation for up to two seconds
+		"ipv6/conf/%s/accept_dad",
 	} {
 		key = fmt.Sprintf("/proc/sys/net/"+key, result.Interfaces[0].Name)
 		if got := strings.TrimSpace(r.Host.Command("cat", key)); got != "0" {
 			t.Errorf("%s is %s", key, got)
 		}
 	}
-	for file, family := range map[string]string{"net/ipv4/ip_forward": "IPv4", "net/ipv6/conf/all/forwarding": "IPv6"} {
+	for file, family := range map[string]string{
+		"net/ipv4/ip_forward": "IPv4", "net/ipv6/conf/all/forwarding": "IPv6",
+	} {
 		if got := strings.TrimSpace(r.Host.Command("cat", "/proc/sys/"+file)); got != "1" {
 			t.Errorf("forwarding of %s is %s", family, got)
 		}
 	}
 }
 
-// TestResult has the shape that the reference plugin's has (ptp.md 3): RES-02, RES-03, PL-ADD-02, PL-ADD-12, R-66.
+// TestResult compares the form of the result with upstream's (RES-02, RES-03, PL-ADD-02,
+// PL-ADD-12).
 func TestResult(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"mtu":1400`+ipamDual)
@@ -115,7 +124,7 @@ func TestResult(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &links); err != nil || len(links) != 1 {
 			t.Fatalf("%v in %s", err, text)
 		}
-		if links[0].MTU != 1400 || links[0].TxQLen != 1000 { // R-85, field-notes 53
+		if links[0].MTU != 1400 || links[0].TxQLen != 1000 { // the kernel's default queue length
 			t.Errorf("%+v", links[0])
 		}
 		return links[0]
@@ -125,7 +134,9 @@ func TestResult(t *testing.T) {
 		"cniVersion": "1.0.0",
 		"interfaces": []any{
 			map[string]any{"name": host.IfName, "mac": host.Address},
-			map[string]any{"name": "eth0", "mac": inside.Address, "sandbox": r.Container("c").Path()},
+			map[string]any{
+				"name": "eth0", "mac": inside.Address, "sandbox": r.Container("c").Path(),
+			},
 		},
 		"ips": []any{
 			map[string]any{"address": "10.1.2.2/24", "gateway": "10.1.2.1", "interface": 1.0},
@@ -138,7 +149,8 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// TestConfigurations is ptp.md 8: dual stack with a /66 and three routes, and more that have to work; each is checked.
+// TestConfigurations: dual stack with a /66 and three routes, and further configurations; CHECK
+// accepts each.
 func TestConfigurations(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -162,7 +174,7 @@ func TestConfigurations(t *testing.T) {
 			},
 		},
 		{
-			"single address, gateway elsewhere",
+			"single address, gateway in another network",
 			static(`{"address":"203.0.113.7/32","gateway":"169.254.1.1"},{"address":"2001:db8::7/128","gateway":"fe80::1"}`,
 				`,"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]`),
 			[]string{
@@ -172,8 +184,9 @@ func TestConfigurations(t *testing.T) {
 			[]string{"2001:db8::7 dev eth0 metric 256", "default via fe80::1 dev eth0 metric 1024"},
 		},
 		{
-			"network whose gateway is elsewhere",
-			static(`{"address":"10.1.2.2/24","gateway":"169.254.1.1"}`, `,"routes":[{"dst":"0.0.0.0/0"}]`),
+			"network with a gateway in another network",
+			static(`{"address":"10.1.2.2/24","gateway":"169.254.1.1"}`,
+				`,"routes":[{"dst":"0.0.0.0/0"}]`),
 			[]string{
 				"default via 169.254.1.1 dev eth0",
 				"10.1.2.0/24 via 169.254.1.1 dev eth0 src 10.1.2.2",
@@ -183,7 +196,8 @@ func TestConfigurations(t *testing.T) {
 		},
 		{
 			"two addresses of one network",
-			static(`{"address":"10.1.2.2/24","gateway":"10.1.2.1"},{"address":"10.1.2.3/24","gateway":"10.1.2.1"}`, ""),
+			static(`{"address":"10.1.2.2/24","gateway":"10.1.2.1"},{"address":"10.1.2.3/24","gateway":"10.1.2.1"}`,
+				""),
 			[]string{
 				"10.1.2.0/24 via 10.1.2.1 dev eth0 src 10.1.2.2",
 				"10.1.2.1 dev eth0 scope link src 10.1.2.2",
@@ -192,7 +206,8 @@ func TestConfigurations(t *testing.T) {
 		},
 		{
 			"gateway that is another container",
-			static(`{"address":"10.1.2.2/24","gateway":"10.1.2.1"}`, `,"routes":[{"dst":"192.168.0.0/16","gw":"10.1.2.9"}]`),
+			static(`{"address":"10.1.2.2/24","gateway":"10.1.2.1"}`,
+				`,"routes":[{"dst":"192.168.0.0/16","gw":"10.1.2.9"}]`),
 			[]string{
 				"10.1.2.0/24 via 10.1.2.1 dev eth0 src 10.1.2.2",
 				"10.1.2.1 dev eth0 scope link src 10.1.2.2",
@@ -214,7 +229,7 @@ func TestConfigurations(t *testing.T) {
 	}
 }
 
-// TestRefused lists what is refused, with nothing left, and can be detached all the same (R-33, CONV-07).
+// TestRefused: these configurations are refused, nothing stays, and DEL succeeds (CONV-07).
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, ipam4)
@@ -226,23 +241,31 @@ func TestRefused(t *testing.T) {
 		name, members, says string
 		code                cni.Code
 	}{
-		{"no ipam", `"ipam":null`, "needs ipam", cni.CodeInvalidConfig},
-		{"empty ipam", `"ipam":{}`, "needs ipam", cni.CodeInvalidConfig},
-		{"ipam without a type", `"ipam":{"type":""}`, "needs ipam", cni.CodeInvalidConfig},
-		{"address without a gateway", `"ipam":{"type":"static","addresses":[{"address":"10.1.2.2/24"}]}`, "address 10.1.2.2/24 of IPAM plugin static has no gateway", cni.CodeInvalidConfig},
-		{"gateway of the other family", `"ipam":{"type":"static","addresses":[{"address":"10.1.2.2/24","gateway":"fd00::1"}]}`, "gateway fd00::1 of address 10.1.2.2/24", cni.CodeInvalidConfig},
-		{"address that is its own gateway", `"ipam":{"type":"static","addresses":[{"address":"10.1.2.2/24","gateway":"10.1.2.2"}]}`, "gateway 10.1.2.2 of address 10.1.2.2/24", cni.CodeInvalidConfig},
+		{"no ipam", `"ipam":null`, "add ipam", cni.CodeInvalidConfig},
+		{"empty ipam", `"ipam":{}`, "add ipam", cni.CodeInvalidConfig},
+		{"ipam without a type", `"ipam":{"type":""}`, "add ipam", cni.CodeInvalidConfig},
+		{"address without a gateway",
+			`"ipam":{"type":"static","addresses":[{"address":"10.1.2.2/24"}]}`,
+			"address 10.1.2.2/24 of IPAM plugin static has no gateway", cni.CodeInvalidConfig},
+		{"gateway of the other family",
+			`"ipam":{"type":"static","addresses":[{"address":"10.1.2.2/24","gateway":"fd00::1"}]}`,
+			"gateway fd00::1 of address 10.1.2.2/24", cni.CodeInvalidConfig},
+		{"address that is its own gateway",
+			`"ipam":{"type":"static","addresses":[{"address":"10.1.2.2/24","gateway":"10.1.2.2"}]}`,
+			"gateway 10.1.2.2 of address 10.1.2.2/24", cni.CodeInvalidConfig},
 		{"no address", `"ipam":{"type":"static"}`, "missing IP config", cni.CodeInvalidConfig},
 		{"negative MTU", `"mtu":-1`, "mtu", cni.CodeInvalidConfig},
-		{"MTU no interface can have", `"mtu":65536`, "65536", cni.CodeInvalidConfig},
-		{"masquerading by nobody", `"ipMasqBackend":"ebtables"`, "ebtables", cni.CodeInvalidConfig},
-		{"rule that nobody knows", `"secondDefaultRoute":"replace"`, "replace", cni.CodeInvalidConfig},
-		{"IPAM plugin that is not there", `"ipam":{"type":"absent"}`, "absent", cni.CodeInvalidConfig},
+		{"impossible MTU", `"mtu":65536`, "65536", cni.CodeInvalidConfig},
+		{"unknown backend", `"ipMasqBackend":"ebtables"`, "ebtables", cni.CodeInvalidConfig},
+		{"unknown value of secondDefaultRoute", `"secondDefaultRoute":"replace"`, "replace",
+			cni.CodeInvalidConfig},
+		{"missing IPAM plugin", `"ipam":{"type":"absent"}`, "absent", cni.CodeInvalidConfig},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			q := r.Request(cni.Add, "c")
 			delete(q.Conf, "ipam")
-			if err := json.Unmarshal([]byte(`{`+strings.TrimPrefix(ipam4, ",")+`}`), &q.Conf); err != nil {
+			if err := json.Unmarshal([]byte(`{`+strings.TrimPrefix(ipam4, ",")+`}`),
+				&q.Conf); err != nil {
 				t.Fatal(err)
 			}
 			q.Conf["ipam"].(map[string]any)["dataDir"] = r.Dir
@@ -250,11 +273,12 @@ func TestRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := r.Do(t.Context(), q)
-			if code := cni.CodeOf(err); code != row.code || !strings.Contains(err.Error(), row.says) {
+			if code := cni.CodeOf(err); code != row.code ||
+				!strings.Contains(err.Error(), row.says) {
 				t.Errorf("code %d, want %d, error with %q: %v", code, row.code, row.says, err)
 			}
 			q.Command = cni.Del
-			if _, err := r.Do(t.Context(), q); err != nil && row.name != "IPAM plugin that is not there" {
+			if _, err := r.Do(t.Context(), q); err != nil && row.name != "missing IPAM plugin" {
 				t.Errorf("DEL: %v", err)
 			}
 		})
@@ -262,21 +286,26 @@ func TestRefused(t *testing.T) {
 	r.Unchanged(before)
 }
 
-// TestDNS is ptp.md 8: any member of the configuration's dns replaces all that IPAM says (DNS-04, RES-15).
+// TestDNS: any member of the configuration's dns replaces all DNS settings of IPAM (DNS-04,
+// RES-15).
 func TestDNS(t *testing.T) {
 	t.Parallel()
 	resolvConf := filepath.Join(t.TempDir(), "resolv.conf")
-	if err := os.WriteFile(resolvConf, []byte("nameserver 10.9.9.9\nsearch example.com\n"), 0o600); err != nil {
+	if err := os.WriteFile(resolvConf, []byte("nameserver 10.9.9.9\nsearch example.com\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, row := range []struct {
 		name, dns string
 		want      cni.DNS
 	}{
-		{"all of it", `,"dns":{"nameservers":["9.9.9.9"],"domain":"d","search":["s"],"options":["o"]}`,
-			cni.DNS{Nameservers: []string{"9.9.9.9"}, Domain: "d", Search: []string{"s"}, Options: []string{"o"}}},
+		{"all members",
+			`,"dns":{"nameservers":["9.9.9.9"],"domain":"d","search":["s"],"options":["o"]}`,
+			cni.DNS{Nameservers: []string{"9.9.9.9"}, Domain: "d", Search: []string{"s"},
+				Options: []string{"o"}}},
 		{"none", "", cni.DNS{Nameservers: []string{"10.9.9.9"}, Search: []string{"example.com"}}},
-		{"nameservers", `,"dns":{"nameservers":["9.9.9.9"]}`, cni.DNS{Nameservers: []string{"9.9.9.9"}}},
+		{"nameservers", `,"dns":{"nameservers":["9.9.9.9"]}`,
+			cni.DNS{Nameservers: []string{"9.9.9.9"}}},
 		{"domain", `,"dns":{"domain":"d"}`, cni.DNS{Domain: "d"}},
 		{"search", `,"dns":{"search":["s"]}`, cni.DNS{Search: []string{"s"}}},
 		{"options", `,"dns":{"options":["o"]}`, cni.DNS{Options: []string{"o"}}},
@@ -284,7 +313,8 @@ func TestDNS(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			r := runtime(t, row.dns+`,"ipam":{"type":"host-local","subnet":"10.1.2.0/24","resolvConf":"`+resolvConf+`"}`)
+			r := runtime(t,
+				row.dns+`,"ipam":{"type":"host-local","subnet":"10.1.2.0/24","resolvConf":"`+resolvConf+`"}`)
 			if diff := cmp.Diff(row.want, r.Add("c").DNS); diff != "" {
 				t.Error(diff)
 			}
@@ -292,11 +322,12 @@ func TestDNS(t *testing.T) {
 	}
 }
 
-// TestVersions is ptp.md 8: every version, masqueraded by either backend and not; the container reaches its gateways. CHECK is
-// refused where there is none (PL-CHK-01).
+// TestVersions: every version, with and without masquerading by either backend; the container
+// reaches its gateways. CHECK is refused in versions without it (PL-CHK-01).
 func TestVersions(t *testing.T) {
 	t.Parallel()
-	for _, masq := range []string{"", `,"ipMasq":true`, `,"ipMasq":true,"ipMasqBackend":"nftables"`, `,"ipMasq":true,"ipMasqBackend":"iptables"`} {
+	for _, masq := range []string{"", `,"ipMasq":true`, `,"ipMasq":true,"ipMasqBackend":"nftables"`,
+		`,"ipMasq":true,"ipMasqBackend":"iptables"`} {
 		t.Run(masq, func(t *testing.T) {
 			t.Parallel()
 			r := runtime(t, masq+ipamDual)
@@ -320,8 +351,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestNames: the name of the interface may have a dot (R-81), be that of one of the host, and is not free if the
-// container has such an interface (R-72, PL-ADD-03).
+// TestNames: the interface name can contain a dot, and can equal the name of a host interface. A
+// name that exists in the container is refused (PL-ADD-03).
 func TestNames(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"ipMasq":true`+ipamDual)
@@ -331,7 +362,9 @@ func TestNames(t *testing.T) {
 		q.IfName = name
 		q.Conf["prevResult"] = nil
 		prev := r.Must(q)
-		if err := r.Refused(q, plugin.CodeInUse); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), r.Container("c").Path()) {
+		if err := r.Refused(q, plugin.CodeInUse); err == nil ||
+			!strings.Contains(err.Error(), name) ||
+			!strings.Contains(err.Error(), r.Container("c").Path()) {
 			t.Errorf("name clash: %v", err)
 		}
 		q.Conf["prevResult"] = prev
@@ -345,12 +378,13 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestIPv6Off: IPv4 works where IPv6 is switched off in the host and in the container (R-69).
+// TestIPv6Off: IPv4 works with IPv6 disabled on the host and in the container.
 func TestIPv6Off(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"ipMasq":true`+ipam4)
 	for _, ns := range []*plugintest.Namespace{r.Host, r.Container("c")} {
-		ns.Command("sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
+		ns.Command("sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1",
+			"net.ipv6.conf.default.disable_ipv6=1")
 	}
 	r.Add("c")
 	r.Check("c")

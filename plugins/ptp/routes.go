@@ -7,19 +7,22 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// gatewayRoutes lead from the container to its gateways, each once: its first address is the source.
+// gatewayRoutes returns a route from the container to each gateway, with the first address that
+// uses it as the source.
 func gatewayRoutes(ips []cni.IP) []kernel.Route {
 	var routes []kernel.Route
 	for _, ip := range firsts(ips, func(ip cni.IP) netip.Addr { return ip.Gateway }) {
 		if ip.Gateway.IsValid() {
-			routes = append(routes, kernel.Route{Dst: single(ip.Gateway), Scope: kernel.ScopeLink, Src: ip.Address.Addr()})
+			routes = append(routes, kernel.Route{
+				Dst: single(ip.Gateway), Scope: kernel.ScopeLink, Src: ip.Address.Addr(),
+			})
 		}
 	}
 	return routes
 }
 
-// leaveNetworks replaces the routes that the kernel has made for the networks of the addresses, which say that they are on
-// the link, by routes through the gateways.
+// leaveNetworks replaces the kernel's on-link routes for the networks of the addresses by routes
+// through the gateways.
 func leaveNetworks(space *kernel.Space, link kernel.Link, ips []cni.IP) error {
 	have, err := space.Routes.All(kernel.TableMain)
 	if err != nil {
@@ -38,19 +41,21 @@ func leaveNetworks(space *kernel.Space, link kernel.Link, ips []cni.IP) error {
 				return err
 			}
 		}
-		if err := space.Routes.Add(link, kernel.Route{Dst: network, GW: ip.Gateway, Src: ip.Address.Addr()}); err != nil {
+		if err := space.Routes.Add(link, kernel.Route{
+			Dst: network, GW: ip.Gateway, Src: ip.Address.Addr(),
+		}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// hostRoute leads from the host to an address of the container.
+// hostRoute returns the route from the host to an address of the container.
 func hostRoute(ip cni.IP) kernel.Route {
 	return kernel.Route{Dst: single(ip.Address.Addr()), Scope: kernel.ScopeHost}
 }
 
-// firsts returns the addresses whose key none before them has.
+// firsts returns the first address for each key.
 func firsts[K comparable](ips []cni.IP, key func(cni.IP) K) []cni.IP {
 	var list []cni.IP
 	seen := map[K]bool{}

@@ -14,16 +14,18 @@ import (
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
 
-// reference is the folder of the reference plugins.
+// reference is the directory of the upstream plugins.
 const reference = "/usr/lib/cni"
 
-// attach attaches container c by the plugins of either side and returns the result.
+// attach attaches container c with the plugins of either implementation and returns the result.
 func attach(t *testing.T, r *plugintest.Runtime, who string) json.RawMessage {
 	t.Helper()
 	return call(t, r, who, cni.Add, nil)
 }
 
-func call(t *testing.T, r *plugintest.Runtime, who string, verb cni.Command, prev json.RawMessage) json.RawMessage {
+func call(
+	t *testing.T, r *plugintest.Runtime, who string, verb cni.Command, prev json.RawMessage,
+) json.RawMessage {
 	t.Helper()
 	q := r.Request(verb, "c")
 	if prev != nil {
@@ -35,20 +37,21 @@ func call(t *testing.T, r *plugintest.Runtime, who string, verb cni.Command, pre
 	return r.Must(q)
 }
 
-// TestLikeTheReference: routes, addresses of the host's end and result are those that the reference plugin makes.
+// TestLikeTheReference compares routes, addresses of the host-side veth and result with upstream's.
 func TestLikeTheReference(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(filepath.Join(reference, "ptp")))
 	var seen [2]string
 	for i, who := range []string{"reference", "tenon"} {
 		r := runtime(t, `,"ipMasq":true`+ipamDual)
-		r.Conf["cniVersion"] = "1.0.0" // the newest of Debian's
+		r.Conf["cniVersion"] = "1.0.0" // the newest that Debian's plugins support
 		var result struct{ IPs, Routes any }
 		if err := json.Unmarshal(attach(t, r, who), &result); err != nil {
 			t.Fatal(err)
 		}
 		state, err := json.MarshalIndent([]any{
-			result, routes(r.Container("c"), "-4"), routes(r.Container("c"), "-6"), hostRoutes(r, "-4"), hostRoutes(r, "-6"),
+			result, routes(r.Container("c"), "-4"), routes(r.Container("c"), "-6"), hostRoutes(r,
+				"-4"), hostRoutes(r, "-6"),
 			addresses(r, "-4"), addresses(r, "-6"),
 		}, "", " ")
 		if err != nil {
@@ -61,7 +64,7 @@ func TestLikeTheReference(t *testing.T) {
 	}
 }
 
-// hostRoutes are the routes of the host, with the name of its end of the pair taken out.
+// hostRoutes returns the routes of the host without the name of the host-side veth.
 func hostRoutes(r *plugintest.Runtime, family string) []string {
 	list := routes(r.Host, family)
 	for i, line := range list {
@@ -76,29 +79,32 @@ func hostRoutes(r *plugintest.Runtime, family string) []string {
 	return list
 }
 
-// addresses are those of the host's end.
+// addresses returns the addresses of the host-side veth.
 func addresses(r *plugintest.Runtime, family string) (list []string) {
-	for line := range strings.Lines(r.Host.Command("ip", "-o", family, "address", "show", "scope", "global")) {
+	for line := range strings.Lines(r.Host.Command("ip", "-o", family, "address", "show", "scope",
+		"global")) {
 		list = append(list, strings.Fields(line)[3])
 	}
 	return list
 }
 
-// TestTakeover: what the reference plugins attached Tenon checks and deletes, and the other way round: link, addresses,
-// rules and reservations.
+// TestTakeover: Tenon checks and deletes attachments of the upstream plugins, and vice versa: link,
+// addresses, rules and reservations.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(filepath.Join(reference, "ptp")))
 	for _, row := range []struct{ name, adds, takesOver, members string }{
-		{"from the reference", "reference", "tenon", `,"ipMasq":true` + ipamDual},
-		{"to the reference", "tenon", "reference", `,"ipMasq":true,"ipMasqBackend":"iptables"` + ipamDual}, // its DEL needs rules of its own
+		{"from upstream", "reference", "tenon", `,"ipMasq":true` + ipamDual},
+		// upstream's DEL needs iptables rules
+		{"to upstream", "tenon", "reference", `,"ipMasq":true,"ipMasqBackend":"iptables"` +
+			ipamDual},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			r := runtime(t, row.members)
 			r.Conf["cniVersion"] = "1.0.0"
 			r.Add("before")
-			r.Del("before") // leaves what is shared
+			r.Del("before") // leaves the shared objects
 			before := r.State()
 			result := attach(t, r, row.adds)
 			call(t, r, row.takesOver, cni.Check, result)
@@ -108,8 +114,8 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-// TestTakeoverByGC: the reservation of what the reference plugins attached is collected when the container is gone, and
-// its rules, too.
+// TestTakeoverByGC: GC releases the reservation and the rules of an attachment of the upstream
+// plugins when the container no longer exists.
 func TestTakeoverByGC(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(filepath.Join(reference, "ptp")))
@@ -126,19 +132,21 @@ func TestTakeoverByGC(t *testing.T) {
 		t.Error("a valid attachment was collected")
 	}
 	r.Remove("c")
-	for end := time.Now().Add(testnet.Patience); addresses(r, "-4") != nil; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().
+		Add(testnet.Patience); addresses(r, "-4") != nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) { // the kernel ends namespaces in the background
-			t.Fatal("the link of a container that is gone stays")
+			t.Fatal("the link of a removed container stays")
 		}
 	}
 	r.Must(r.Collect())
 	left(t, r, before)
 }
 
-// left fails the test if there is a link, a rule or a reservation that was not there before.
+// left fails the test if a link, a rule or a reservation exists that did not exist before.
 func left(t *testing.T, r *plugintest.Runtime, before string) {
 	t.Helper()
-	if diff := testnet.Diff(before, r.State()); strings.Contains(diff, "eth0") || strings.Contains(diff, "veth") || strings.Contains(diff, "CNI-") {
+	if diff := testnet.Diff(before, r.State()); strings.Contains(diff, "eth0") ||
+		strings.Contains(diff, "veth") || strings.Contains(diff, "CNI-") {
 		t.Error(diff)
 	}
 	if files, _ := filepath.Glob(filepath.Join(r.Dir, "*", "[1f]*")); len(files) > 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// TestThreads is R-82: many calls in one process leave no thread of it in another namespace. It is not parallel, as threads
-// of other tests are where they belong.
+// TestThreads: many calls in one process leave no thread in another namespace. It is not parallel,
+// because other tests move threads on purpose.
 func TestThreads(t *testing.T) {
 	r := runtime(t, `,"ipMasq":true`+ipamDual)
 	own, err := os.Readlink("/proc/thread-self/ns/net")

@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// TestPing is ptp.md 8: everything answers when ADD has returned, without waiting (R-67, R-75).
+// TestPing: all addresses answer when ADD has returned, without waiting.
 func TestPing(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, ipamDual)
@@ -26,26 +26,31 @@ func TestPing(t *testing.T) {
 	}
 }
 
-// TestPingFromASingleAddress: the gateway need not be in the network of the address.
+// TestPingFromASingleAddress: the gateway can be outside the network of the address.
 func TestPingFromASingleAddress(t *testing.T) {
 	t.Parallel()
-	r := runtime(t, static(`{"address":"203.0.113.7/32","gateway":"169.254.1.1"},{"address":"2001:db8:7::7/128","gateway":"2001:db8:8::1"}`,
-		`,"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]`))
+	r := runtime(t,
+		static(`{"address":"203.0.113.7/32","gateway":"169.254.1.1"},{"address":"2001:db8:7::7/128","gateway":"2001:db8:8::1"}`,
+			`,"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]`))
 	outside := r.Uplink()
 	for _, ip := range r.Add("c").IPs {
 		testnet.Reaches(t, r.Container("c"), ip.Gateway, true)
 	}
-	for _, address := range []string{"192.0.2.1", "2001:db8::1"} { // the host's, through the default route
+	// addresses of the host, through the default route
+	for _, address := range []string{"192.0.2.1", "2001:db8::1"} {
 		testnet.Reaches(t, r.Container("c"), netip.MustParseAddr(address), true)
 	}
 	outside.Command("ip", "route", "add", "203.0.113.7/32", "via", "192.0.2.1")
 	testnet.Reaches(t, outside, netip.MustParseAddr("203.0.113.7"), true)
 }
 
-// TestMasquerade looks at the source addresses that a host outside and a container of the same network see (CFG-35).
+// TestMasquerade compares the source addresses that a host outside and a container of the same
+// network see (CFG-35).
 func TestMasquerade(t *testing.T) {
 	t.Parallel()
-	for members, masq := range map[string]bool{"": false, `,"ipMasq":true`: true, `,"ipMasq":true,"ipMasqBackend":"iptables"`: true} {
+	for members, masq := range map[string]bool{
+		"": false, `,"ipMasq":true`: true, `,"ipMasq":true,"ipMasqBackend":"iptables"`: true,
+	} {
 		t.Run(members, func(t *testing.T) {
 			t.Parallel()
 			r := runtime(t, members+ipamDual)
@@ -56,10 +61,12 @@ func TestMasquerade(t *testing.T) {
 	}
 }
 
-// TestReuse is R-34: an address is given back when nobody uses it any more, and whoever gets it next is its only owner.
+// TestReuse: an address is released only when no link uses it any more, and its next holder is the
+// only one.
 func TestReuse(t *testing.T) {
 	t.Parallel()
-	r := runtime(t, `,"ipMasq":true,"ipam":{"type":"host-local","ranges":[[{"subnet":"10.1.2.0/30"}],[{"subnet":"fd00:7::/126","rangeEnd":"fd00:7::2"}]]}`)
+	r := runtime(t,
+		`,"ipMasq":true,"ipam":{"type":"host-local","ranges":[[{"subnet":"10.1.2.0/30"}],[{"subnet":"fd00:7::/126","rangeEnd":"fd00:7::2"}]]}`)
 	owners := func() (n int) {
 		for family, address := range map[string]string{"-4": "10.1.2.2", "-6": "fd00:7::2"} {
 			n += strings.Count(r.Host.Command("ip", family, "route", "show", address), " dev ")

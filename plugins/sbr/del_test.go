@@ -12,7 +12,8 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// TestDelWithoutNamespace is and what a path that is no namespace needs: DEL succeeds, and makes no file.
+// TestDelWithoutNamespace: DEL succeeds without a namespace and for a path that is no namespace,
+// and creates no file.
 func TestDelWithoutNamespace(t *testing.T) {
 	t.Parallel()
 	p := newPod(t, "")
@@ -24,7 +25,7 @@ func TestDelWithoutNamespace(t *testing.T) {
 		q.Netns = path
 		p.Must(q)
 		if _, err := os.Lstat(absent); !os.IsNotExist(err) {
-			t.Errorf("DEL with namespace %q has made a file: %v", path, err)
+			t.Errorf("DEL with namespace %q has created a file: %v", path, err)
 		}
 	}
 	p.Unchanged(attached)
@@ -32,11 +33,12 @@ func TestDelWithoutNamespace(t *testing.T) {
 	q.Netns = absent
 	p.Refused(q, cni.CodeUnknownContainer)
 	if _, err := os.Lstat(absent); !os.IsNotExist(err) {
-		t.Errorf("ADD has made a file: %v", err)
+		t.Errorf("ADD has created a file: %v", err)
 	}
 }
 
-// TestDelWithoutInterface is R-30: its rules outlive it, are recognised as Tenon's, and go; those of others stay.
+// TestDelWithoutInterface: rules outlive their interface. DEL removes Tenon's, which it recognises
+// by their protocol, and keeps all other rules.
 func TestDelWithoutInterface(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -50,9 +52,12 @@ func TestDelWithoutInterface(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			p := newPod(t, row.members,
-				"rule add from 192.168.1.210 lookup 77", // by hand, for an address that nobody has
+				// added by hand, for an address that no interface has
+				"rule add from 192.168.1.210 lookup 77",
 				"rule add from 10.88.0.2 lookup 100 protocol 116",
-				"rule add from 192.168.1.211 lookup 78 protocol 116", "route add 10.66.0.0/16 via 10.88.0.1 table 78") // in use
+				// in use
+				"rule add from 192.168.1.211 lookup 78 protocol 116", "route add 10.66.0.0/16 "+
+					"via 10.88.0.1 table 78")
 			rules := append(p.rules("-4"), p.rules("-6")...)
 			p.add(address4, address6)
 			p.ip("link delete net1")
@@ -67,7 +72,8 @@ func TestDelWithoutInterface(t *testing.T) {
 	}
 }
 
-// TestDelLeavesTheOther: the rules of another interface stay, whether it has its addresses at the moment or not.
+// TestDelLeavesTheOther: DEL keeps the rules of another interface, even while that interface lacks
+// its addresses.
 func TestDelLeavesTheOther(t *testing.T) {
 	t.Parallel()
 	p := newPod(t, "")
@@ -88,18 +94,19 @@ func TestDelLeavesTheOther(t *testing.T) {
 	equal(t, "rules", append(p.rules("-4"), p.rules("-6")...))
 }
 
-// TestDelGoesOn: what the kernel refuses to take back into the main table does not keep DEL from succeeding.
+// TestDelGoesOn: DEL succeeds although the kernel refuses to restore a route in the main table.
 func TestDelGoesOn(t *testing.T) {
 	t.Parallel()
 	p := newPod(t, "", "route add 10.77.0.0/16 via 192.168.1.254")
 	p.add(address4, address6)
-	p.ip("route delete 192.168.1.0/24 table 100", "-4 route delete default dev eth0") // the gateway cannot be reached any more
+	// the gateway is no longer reachable
+	p.ip("route delete 192.168.1.0/24 table 100", "-4 route delete default dev eth0")
 	p.Must(p.call(cni.Del))
 	equal(t, "rules", append(p.rules("-4"), p.rules("-6")...))
 	equal(t, "table", p.routes("-4", "100"))
 }
 
-// TestRepeat: ADD of what is there keeps rules and tables. Other routes than before go where the first did.
+// TestRepeat: a second ADD keeps rules and tables. New routes move to the existing table.
 func TestRepeat(t *testing.T) {
 	t.Parallel()
 	p := newPod(t, "", "route add 10.77.0.0/16 via 192.168.1.254")
@@ -107,32 +114,39 @@ func TestRepeat(t *testing.T) {
 	before := p.State()
 	p.add(address4, address6)
 	p.Unchanged(before)
-	p.ip("route add 10.77.0.0/16 via 192.168.1.253 dev net1 onlink", "route add 10.78.0.0/16 dev net1 scope link")
+	p.ip("route add 10.77.0.0/16 via 192.168.1.253 dev net1 onlink",
+		"route add 10.78.0.0/16 dev net1 scope link")
 	p.add(address4, address6)
-	equal(t, "table", p.routes("-4", "100"), "default via 192.168.1.1 proto 116", "192.168.1.0/24 proto kernel scope link src 192.168.1.209",
+	equal(t, "table", p.routes("-4", "100"), "default via 192.168.1.1 proto 116",
+		"192.168.1.0/24 proto kernel scope link src 192.168.1.209",
 		"10.77.0.0/16 via 192.168.1.253 onlink", "10.78.0.0/16 scope link")
 	equal(t, "main table", p.routes("-4", "main"))
 	equal(t, "rules", p.rules("-4"), "32765: from 192.168.1.209 lookup 100 proto 116")
 }
 
-// TestTablesOfOthers: tables with routes of others are not taken, also without a rule, and not reused.
+// TestTablesOfOthers: ADD never chooses a table with routes of other programs, even without a rule,
+// and never reuses it.
 func TestTablesOfOthers(t *testing.T) {
 	t.Parallel()
-	p := newPod(t, "", "route add 10.66.0.0/16 via 10.88.0.1 table 100", "rule add from 10.9.9.9 lookup 101")
+	p := newPod(t, "", "route add 10.66.0.0/16 via 10.88.0.1 table 100",
+		"rule add from 10.9.9.9 lookup 101")
 	p.add4()
-	equal(t, "rules", p.rules("-4"), "32765: from 10.9.9.9 lookup 101", "32764: from 192.168.1.209 lookup 102 proto 116")
+	equal(t, "rules", p.rules("-4"), "32765: from 10.9.9.9 lookup 101",
+		"32764: from 192.168.1.209 lookup 102 proto 116")
 	p.Must(p.call(cni.Del, address4))
-	p.ip("rule add from 192.168.1.209 lookup 100 protocol 116") // of an interface that had the address before
+	// of an interface that had the address earlier
+	p.ip("rule add from 192.168.1.209 lookup 100 protocol 116")
 	p.add4()
-	equal(t, "rules", p.rules("-4"), "32765: from 10.9.9.9 lookup 101", "32764: from 192.168.1.209 lookup 100 proto 116",
+	equal(t, "rules", p.rules("-4"), "32765: from 10.9.9.9 lookup 101",
+		"32764: from 192.168.1.209 lookup 100 proto 116",
 		"32763: from 192.168.1.209 lookup 102 proto 116")
-	p.ip("route add 10.66.0.0/16 via 10.88.0.1 table 102") // somebody joins
+	p.ip("route add 10.66.0.0/16 via 10.88.0.1 table 102") // another program adds a route
 	before := p.State()
 	p.add4()
 	p.Unchanged(before)
 }
 
-// TestLock: ADD waits for whoever has locked the file of the namespace, as the reference plugin does, and so does DEL.
+// TestLock: like upstream, ADD and DEL wait for the lock on the file of the namespace.
 func TestLock(t *testing.T) {
 	t.Parallel()
 	p := newPod(t, "")
@@ -148,14 +162,15 @@ func TestLock(t *testing.T) {
 	if err := lock.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := out.Read(make([]byte, 1)); err != nil { // it has the lock
+	if _, err := out.Read(make([]byte, 1)); err != nil { // the other process holds the lock
 		t.Fatal(err)
 	}
 	before := p.State()
 	for _, verb := range []cni.Command{cni.Add, cni.Del} {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		if _, err := p.Runtime.Do(ctx, p.call(verb, address4)); err == nil || !strings.Contains(err.Error(), "lock network namespace") {
-			t.Errorf("%s with the lock taken: %v", verb, err)
+		if _, err := p.Runtime.Do(ctx, p.call(verb, address4)); err == nil ||
+			!strings.Contains(err.Error(), "lock network namespace") {
+			t.Errorf("%s with the lock held: %v", verb, err)
 		}
 		cancel()
 		p.Unchanged(before)
@@ -167,11 +182,12 @@ func TestLock(t *testing.T) {
 	p.add4()
 }
 
-// TestAlwaysRouted: before each change of ADD and DEL, and after the last, what is sent from the addresses finds the routes
-// of the interface.
+// TestAlwaysRouted: before each change of ADD and DEL, and after the last one, packets from the
+// addresses find the routes of the interface.
 func TestAlwaysRouted(t *testing.T) {
 	t.Parallel()
-	p := newPod(t, "", "route add 10.77.0.0/16 via 192.168.1.254", "-6 route add fd77::/64 via fd00:7::99")
+	p := newPod(t, "", "route add 10.77.0.0/16 via 192.168.1.254",
+		"-6 route add fd77::/64 via fd00:7::99")
 	changes := 0
 	look := func(op string) error {
 		changes++
@@ -179,7 +195,8 @@ func TestAlwaysRouted(t *testing.T) {
 			"192.168.1.209": {"192.168.1.77", "10.77.0.5"}, "fd00:7::9": {"fd00:7::77", "fd77::5"},
 		} {
 			for _, to := range destinations {
-				if got := p.Command("ip", "route", "get", to, "from", from); !strings.Contains(got, "dev net1") {
+				if got := p.Command("ip", "route", "get", to, "from", from); !strings.Contains(got,
+					"dev net1") {
 					t.Errorf("%s: from %s: %s", op, from, got)
 				}
 			}

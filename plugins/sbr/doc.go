@@ -1,9 +1,10 @@
-// Package sbr routes by source: replies of a container with several interfaces leave by the interface that they came in on.
-// Each address of an interface gets a routing table with the routes of the interface, and a policy rule that leads what
-// comes from the address there.
+// Package sbr implements source-based routing: replies of a container with several interfaces leave
+// through the interface on which the requests arrived. Each address of an interface gets a routing
+// table with the routes of the interface, and a policy rule that selects the table by source
+// address.
 //
-// Everything is in the container's namespace. Rules and what is added to the routes have the protocol of package kernel;
-// which attachment a rule is for its address tells.
+// All changes are in the container's namespace. Rules and added routes have the protocol of package
+// kernel; the address of a rule identifies its attachment.
 package sbr
 
 import _ "embed"

@@ -8,40 +8,48 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// TestGateways is sbr.md 6: gateways of the configuration replace those of the result.
+// TestGateways: gateways of the configuration replace the gateways of the result.
 func TestGateways(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ name, members, default4, default6 string }{
-		{"IPv4", `,"gateways":["192.168.1.9"]`, "default via 192.168.1.9 proto 116", "default via fd00:7::1 proto 116 metric 1024"},
-		{"IPv6", `,"gateways":["fd00:7::77"]`, "default via 192.168.1.1 proto 116", "default via fd00:7::77 proto 116 metric 1024"},
-		{"dual", `,"gateways":["fd00:7::77","192.168.1.9"]`, "default via 192.168.1.9 proto 116", "default via fd00:7::77 proto 116 metric 1024"},
+		{"IPv4", `,"gateways":["192.168.1.9"]`, "default via 192.168.1.9 proto 116",
+			"default via fd00:7::1 proto 116 metric 1024"},
+		{"IPv6", `,"gateways":["fd00:7::77"]`, "default via 192.168.1.1 proto 116",
+			"default via fd00:7::77 proto 116 metric 1024"},
+		{"dual", `,"gateways":["fd00:7::77","192.168.1.9"]`, "default via 192.168.1.9 proto 116",
+			"default via fd00:7::77 proto 116 metric 1024"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			p := newPod(t, row.members)
 			before := p.State()
 			p.add(address4, address6)
-			equal(t, "table", p.routes("-4", "100"), row.default4, "192.168.1.0/24 proto kernel scope link src 192.168.1.209")
+			equal(t, "table", p.routes("-4", "100"), row.default4,
+				"192.168.1.0/24 proto kernel scope link src 192.168.1.209")
 			equal(t, "IPv6 table", p.routes("-6", "101"),
-				row.default6, "fd00:7::/64 proto kernel metric 256", "fe80::/64 proto 116 metric 256")
+				row.default6, "fd00:7::/64 proto kernel metric 256", "fe80::/64 proto 116 "+
+					"metric 256")
 			p.Must(p.call(cni.Del))
 			p.Unchanged(before)
 		})
 	}
 }
 
-// TestGatewayBeforeTheInterfaces: it goes before a default route that is there, with what that says beside, and before one
-// with a worse metric; DEL brings both back as they were. Repeating ADD changes nothing, with another gateway only that.
+// TestGatewayBeforeTheInterfaces: a configured gateway takes precedence over existing default
+// routes of any metric, and gets the attributes of the best one; DEL restores all of them. A second
+// ADD changes nothing, and with another gateway only the gateway.
 func TestGatewayBeforeTheInterfaces(t *testing.T) {
 	t.Parallel()
 	p := newPod(t, `,"gateways":["192.168.1.9","fd00:7::77"]`,
-		"route append default via 192.168.1.1 dev net1 mtu 1300", "route add default via 192.168.1.3 dev net1 metric 7",
+		"route append default via 192.168.1.1 dev net1 mtu 1300",
+		"route add default via 192.168.1.3 dev net1 metric 7",
 		"-6 route add default via fd00:7::1 metric 1025",
 	)
 	before := p.State()
 	want4 := func(gateway string) []string {
 		return []string{
-			"default via " + gateway + " proto 116 mtu 1300", "default via 192.168.1.1 metric 1 mtu 1300", "default via 192.168.1.3 metric 8",
+			"default via " + gateway + " proto 116 mtu 1300",
+			"default via 192.168.1.1 metric 1 mtu 1300", "default via 192.168.1.3 metric 8",
 			"192.168.1.0/24 proto kernel scope link src 192.168.1.209",
 		}
 	}
@@ -49,23 +57,26 @@ func TestGatewayBeforeTheInterfaces(t *testing.T) {
 		p.Conf["gateways"] = []string{gateway, "fd00:7::77"}
 		p.add(address4, address6)
 		equal(t, "table", p.routes("-4", "100"), want4(gateway)...)
-		equal(t, "IPv6 table", p.routes("-6", "101"), "default via fd00:7::77 proto 116 metric 1025", "default via fd00:7::1 metric 1026",
+		equal(t, "IPv6 table", p.routes("-6", "101"),
+			"default via fd00:7::77 proto 116 metric 1025", "default via fd00:7::1 metric 1026",
 			"fd00:7::/64 proto kernel metric 256", "fe80::/64 proto 116 metric 256")
 	}
 	p.Must(p.call(cni.Del))
 	p.Unchanged(before)
 }
 
-// TestCheckComparesTheGateway: a default route through another gateway than the one of the configuration is not enough, while
-// one of the result may have been replaced since.
+// TestCheckComparesTheGateway: CHECK fails if a configured gateway has been replaced, but accepts
+// another gateway in place of one from the result.
 func TestCheckComparesTheGateway(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name, members, table string
 		fails                bool
 	}{
-		{"IPv4 of the configuration", `,"gateways":["192.168.1.9"]`, "route replace default via 192.168.1.1 dev net1 table 100", true},
-		{"IPv6 of the configuration", `,"gateways":["fd00:7::77"]`, "-6 route replace default via fd00:7::1 dev net1 table 101", true},
+		{"IPv4 of the configuration", `,"gateways":["192.168.1.9"]`,
+			"route replace default via 192.168.1.1 dev net1 table 100", true},
+		{"IPv6 of the configuration", `,"gateways":["fd00:7::77"]`,
+			"-6 route replace default via fd00:7::1 dev net1 table 101", true},
 		{"of the result", "", "route replace default via 192.168.1.9 dev net1 table 100", false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -73,43 +84,54 @@ func TestCheckComparesTheGateway(t *testing.T) {
 			p := newPod(t, row.members)
 			p.add(address4, address6)
 			p.ip(row.table)
-			if _, err := p.Runtime.Do(t.Context(), p.call(cni.Check, address4, address6)); (err != nil) != row.fails {
+			if _, err := p.Runtime.Do(t.Context(),
+				p.call(cni.Check, address4, address6)); (err != nil) != row.fails {
 				t.Errorf("CHECK: %v", err)
 			}
 		})
 	}
 }
 
-// TestGatewayOfTheInterface: nothing is added where the default route leads through it already.
+// TestGatewayOfTheInterface: ADD adds nothing if the default route already uses the configured
+// gateway.
 func TestGatewayOfTheInterface(t *testing.T) {
 	t.Parallel()
 	p := newPod(t, `,"gateways":["192.168.1.1"]`, "route append default via 192.168.1.1 dev net1")
 	p.add4()
-	equal(t, "table", p.routes("-4", "100"), "default via 192.168.1.1", "192.168.1.0/24 proto kernel scope link src 192.168.1.209")
+	equal(t, "table", p.routes("-4", "100"), "default via 192.168.1.1",
+		"192.168.1.0/24 proto kernel scope link src 192.168.1.209")
 }
 
-// TestIPv6DefaultWithoutGateway is R-111: the default route of IPv6 is among the routes only, from a result or from a router's
-// advertisement, and the address has no gateway. It moves as that of IPv4 does.
+// TestIPv6DefaultWithoutGateway: the address has no gateway, and the IPv6 default route comes from
+// the routes of the result or from a router advertisement. It moves like an IPv4 default route.
 func TestIPv6DefaultWithoutGateway(t *testing.T) {
 	t.Parallel()
 	const link6 = "fe80::/64 proto 116 metric 256"
 	for _, row := range []struct{ name, route, want string }{
-		{"in the network of the address", "default via fd00:7::1 dev net1 metric 1025", "default via fd00:7::1 metric 1025"},
-		{"link-local gateway", "default via fe80::1 dev net1 metric 1025", "default via fe80::1 metric 1025"},
-		{"of a router, for half an hour", "default via fe80::1 dev net1 proto ra metric 1025 expires 1800", "default via fe80::1 proto ra metric 1025"},
-		{"joined to that of eth0", "default via fd00:7::1 dev net1 metric 1024", "default via fd00:7::1 metric 1024"},
+		{"in the network of the address", "default via fd00:7::1 dev net1 metric 1025",
+			"default via fd00:7::1 metric 1025"},
+		{"link-local gateway", "default via fe80::1 dev net1 metric 1025",
+			"default via fe80::1 metric 1025"},
+		{"from a router advertisement, for half an hour",
+			"default via fe80::1 dev net1 proto ra metric 1025 expires 1800",
+			"default via fe80::1 proto ra metric 1025"},
+		{"joined to the route of eth0", "default via fd00:7::1 dev net1 metric 1024",
+			"default via fd00:7::1 metric 1024"},
 		{"on the link", "default dev net1 metric 1025", "default metric 1025"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			p := newPod(t, "", "-6 route append "+row.route)
-			main6 := func() []string { // the kernel adds link-local networks when it gets to it
-				return slices.DeleteFunc(p.list("-6 route"), func(line string) bool { return strings.HasPrefix(line, "fe80::/64 ") })
+			main6 := func() []string { // the kernel adds link-local networks some time later
+				return slices.DeleteFunc(p.list("-6 route"), func(line string) bool {
+					return strings.HasPrefix(line, "fe80::/64 ")
+				})
 			}
 			before := main6()
 			p.add(address4, `{"address":"fd00:7::9/64","interface":1}`)
 			equal(t, "IPv6 rules", p.rules("-6"), "32765: from fd00:7::9 lookup 101 proto 116")
-			equal(t, "IPv6 table", p.routes("-6", "101"), row.want, "fd00:7::/64 proto kernel metric 256", link6)
+			equal(t, "IPv6 table", p.routes("-6", "101"), row.want,
+				"fd00:7::/64 proto kernel metric 256", link6)
 			equal(t, "main table", p.routes("-6", "main"))
 			p.Must(p.call(cni.Del))
 			equal(t, "IPv6 table after DEL", p.routes("-6", "101"))
@@ -122,16 +144,20 @@ func TestIPv6DefaultWithoutGateway(t *testing.T) {
 	}
 }
 
-// TestNoGatewayAtAll: without any there is no default route in the table, and the rest moves.
+// TestNoGatewayAtAll: without any gateway the table has no default route, and the other routes
+// move.
 func TestNoGatewayAtAll(t *testing.T) {
 	t.Parallel()
 	p := newPod(t, "")
 	p.add(`{"address":"192.168.1.209/24"}`, `{"address":"fd00:7::9/64"}`)
-	equal(t, "table", p.routes("-4", "100"), "192.168.1.0/24 proto kernel scope link src 192.168.1.209")
-	equal(t, "IPv6 table", p.routes("-6", "101"), "fd00:7::/64 proto kernel metric 256", "fe80::/64 proto 116 metric 256")
+	equal(t, "table", p.routes("-4", "100"),
+		"192.168.1.0/24 proto kernel scope link src 192.168.1.209")
+	equal(t, "IPv6 table", p.routes("-6", "101"), "fd00:7::/64 proto kernel metric 256",
+		"fe80::/64 proto 116 metric 256")
 }
 
-// TestSourceHints is sbr.md 6: the networks stay in the main table, with the addresses as sources, and the rest moves.
+// TestSourceHints: the networks stay in the main table, with the addresses as sources, and the
+// other routes move.
 func TestSourceHints(t *testing.T) {
 	t.Parallel()
 	p := newPod(t, `,"addSourceHints":true`, "route add 10.77.0.0/16 via 192.168.1.254")
@@ -142,7 +168,8 @@ func TestSourceHints(t *testing.T) {
 			"192.168.1.0/24 proto kernel scope link src 192.168.1.209",
 			"fd00:7::/64 proto 116 src fd00:7::9 metric 1024")
 		equal(t, "table", p.routes("-4", "100"), "default via 192.168.1.1 proto 116",
-			"192.168.1.0/24 proto kernel scope link src 192.168.1.209", "10.77.0.0/16 via 192.168.1.254")
+			"192.168.1.0/24 proto kernel scope link src 192.168.1.209",
+			"10.77.0.0/16 via 192.168.1.254")
 		equal(t, "IPv6 table", p.routes("-6", "101"), "default via fd00:7::1 proto 116 metric 1024",
 			"fd00:7::/64 proto kernel metric 256", "fe80::/64 proto 116 metric 256")
 	}
@@ -150,14 +177,17 @@ func TestSourceHints(t *testing.T) {
 	p.Unchanged(before)
 }
 
-// TestSourceHintsAreAdded: they are made where the main table has none.
+// TestSourceHintsAreAdded: ADD adds the hints that the main table lacks.
 func TestSourceHintsAreAdded(t *testing.T) {
 	t.Parallel()
-	p := newPod(t, `,"addSourceHints":true`, "route delete 192.168.1.0/24", "route add 192.168.1.1 dev net1 scope link", "route add 192.168.1.0/24 via 192.168.1.1")
+	p := newPod(t, `,"addSourceHints":true`, "route delete 192.168.1.0/24",
+		"route add 192.168.1.1 dev net1 scope link", "route add 192.168.1.0/24 via 192.168.1.1")
 	before := p.State()
 	p.add4()
-	equal(t, "main table", p.routes("-4", "main"), "192.168.1.0/24 proto 116 scope link src 192.168.1.209", "192.168.1.1 scope link")
-	equal(t, "table", p.routes("-4", "100"), "default via 192.168.1.1 proto 116", "192.168.1.0/24 via 192.168.1.1", "192.168.1.1 scope link")
+	equal(t, "main table", p.routes("-4", "main"),
+		"192.168.1.0/24 proto 116 scope link src 192.168.1.209", "192.168.1.1 scope link")
+	equal(t, "table", p.routes("-4", "100"), "default via 192.168.1.1 proto 116",
+		"192.168.1.0/24 via 192.168.1.1", "192.168.1.1 scope link")
 	p.Must(p.call(cni.Del))
 	p.Unchanged(before)
 }

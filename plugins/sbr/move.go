@@ -10,9 +10,12 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// move gives each address a table of its own, with its routes, and takes the routes from the main table. As long as a table
-// lacks a route, the main table has it.
-func (c *Config) move(ctx context.Context, s *chained.Session, link kernel.Link, ips []cni.IP, rules []kernel.PolicyRule) error {
+// move creates a table for each address, with its routes, and then removes the routes from the main
+// table. Until a table has a route, the main table keeps it.
+func (c *Config) move(
+	ctx context.Context, s *chained.Session, link kernel.Link, ips []cni.IP,
+	rules []kernel.PolicyRule,
+) error {
 	all, err := s.Sandbox.Routes.Stored(link)
 	if err != nil {
 		return err
@@ -31,7 +34,8 @@ func (c *Config) move(ctx context.Context, s *chained.Session, link kernel.Link,
 		table, ok := tables[ip.Address.Addr()]
 		if !ok {
 			table, free = free[0], free[1:]
-			if err := s.Sandbox.Routes.AddRule(kernel.PolicyRule{Src: single(ip), Table: table}); err != nil {
+			if err := s.Sandbox.Routes.AddRule(kernel.PolicyRule{Src: single(ip),
+				Table: table}); err != nil {
 				return err
 			}
 		}
@@ -44,14 +48,18 @@ func (c *Config) move(ctx context.Context, s *chained.Session, link kernel.Link,
 		if err := addHints(ctx, s, link, ips, in(all, kernel.TableMain)); err != nil {
 			return err
 		}
-		leaving = slices.DeleteFunc(leaving, func(r kernel.StoredRoute) bool { return r.Scope == kernel.ScopeLink })
+		leaving = slices.DeleteFunc(leaving, func(r kernel.StoredRoute) bool {
+			return r.Scope == kernel.ScopeLink
+		})
 	}
 	return take(s, link, leaving)
 }
 
-// reusable returns the tables to which rules of this plugin lead from the addresses already, of an ADD before: those with a
+// reusable returns the tables that rules of an earlier ADD select for the addresses: tables with a
 // route through the interface, and empty ones.
-func (c *Config) reusable(s *chained.Session, link kernel.Link, ips []cni.IP, rules []kernel.PolicyRule) (map[netip.Addr]int, error) {
+func (c *Config) reusable(
+	s *chained.Session, link kernel.Link, ips []cni.IP, rules []kernel.PolicyRule,
+) (map[netip.Addr]int, error) {
 	routes, err := s.Sandbox.Routes.All(kernel.AllTables)
 	if err != nil {
 		return nil, err
@@ -64,29 +72,34 @@ func (c *Config) reusable(s *chained.Session, link kernel.Link, ips []cni.IP, ru
 	tables := map[netip.Addr]int{}
 	for _, ip := range ips {
 		rule, ok := c.ruleOf(ip, rules)
-		if ok && rule.Protocol == kernel.Protocol && !kernel.ReservedTable(rule.Table) && (mine[rule.Table] || !filled[rule.Table]) {
+		if ok && rule.Protocol == kernel.Protocol && !kernel.ReservedTable(rule.Table) &&
+			(mine[rule.Table] || !filled[rule.Table]) {
 			tables[ip.Address.Addr()] = rule.Table
 		}
 	}
 	return tables, nil
 }
 
-// gather returns the routes of the interface: those in the main table, and those that an ADD before has moved from there,
-// unless there is another to the same destination by now.
-func gather(all []kernel.StoredRoute, ips []cni.IP, tables map[netip.Addr]int) []kernel.StoredRoute {
+// gather returns the routes of the interface: routes in the main table, and routes that an earlier
+// ADD has moved from there, unless the main table has a new route to the same destination.
+func gather(
+	all []kernel.StoredRoute, ips []cni.IP, tables map[netip.Addr]int,
+) []kernel.StoredRoute {
 	main := movable(all, ips)
 	list := slices.Clone(main)
 	for _, ip := range ips {
 		moved := originals(in(all, tables[ip.Address.Addr()]))
 		moved = slices.DeleteFunc(moved, func(r kernel.StoredRoute) bool {
-			return slices.ContainsFunc(main, func(m kernel.StoredRoute) bool { return m.Dst == r.Dst && m.Priority == r.Priority })
+			return slices.ContainsFunc(main, func(m kernel.StoredRoute) bool {
+				return m.Dst == r.Dst && m.Priority == r.Priority
+			})
 		})
 		list = append(list, without(moved, list)...)
 	}
 	return list
 }
 
-// fill changes the contents of a table.
+// fill makes the contents of a table equal to want.
 func fill(s *chained.Session, link kernel.Link, have, want []kernel.StoredRoute) error {
 	if err := take(s, link, without(have, want)); err != nil {
 		return err
@@ -100,7 +113,8 @@ func fill(s *chained.Session, link kernel.Link, have, want []kernel.StoredRoute)
 }
 
 func take(s *chained.Session, link kernel.Link, routes []kernel.StoredRoute) error {
-	for _, r := range slices.Backward(routes) { // gateways are reached through the first ones
+	// later routes depend on earlier ones for their gateways
+	for _, r := range slices.Backward(routes) {
 		if err := s.Sandbox.Routes.Remove(link, r); err != nil {
 			return err
 		}
@@ -108,8 +122,12 @@ func take(s *chained.Session, link kernel.Link, routes []kernel.StoredRoute) err
 	return nil
 }
 
-// addHints routes the networks of the addresses in the main table, with the addresses as sources.
-func addHints(ctx context.Context, s *chained.Session, link kernel.Link, ips []cni.IP, main []kernel.StoredRoute) error {
+// addHints adds routes to the networks of the addresses to the main table, with the addresses as
+// sources.
+func addHints(
+	ctx context.Context, s *chained.Session, link kernel.Link, ips []cni.IP,
+	main []kernel.StoredRoute,
+) error {
 	if err := s.Sandbox.Addrs.WaitDAD(ctx, link); err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
-// Remove removes the rules of the interface, and moves the routes back that still exist.
+// Remove removes the rules of the interface and moves its remaining routes back to the main table.
 func (c *Config) Remove(_ context.Context, s *chained.Session, _ chained.Gone) error {
 	link, err := s.Sandbox.Links.ByName(s.IfName)
 	if err != nil && !errors.Is(err, kernel.ErrNoLink) {
@@ -29,7 +29,8 @@ func (c *Config) Remove(_ context.Context, s *chained.Session, _ chained.Gone) e
 	if err != nil {
 		return err
 	}
-	another := func(r kernel.PolicyRule) bool { // 0: the table of the configuration cannot be read any more
+	// 0: the table of the configuration could not be read
+	another := func(r kernel.PolicyRule) bool {
 		return c.Table != nil && *c.Table != 0 && *c.Table != r.Table
 	}
 	var errs []error
@@ -40,22 +41,24 @@ func (c *Config) Remove(_ context.Context, s *chained.Session, _ chained.Gone) e
 		if c.Table == nil && rule.Protocol == kernel.Protocol && !kernel.ReservedTable(rule.Table) {
 			if err := moveBack(s, link, in(all, rule.Table)); err != nil {
 				errs = append(errs, err)
-				continue // the next DEL needs it to find the table
+				continue // the next DEL finds the table by this rule
 			}
 		}
 		errs = append(errs, s.Sandbox.Routes.DeleteRule(rule))
 	}
-	hints := slices.DeleteFunc(in(all, kernel.TableMain), func(r kernel.StoredRoute) bool { return !r.Own() })
+	hints := slices.DeleteFunc(in(all, kernel.TableMain), func(r kernel.StoredRoute) bool {
+		return !r.Own()
+	})
 	return errors.Join(append(errs, take(s, link, hints))...)
 }
 
-// moveBack empties the table of an address, into the main table. What the kernel refuses, for lack of another route for
-// example, ends with the interface.
+// moveBack moves the routes in the table of an address to the main table. Routes that the kernel
+// refuses, for example because they depend on a missing route, are logged and dropped.
 func moveBack(s *chained.Session, link kernel.Link, filled []kernel.StoredRoute) error {
 	for _, r := range originals(filled) {
 		err := s.Sandbox.Routes.Restore(link, r)
 		if session.Refused(err) {
-			s.Log.Warn("a route does not come back to the main table", "error", err)
+			s.Log.Warn("cannot restore a route in the main table", "error", err)
 			err = nil
 		}
 		if err != nil {
@@ -65,9 +68,10 @@ func moveBack(s *chained.Session, link kernel.Link, filled []kernel.StoredRoute)
 	return take(s, link, filled)
 }
 
-// owned returns what tells the rules for this interface. They are for one of its addresses or, if no other interface has
-// that, for one that the previous result has. What this plugin has made for an address that nobody has any more is the
-// rest of an interface that is gone, unless it leads to routes through another one.
+// owned returns a function that reports whether a rule belongs to this interface. It does if its
+// source is an address of the interface or, if no other interface has that address, an address in
+// the previous result. A rule of this plugin for an address that no interface has is left from a
+// deleted interface, unless its table has routes through another interface.
 func owned(s *chained.Session, link kernel.Link) (func(kernel.PolicyRule) bool, error) {
 	own, others := map[netip.Addr]bool{}, map[netip.Addr]bool{}
 	links, err := s.Sandbox.Links.All()
@@ -85,7 +89,7 @@ func owned(s *chained.Session, link kernel.Link) (func(kernel.PolicyRule) bool, 
 		}
 	}
 	if s.Prev != nil {
-		ips, _ := addresses(s) // none is none
+		ips, _ := addresses(s) // an error means no address
 		for _, ip := range ips {
 			a := ip.Address.Addr()
 			own[a] = own[a] || !others[a]

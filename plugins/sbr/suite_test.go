@@ -15,8 +15,9 @@ func TestMain(m *testing.M) { plugintest.Main(m, all.Plugins...) }
 var suite = plugintest.Suite{
 	Plugin: sbr.Plugin,
 	Distinguish: func(q *plugintest.Request, n int) {
-		if q.Conf["gateways"] != nil { // they are in the networks of the container
-			q.Conf["gateways"] = []any{fmt.Sprintf("10.88.%d.1", n), fmt.Sprintf("fd00:88:0:%x::1", n)}
+		if q.Conf["gateways"] != nil { // gateways must be in the networks of the container
+			q.Conf["gateways"] = []any{fmt.Sprintf("10.88.%d.1", n),
+				fmt.Sprintf("fd00:88:0:%x::1", n)}
 		}
 	},
 	Drifts: []plugintest.Drift{
@@ -29,11 +30,13 @@ var suite = plugintest.Suite{
 	},
 }
 
-// drift is a call of ip in the container, with its first address and network put in. CHECK has to name the object.
+// drift runs ip in the container, with the first address and network inserted. CHECK must name the
+// object.
 func drift(name, object, command string) plugintest.Drift {
 	return plugintest.Drift{Name: name, Break: func(_ testing.TB, a plugintest.Attached) string {
 		address := a.Result.IPs[0].Address
-		r := strings.NewReplacer("ADDRESS", address.Addr().String(), "NETWORK", address.Masked().String())
+		r := strings.NewReplacer("ADDRESS", address.Addr().String(), "NETWORK", address.Masked().
+			String())
 		a.Container.Command("ip", strings.Fields(r.Replace(command))...)
 		return r.Replace(object)
 	}}

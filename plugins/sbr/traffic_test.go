@@ -16,7 +16,8 @@ import (
 	"github.com/tenon-cni/tenon/plugins/sbr"
 )
 
-// chain is a network of several plugins, as a runtime calls it: each as a process, with the result of the one before.
+// chain calls the plugins of a network like a runtime: each in a process, with the previous
+// plugin's result.
 type chain struct {
 	*testnet.Net
 	t       *testing.T
@@ -48,7 +49,8 @@ func (c *chain) call(verb cni.Command, container, conf string) json.RawMessage {
 	err = c.Host.Run(func() (err error) {
 		reply, err = plugin.Caller(nil, true).Call(c.t.Context(), invoke.Call{
 			Path: filepath.Join(c.bin, object["type"].(string)), Stdin: stdin,
-			Env: cni.Env{Command: verb, ContainerID: container, Netns: c.Container(container).Path(), IfName: c.ifName, Path: c.bin},
+			Env: cni.Env{Command: verb, ContainerID: container, Netns: c.Container(container).
+				Path(), IfName: c.ifName, Path: c.bin},
 		})
 		return err
 	})
@@ -80,7 +82,8 @@ func (c *chain) del(container string) {
 	}
 }
 
-// Two networks. The host is the gateway of the first one, a router on the link that of the second.
+// The container has two networks. The host is the gateway of the first one, a router on the link
+// the gateway of the second.
 const (
 	addresses1 = `"ipam":{"type":"static","addresses":[{"address":"10.1.0.2/24","gateway":"10.1.0.1"},{"address":"fd00:1::2/64","gateway":"fd00:1::1"}],
 		"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]}`
@@ -88,23 +91,27 @@ const (
 		"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]}`
 )
 
-// client is a machine behind the second network: its addresses are those of the loopback of its router.
+// client creates a host behind the second network: its addresses are on the loopback interface of
+// its router.
 func client(n *testnet.Net) *testnet.Namespace {
 	c := n.Container("client")
-	n.Host.Batch("link add to-client type veth peer name eth0 netns "+c.Path(), "link set to-client master storage up")
+	n.Host.Batch("link add to-client type veth peer name eth0 netns "+c.Path(),
+		"link set to-client master storage up")
 	c.Command("sysctl", "-qw", "net.ipv6.conf.eth0.accept_dad=0")
 	c.Batch(
-		"link set lo up", "address add 198.51.100.1/32 dev lo", "address add 2001:db8:5::1/128 dev lo nodad",
-		"address add 10.2.0.1/24 dev eth0", "address add fd00:2::1/64 dev eth0 nodad", "link set eth0 up",
+		"link set lo up", "address add 198.51.100.1/32 dev lo",
+		"address add 2001:db8:5::1/128 dev lo nodad",
+		"address add 10.2.0.1/24 dev eth0", "address add fd00:2::1/64 dev eth0 nodad",
+		"link set eth0 up",
 		"route replace 10.2.0.0/24 dev eth0 src 198.51.100.1",
 		"route replace fd00:2::/64 dev eth0 metric 1 src 2001:db8:5::1",
 	)
 	return c
 }
 
-// TestTwoInterfaces: a machine behind the second network reaches the container through it, but only with sbr: without it
-// the replies leave by the first interface, whose gateway knows no way. CHECK of all plugins accepts the moved routes, and
-// the first interface works as before.
+// TestTwoInterfaces: with sbr, a host behind the second network reaches the container through it.
+// Without sbr the replies leave through the first interface, whose gateway has no route back. CHECK
+// of all plugins accepts the moved routes, and the first interface works as before.
 func TestTwoInterfaces(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -127,7 +134,7 @@ func TestTwoInterfaces(t *testing.T) {
 				net1.plugins = append(net1.plugins, row.sbr)
 			}
 			var from *testnet.Namespace
-			for i := range 2 { // the second time it is another attachment in the same place
+			for i := range 2 { // the second attachment reuses addresses and tables
 				net1.add("pod")
 				if i == 0 {
 					from = client(r.Net)
@@ -142,7 +149,8 @@ func TestTwoInterfaces(t *testing.T) {
 				}
 				net1.del("pod")
 				for _, family := range []string{"-4", "-6"} {
-					if rules := pod.Command("ip", family, "rule"); strings.Contains(rules, "proto 116") {
+					if rules := pod.Command("ip", family, "rule"); strings.Contains(rules,
+						"proto 116") {
 						t.Errorf("rules after DEL:\n%s", rules)
 					}
 				}
@@ -151,7 +159,8 @@ func TestTwoInterfaces(t *testing.T) {
 	}
 }
 
-// TestRoutedLink: ptp is content with sbr behind it, and what is sent from the addresses takes the tables.
+// TestRoutedLink: CHECK of ptp succeeds with sbr in the chain, and packets from the addresses use
+// the tables.
 func TestRoutedLink(t *testing.T) {
 	t.Parallel()
 	r := plugintest.NewRuntime(t, sbr.Plugin, `{}`)
@@ -159,7 +168,8 @@ func TestRoutedLink(t *testing.T) {
 	c := newChain(r, t, "eth0", `{"type":"ptp",`+addresses1+`}`, `{"type":"sbr"}`)
 	c.add("pod")
 	c.check("pod")
-	for _, row := range []struct{ from, to, family, table string }{{"10.1.0.2", "10.1.0.1", "-4", "100"}, {"fd00:1::2", "fd00:1::1", "-6", "101"}} {
+	for _, row := range []struct{ from, to, family, table string }{{"10.1.0.2", "10.1.0.1", "-4",
+		"100"}, {"fd00:1::2", "fd00:1::1", "-6", "101"}} {
 		testnet.Reaches(t, r.Host, netip.MustParseAddr(row.from), true)
 		got := pod.Command("ip", row.family, "route", "get", "fibmatch", row.to, "from", row.from)
 		if !strings.Contains(got, "table "+row.table) {

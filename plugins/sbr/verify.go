@@ -11,7 +11,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// Verify looks for the rule of each address, for the routes in the table to which it leads, and for the hints.
+// Verify compares the rule of each address, the routes in its table, and the hints with the
+// configuration.
 func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 	ips, err := addresses(s)
 	if err != nil {
@@ -29,14 +30,18 @@ func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 		rule, ok := c.ruleOf(ip, rules)
 		switch {
 		case !ok && c.Table != nil:
-			return fmt.Errorf("interface %s: expected a rule from %s lookup %d, found none", link.Name, single(ip), *c.Table)
+			return fmt.Errorf("interface %s: expected a rule from %s lookup %d, found none",
+				link.Name, single(ip), *c.Table)
 		case !ok:
-			return fmt.Errorf("interface %s: expected a rule from %s to a table of its own, found none", link.Name, single(ip))
+			return fmt.Errorf(
+				"interface %s: expected a rule from %s that selects a table, found none", link.Name,
+				single(ip))
 		}
 		if c.Table != nil {
 			continue
 		}
-		if err := s.Sandbox.Routes.Check(link, expected(s.Prev.Routes, ip, c.via, rule.Table)); err != nil {
+		if err := s.Sandbox.Routes.Check(link,
+			expected(s.Prev.Routes, ip, c.via, rule.Table)); err != nil {
 			return err
 		}
 	}
@@ -46,8 +51,8 @@ func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 	return nil
 }
 
-// expected are the routes in the table of an address: its network, the default route, and what the result has through
-// gateways in its network.
+// expected returns the routes that the table of an address must have: its network, the default
+// route, and the routes of the result through gateways in its network.
 func expected(routes []cni.Route, ip cni.IP, gws gateways, table int) []kernel.Route {
 	var list []kernel.Route
 	if !ip.Address.IsSingleIP() {
@@ -76,7 +81,9 @@ func checkHints(s *chained.Session, link kernel.Link, ips []cni.IP) error {
 	}
 	for _, ip := range ips {
 		want := hint(ip)
-		there := func(r kernel.Route) bool { return r.Link == link.Index && r.Dst == want.Dst && r.Src == want.Src }
+		there := func(r kernel.Route) bool {
+			return r.Link == link.Index && r.Dst == want.Dst && r.Src == want.Src
+		}
 		if !ip.Address.IsSingleIP() && !slices.ContainsFunc(main, there) {
 			return fmt.Errorf("interface %s: expected a route %s, found none", link.Name, want)
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// addresses are those of the configuration and of CNI_ARGS; or those of args.cni.ips instead; or those of the capability
-// ips instead of either.
+// addresses returns the addresses of the capability ips. Without it, it returns the addresses of
+// args.cni.ips, or else the configured addresses and the addresses of CNI_ARGS.
 func (c *Config) addresses(call *plugin.Call) ([]cni.IP, error) {
 	if c.IPAM == nil {
 		return nil, cni.Errorf(cni.CodeInvalidConfig, "IPAM config missing 'ipam' key")
@@ -29,19 +29,22 @@ func (c *Config) addresses(call *plugin.Call) ([]cni.IP, error) {
 		return nil, err
 	}
 	if call.Version < cni.V030 && !onePerFamily(ips) {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "CNI version %v does not support more than 1 address per family", call.Version).
+		return nil, cni.Errorf(cni.CodeInvalidConfig,
+			"CNI version %v does not support more than 1 address per family", call.Version).
 			WithDetails("use cniVersion 0.3.0 or newer")
 	}
 	return ips, nil
 }
 
-// withArgs are the configured addresses and those of CNI_ARGS. A GATEWAY there is one of the addresses there.
+// withArgs returns the configured addresses and the addresses of CNI_ARGS. GATEWAY applies only to
+// addresses of CNI_ARGS.
 func withArgs(call *plugin.Call, configured []Address) ([]cni.IP, error) {
 	var ips []cni.IP
 	for _, a := range configured {
 		p, err := netip.ParsePrefix(a.Address)
 		if err != nil {
-			return nil, cni.Errorf(cni.CodeInvalidConfig, "the 'address' field is expected to be in CIDR notation, got: '%s'", a.Address)
+			return nil, cni.Errorf(cni.CodeInvalidConfig,
+				"the 'address' field is expected to be in CIDR notation, got: '%s'", a.Address)
 		}
 		ips = append(ips, cni.IP{Address: p, Gateway: a.Gateway})
 	}
@@ -49,7 +52,7 @@ func withArgs(call *plugin.Call, configured []Address) ([]cni.IP, error) {
 	return append(ips, asked...), err
 }
 
-// fromArgs are the addresses of CNI_ARGS.
+// fromArgs returns the addresses of CNI_ARGS.
 func fromArgs(text string, configured []Address) ([]cni.IP, error) {
 	args, err := cni.ParseArgs(text)
 	if err != nil {
@@ -59,7 +62,8 @@ func fromArgs(text string, configured []Address) ([]cni.IP, error) {
 	for _, s := range items(args, "IP") {
 		ip, ok := parse(s, configured)
 		if !ok {
-			return nil, cni.Errorf(cni.CodeInvalidEnvironment, "the 'ip' field is expected to be in CIDR notation, got: '%s'", s)
+			return nil, cni.Errorf(cni.CodeInvalidEnvironment,
+				"the 'ip' field is expected to be in CIDR notation, got: '%s'", s)
 		}
 		ips = append(ips, ip)
 	}
@@ -77,7 +81,7 @@ func fromArgs(text string, configured []Address) ([]cni.IP, error) {
 	return ips, nil
 }
 
-// items are the values of a key of CNI_ARGS, which are separated by commas.
+// items returns the values of a key of CNI_ARGS, which are separated by commas.
 func items(args cni.Args, key string) []string {
 	text, _ := args.Get(key)
 	if text == "" {
@@ -90,22 +94,23 @@ func items(args cni.Args, key string) []string {
 	return list
 }
 
-// requested are addresses asked for in JSON.
+// requested parses addresses that were requested in JSON.
 func requested(texts []string, configured []Address) ([]cni.IP, error) {
 	var ips []cni.IP
 	for _, s := range texts {
 		ip, ok := parse(s, configured)
 		if !ok {
-			return nil, cni.Errorf(cni.CodeInvalidConfig, "an entry in the 'ips' field is NOT in CIDR notation, got: '%s'", s).
-				WithDetails("without a prefix length it has to be in the network of an address of the configuration")
+			return nil, cni.Errorf(cni.CodeInvalidConfig,
+				"an entry in the 'ips' field is NOT in CIDR notation, got: '%s'", s).
+				WithDetails("add a prefix length: no network in ipam.addresses contains the address")
 		}
 		ips = append(ips, ip)
 	}
 	return ips, nil
 }
 
-// parse reads an address that was asked for. One without a prefix length gets that of the configured address whose network
-// it is in, and its gateway with it.
+// parse reads a requested address. An address without a prefix length takes length and gateway from
+// the configured address with a network that contains it.
 func parse(s string, configured []Address) (ip cni.IP, ok bool) {
 	if p, err := netip.ParsePrefix(s); err == nil {
 		return cni.IP{Address: p}, true
@@ -122,7 +127,7 @@ func parse(s string, configured []Address) (ip cni.IP, ok bool) {
 	return cni.IP{}, false
 }
 
-// onePerFamily reports whether there is at most one address of each family.
+// onePerFamily reports whether each family has at most one address.
 func onePerFamily(ips []cni.IP) bool {
 	seen := map[bool]bool{}
 	for _, ip := range ips {

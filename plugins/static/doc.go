@@ -1,5 +1,7 @@
-// Package static is the IPAM plugin static: it returns the addresses, routes and name service that the configuration
-// says, or the addresses asked for at run time. It keeps no state, so nobody notices when an address is given twice.
+// Package static implements the IPAM plugin static. It returns the addresses, routes and DNS
+// settings of the configuration, or addresses that the runtime requests. It keeps no state, so it
+// does not notice if an address is assigned twice.
+// does not notice if an address is assigned twice.
 package static
 
 import _ "embed"

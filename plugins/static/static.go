@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Config is the configuration of the plugin: the ipam section of a network.
+// Config is the configuration of an interface plugin with the ipam section of static.
 type Config struct {
 	plugin.Common
 
@@ -23,66 +23,72 @@ type Config struct {
 
 // Settings is the ipam section.
 type Settings struct {
-	// Addresses are those of the container. None is allowed; plugins that need one refuse the result.
+	// Addresses are the addresses of the container. The list can be empty, but most interface
+	// plugins require an address.
 	Addresses []Address `json:"addresses"`
-	// Routes go into the result as they are.
+	// Routes are copied into the result unchanged.
 	Routes []cni.Route `json:"routes"`
-	// DNS goes into the result as it is.
+	// DNS is copied into the result unchanged.
 	DNS cni.DNS `json:"dns"`
 }
 
-// Address is an address of the configuration.
+// Address is a configured address.
 type Address struct {
-	// Address is in CIDR notation: with the length of its network, whose host bits are kept.
+	// Address is the address with its prefix length, such as 10.30.0.10/24.
 	Address string `json:"address"`
-	// Gateway is that of the network; may be absent.
+	// Gateway is the gateway of the network. It is optional.
 	Gateway netip.Addr `json:"gateway"`
 }
 
 // Plugin is the definition of static.
 var Plugin = plugin.Define(plugin.Info{
 	Name:         "static",
-	About:        "gives the addresses that its configuration or the caller names",
+	About:        "returns addresses from the configuration or the runtime",
 	Capabilities: []string{"ips"},
 	Args:         []string{"IP", "GATEWAY"},
 	Role:         plugin.RoleIPAM,
 	Doc:          doc,
 }, func() plugin.Plugin { return new(Config) })
 
-// Validate finds the addresses.
+// Validate determines the addresses.
 func (c *Config) Validate(call *plugin.Call) (err error) {
 	c.ips, err = c.addresses(call)
 	return err
 }
 
-// Add returns what the configuration and the caller say.
+// Add returns the addresses, routes and DNS settings.
 func (c *Config) Add(context.Context, *plugin.Call) (*cni.Result, error) {
 	return &cni.Result{IPs: c.ips, Routes: c.IPAM.Routes, DNS: c.IPAM.DNS}, nil
 }
 
-// Del has nothing to do.
+// Del does nothing.
 func (c *Config) Del(context.Context, *plugin.Call) error { return nil }
 
-// Check looks for the addresses, and for the gateways that they have here, in the previous result.
+// Check requires the addresses, and their gateways if they have one, in the previous result.
 func (c *Config) Check(_ context.Context, call *plugin.Call) error {
 	if call.Prev == nil {
 		return cni.Errorf(cni.CodeInvalidConfig, "Required prevResult missing")
 	}
 	for _, want := range c.ips {
-		at := slices.IndexFunc(call.Prev.IPs, func(ip cni.IP) bool { return ip.Address.Addr() == want.Address.Addr() })
+		at := slices.IndexFunc(call.Prev.IPs, func(ip cni.IP) bool {
+			return ip.Address.Addr() == want.Address.Addr()
+		})
 		if at < 0 {
-			err := fmt.Errorf("prevResult: expected address %s, found %v", want.Address, ipam.Addresses(call.Prev.IPs))
+			err := fmt.Errorf("prevResult: expected address %s, found %v", want.Address,
+				ipam.Addresses(call.Prev.IPs))
 			return mismatch(call, want, err)
 		}
 		if have := call.Prev.IPs[at].Gateway; want.Gateway.IsValid() && have != want.Gateway {
-			err := fmt.Errorf("prevResult: expected gateway %s of address %s, found %s", want.Gateway, want.Address, have)
+			err := fmt.Errorf("prevResult: expected gateway %s of address %s, found %s",
+				want.Gateway, want.Address, have)
 			return mismatch(call, want, err)
 		}
 	}
 	return nil
 }
 
-// mismatch returns err in the words of the upstream plugin.
+// mismatch returns err with upstream's text.
 func mismatch(c *plugin.Call, want cni.IP, err error) error {
-	return cni.Rephrase(err, "static: Failed to match addr %s on interface %s", want.Address.Addr(), c.IfName)
+	return cni.Rephrase(err, "static: Failed to match addr %s on interface %s", want.Address.Addr(),
+		c.IfName)
 }

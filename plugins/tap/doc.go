@@ -1,8 +1,8 @@
-// Package tap gives a container a tap device, for a virtual machine that runs in it. The device outlives the call and can be
-// opened by the user and the group of the configuration.
+// Package tap gives a container a tap device for a virtual machine that runs in the container. The
+// device is persistent; the user and the group of the configuration can open it.
 //
-// Address management, addresses, routes, DEL, GC and most of CHECK are those of package attach, the ioctls are in package
-// kernel; what is here is the configuration.
+// Package attach implements IPAM, addresses, routes, DEL, GC and most of CHECK, and package kernel
+// the ioctls; this package translates the configuration.
 package tap
 
 import _ "embed"

@@ -14,8 +14,9 @@ import (
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
 
-// openTap opens eth0 of a container as a virtual machine of that user, and group of the same number, does. The user may be one
-// who cannot open the device file here, so that is done before.
+// openTap opens eth0 of a container like a virtual machine of that user, in the group of the same
+// number. It opens the device file before it changes the user, because the user may lack the
+// permission here.
 func openTap(ns *plugintest.Namespace, user int, flags uint16) (fd int, err error) {
 	err = ns.Run(func() error { // on a thread that ends afterwards
 		fd, err = unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
@@ -27,7 +28,7 @@ func openTap(ns *plugintest.Namespace, user int, flags uint16) (fd int, err erro
 			return err
 		}
 		request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | flags)
-		if user != 0 { // of this thread only
+		if user != 0 { // changes this thread only
 			id := uintptr(user)
 			_, _, groups := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0)
 			_, _, group := unix.RawSyscall(unix.SYS_SETRESGID, id, id, id)
@@ -44,8 +45,8 @@ func openTap(ns *plugintest.Namespace, user int, flags uint16) (fd int, err erro
 	return fd, err
 }
 
-// TestGuest: a virtual machine of the owner opens the device and talks to the container; one of another user must not. It is
-// there for the next one when it has ended.
+// TestGuest: a virtual machine of the owner opens the device and exchanges packets with the
+// container; one of another user cannot open it. The device remains for the next virtual machine.
 func TestGuest(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"owner":107,"group":107`+ipam4)
@@ -64,7 +65,7 @@ func TestGuest(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- answer(guest, [6]byte{2, 0, 0, 0, 0, 0xaa}, address.As4()) }()
 		testnet.Reaches(t, r.Container("c"), address, true)
-		r.Check("c") // while it runs
+		r.Check("c") // while the virtual machine runs
 		guest.Close()
 		if err := <-ended; !errors.Is(err, os.ErrClosed) {
 			t.Error(err)
@@ -74,7 +75,7 @@ func TestGuest(t *testing.T) {
 	}
 }
 
-// TestQueues: with multiQueue a second one can be opened, without it cannot.
+// TestQueues: a second queue can be opened only with multiQueue.
 func TestQueues(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -102,7 +103,8 @@ func TestQueues(t *testing.T) {
 	}
 }
 
-// answer is a machine with one address, that answers ARP requests and ICMP echo requests until the device is closed.
+// answer plays a host with one address: it answers ARP requests and ICMP echo requests until the
+// device is closed.
 func answer(tap *os.File, mac [6]byte, address [4]byte) error {
 	frame := make([]byte, 2000)
 	for {
@@ -129,7 +131,7 @@ func answer(tap *os.File, mac [6]byte, address [4]byte) error {
 			}
 			copy(f[30:34], f[26:30])
 			copy(f[26:], address[:])
-			f[34] = 0 // echo reply, whose checksum is greater by as much as the type is less
+			f[34] = 0 // echo reply; the type decreases by 8, so the checksum increases by 8 << 8
 			sum := uint32(binary.BigEndian.Uint16(f[36:])) + 8<<8
 			binary.BigEndian.PutUint16(f[36:], uint16(sum+sum>>16))
 		default:
@@ -143,7 +145,7 @@ func answer(tap *os.File, mac [6]byte, address [4]byte) error {
 	}
 }
 
-// code checks the code of an error.
+// code compares the code of an error.
 func code(t *testing.T, err error, want cni.Code) {
 	t.Helper()
 	if got := cni.CodeOf(err); got != want {

@@ -12,7 +12,8 @@ import (
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
 
-// TestNoSELinux: where SELinux is not enabled no device has a context. ADD says so and leaves nothing, STATUS says it before.
+// TestNoSELinux: without SELinux no device has a context. ADD reports that and leaves nothing
+// behind; STATUS reports it too.
 func TestNoSELinux(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, func() error {
@@ -25,24 +26,27 @@ func TestNoSELinux(t *testing.T) {
 	r := runtime(t, `,"selinuxContext":"`+context+`"`)
 	r.Container("c")
 	before := r.State()
-	plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeUnsupportedField), "selinuxContext: "+context)
+	plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeUnsupportedField),
+		"selinuxContext: "+context)
 	plugintest.Says(t, r.Refused(r.Request(cni.Status, "c"), cni.CodeNotAvailable), "SELinux")
 	r.Must(r.Request(cni.Del, "c"))
 	r.Unchanged(before)
 }
 
-// TestSELinux: a device with another context is made by another process, and is otherwise the same. Without a policy the
-// contexts are the names of the kernel's own.
+// TestSELinux: another process creates a device with another context; otherwise the device is the
+// same. Without a policy the only contexts are the kernel's initial ones.
 func TestSELinux(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.SELinux)
-	r := runtime(t, `,"selinuxContext":"unlabeled","owner":5001,"group":5002,"multiQueue":true,"mtu":1400`)
+	r := runtime(t,
+		`,"selinuxContext":"unlabeled","owner":5001,"group":5002,"multiQueue":true,"mtu":1400`)
 	r.Container("c")
 	before := r.State()
 	r.Must(r.Request(cni.Status, "c"))
 	r.Add("c")
 	l := show(t, r, "c")
-	l.check(t, map[string]any{"type": "tap", "user": 5001, "group": 5002, "multi_queue": true, "persist": true, "pi": false})
+	l.check(t, map[string]any{"type": "tap", "user": 5001, "group": 5002, "multi_queue": true,
+		"persist": true, "pi": false})
 	if l.MTU != 1400 {
 		t.Errorf("MTU %d", l.MTU)
 	}
@@ -53,7 +57,7 @@ func TestSELinux(t *testing.T) {
 	r.Unchanged(before)
 }
 
-// TestHelper is what the other process does: it makes the device, and its exit status is the error number.
+// TestHelper: the helper process creates the device and exits with the error number.
 func TestHelper(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, "")
@@ -68,7 +72,8 @@ func TestHelper(t *testing.T) {
 	} {
 		var err error
 		r.Container("c").Do(func() {
-			cmd := exec.Cmd{Path: "/proc/self/exe", Args: []string{"tap", "helper", row.argument}, Env: []string{}}
+			cmd := exec.Cmd{Path: "/proc/self/exe", Args: []string{"tap", "helper", row.argument},
+				Env: []string{}}
 			err = cmd.Run()
 		})
 		status := 0
@@ -84,8 +89,8 @@ func TestHelper(t *testing.T) {
 	show(t, r, "c").check(t, map[string]any{"user": 5001, "group": nil, "multi_queue": true})
 }
 
-// TestLinkedIntoAnother: the program that has tap linked in is not started in place of the one that could make the device,
-// with SELinux or without. Taking away and looking at what the executable has made is another matter.
+// TestLinkedIntoAnother: a program that has tap linked in does not start itself as the helper, with
+// or without SELinux. DEL and CHECK of a device that the plugin's binary created work.
 func TestLinkedIntoAnother(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"selinuxContext":"unlabeled"`)
@@ -93,10 +98,12 @@ func TestLinkedIntoAnother(t *testing.T) {
 	r.Container("c")
 	before := r.State()
 	for _, verb := range []cni.Command{cni.Add, cni.Status} {
-		plugintest.Says(t, r.Refused(r.Request(verb, "c"), cni.CodeUnsupportedField), "linked into another program")
+		plugintest.Says(t, r.Refused(r.Request(verb, "c"), cni.CodeUnsupportedField),
+			"tap linked in")
 	}
 	check := r.Request(cni.Check, "c")
-	check.Conf["prevResult"] = map[string]any{"cniVersion": "1.1.0", "interfaces": []any{map[string]any{"name": "eth0", "sandbox": check.Netns}}}
+	check.Conf["prevResult"] = map[string]any{"cniVersion": "1.1.0",
+		"interfaces": []any{map[string]any{"name": "eth0", "sandbox": check.Netns}}}
 	if _, err := r.Do(t.Context(), check); cni.CodeOf(err) == cni.CodeUnsupportedField {
 		t.Errorf("CHECK: %v", err)
 	}

@@ -18,22 +18,26 @@ import (
 type Config struct {
 	attach.Common
 
-	// MultiQueue lets several threads of a virtual machine each drive a queue of the device.
+	// MultiQueue gives the device several queues, so that each thread of a virtual machine can use
+	// its own.
 	MultiQueue bool `json:"multiQueue"`
-	// MTU is that of the device, in bytes; 0 is the kernel's default.
+	// MTU is the MTU in bytes; 0 selects the kernel's default.
 	MTU int `json:"mtu" min:"0" max:"65535"`
-	// MAC is the hardware address, unless another one is asked for in CNI_ARGS or runtimeConfig. Without one the kernel chooses.
+	// MAC is the MAC address of the device. The capability mac and MAC in CNI_ARGS take precedence.
+	// Without any of them the kernel chooses an address.
 	MAC string `json:"mac"`
-	// Owner is the ID of the user who may open the device without CAP_NET_ADMIN. With both Owner and Group frames have a
-	// virtio_net_hdr before them.
+	// Owner is the ID of the user who may open the device without CAP_NET_ADMIN. With both Owner
+	// and Group, each frame has a virtio_net_hdr.
 	Owner *uint32 `json:"owner" max:"4294967294"`
-	// Group is the ID of the group whose members may open the device without CAP_NET_ADMIN. With both Owner and Group it may take
-	// both: that depends on the kernel, as does who may open a device that has neither.
+	// Group is the ID of a group. Its members may open the device without CAP_NET_ADMIN. If Owner
+	// and Group are both set, the kernel may require both; without either, the kernel decides who
+	// may open the device.
 	Group *uint32 `json:"group" max:"4294967294"`
-	// SELinuxContext is the security context of the device: that of the processes which are to open it. A tap that a runtime has
-	// linked in cannot give one, as another program has to be executed for it.
+	// SELinuxContext is the security context of the device, usually the context of the processes
+	// that open it. It requires the plugin's binary: a program with tap linked in refuses the key,
+	// because the plugin must execute itself with the context.
 	SELinuxContext string `json:"selinuxContext"`
-	// Bridge is the name of a bridge in the container, of which the device becomes a port.
+	// Bridge is the name of a bridge in the container, to which the device is attached.
 	Bridge string `json:"bridge"`
 
 	mac net.HardwareAddr // derived from the call by [Config.Validate]
@@ -44,7 +48,7 @@ const name = "tap"
 // Plugin is the definition of tap.
 var Plugin = attach.Define(plugin.Info{
 	Name:         name,
-	About:        "gives a container a tap device, for a virtual machine in it",
+	About:        "gives a container a tap device, for a virtual machine",
 	Capabilities: []string{"mac"},
 	Args:         []string{"MAC"},
 	Doc:          doc,
@@ -55,11 +59,12 @@ var Plugin = attach.Define(plugin.Info{
 	Texts: attach.Texts{NoLink: "Cannot find container link %s"},
 }, func() attach.Maker { return new(Config) })
 
-// device is what the configuration says of the device to the kernel.
+// device returns the properties of the device that the kernel stores.
 func (c *Config) device(name string) kernel.TapDevice {
 	return kernel.TapDevice{
 		Name: name, MultiQueue: c.MultiQueue, Owner: c.Owner, Group: c.Group,
-		VNetHdr: c.Owner != nil && c.Group != nil, // as the reference plugin has it: who relies on it cannot ask for it
+		// as upstream; programs that expect the header cannot request it
+		VNetHdr: c.Owner != nil && c.Group != nil,
 	}
 }
 
@@ -70,13 +75,16 @@ func invalid(format string, args ...any) error {
 // Validate refuses values that no device can have.
 func (c *Config) Validate(call *plugin.Call) (err error) {
 	for key, id := range map[string]*uint32{"owner": c.Owner, "group": c.Group} {
-		if id != nil && *id == math.MaxUint32 { // the kernel's own word for none
+		if id != nil && *id == math.MaxUint32 { // the kernel uses it for "no ID"
 			return invalid("%s: %d is not an ID", key, *id)
 		}
 	}
-	if c.SELinuxContext != "" && call.Linked && call.Command != cni.Check { // its creation starts the executable again
-		return cni.Errorf(cni.CodeUnsupportedField, "selinuxContext: %s cannot be given by a tap that is linked into another program", c.SELinuxContext).
-			WithDetails("the executable of the plugin can: leave tap out of what is linked in, and install it")
+	// creating the device starts the binary again
+	if c.SELinuxContext != "" && call.Linked && call.Command != cni.Check {
+		return cni.Errorf(cni.CodeUnsupportedField,
+			"selinuxContext: a program with tap linked in cannot create a device with context %s",
+			c.SELinuxContext).
+			WithDetails("remove tap from the linked plugins and install the tap binary")
 	}
 	if c.Bridge != "" && cni.ValidateIfName(c.Bridge) != nil {
 		return invalid("bridge: %q is not a valid interface name", c.Bridge)
@@ -87,7 +95,7 @@ func (c *Config) Validate(call *plugin.Call) (err error) {
 	return attach.ValidateMTU(c.MTU)
 }
 
-// Status looks for SELinux if the device is to have a context.
+// Status returns an error if the configuration needs SELinux and SELinux is disabled.
 func (c *Config) Status(context.Context, *plugin.Call) error {
 	if c.SELinuxContext == "" {
 		return nil
@@ -95,7 +103,7 @@ func (c *Config) Status(context.Context, *plugin.Call) error {
 	return session.Lacking(kernel.FeatureSELinux)
 }
 
-// Make makes the device and plugs it into the bridge.
+// Make creates the device and attaches it to the bridge.
 func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, error) {
 	bridge, err := c.findBridge(s)
 	if err != nil {
@@ -113,7 +121,7 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 			return nil, err
 		}
 	}
-	if s.IPAM.Type != "" { // of IPv4 only, as the reference plugin has it
+	if s.IPAM.Type != "" { // for IPv4 only, as upstream
 		err = s.Sandbox.Sysctl.SetAll([]kernel.Setting{
 			{Key: "net/ipv4/conf/" + s.IfName + "/arp_notify", Value: "1", Optional: true},
 		})
@@ -121,39 +129,48 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 	return s.Made(link, err)
 }
 
-// findBridge returns the bridge of the configuration, the zero Link if that names none.
+// findBridge returns the bridge of the configuration, or the zero Link if the configuration names
+// none.
 func (c *Config) findBridge(s *attach.Session) (kernel.Link, error) {
 	if c.Bridge == "" {
 		return kernel.Link{}, nil
 	}
 	l, err := s.Sandbox.Links.ByName(c.Bridge)
 	if errors.Is(err, kernel.ErrNoLink) {
-		return l, cni.Errorf(cni.CodeInvalidConfig, "failed to get bridge %s: Link not found", c.Bridge).
-			WithDetails("the container has no such link: it is not made by this plugin, but by one before it in the chain or by the runtime")
+		return l, cni.Errorf(cni.CodeInvalidConfig, "failed to get bridge %s: Link not found",
+			c.Bridge).
+			WithDetails(
+				"the container has no such link; let an earlier plugin of the list or the " +
+					"runtime create the bridge")
 	}
 	if err == nil && l.Kind != "bridge" {
-		err = invalid("bridge: link %q in the container is a %s: %w", l.Name, l.Kind, kernel.ErrNotBridge)
+		err = invalid("bridge: link %q in the container is a %s: %w", l.Name, l.Kind,
+			kernel.ErrNotBridge)
 	}
 	return l, err
 }
 
-// unsupported gives the error of a device that cannot be made here its code: it names key and value of what cannot.
+// unsupported adds the code, the key and its value to the error of a device that cannot be created.
 func (c *Config) unsupported(s *attach.Session, err error) error {
 	label := c.SELinuxContext
 	switch {
 	case errors.Is(err, kernel.ErrNoTun):
-		return cni.Errorf(cni.CodeUnsupportedField, "type: %s is not supported here: %w", s.Type, err).WithDetails(kernel.FeatureTun.Help())
+		return cni.Errorf(cni.CodeUnsupportedField, "type: %s is not supported here: %w", s.Type,
+			err).WithDetails(kernel.FeatureTun.Help())
 	case errors.Is(err, kernel.ErrNoSELinux):
-		return cni.Errorf(cni.CodeUnsupportedField, "selinuxContext: %s is not supported here: %w", label, err).
+		return cni.Errorf(cni.CodeUnsupportedField, "selinuxContext: %s is not supported here: %w",
+			label, err).
 			WithDetails(kernel.FeatureSELinux.Help())
 	case errors.Is(err, kernel.ErrContext):
 		return cni.Errorf(cni.CodeInvalidConfig, "selinuxContext: %w", err).
-			WithDetails("it has to be in the policy, this plugin allowed to change to it, and the plugin's executable an entry point to it")
+			WithDetails(
+				"the policy must define the context, let the plugin change to it, and accept the " +
+					"plugin's binary as an entry point")
 	}
 	return err
 }
 
-// Verify compares the device with the configuration.
+// Verify compares the device and its bridge with the configuration.
 func (c *Config) Verify(_ context.Context, s *attach.Session, link kernel.Link) error {
 	if err := kernel.CheckTap(link, c.device(link.Name)); err != nil {
 		return err

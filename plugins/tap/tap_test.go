@@ -17,19 +17,20 @@ import (
 	"github.com/tenon-cni/tenon/plugins/tap"
 )
 
-// runtime makes a host with a network; members are those of the plugin.
+// runtime creates a host with a network; members are added to the plugin's configuration.
 func runtime(t *testing.T, members string) *plugintest.Runtime {
 	t.Helper()
-	return plugintest.NewRuntime(t, tap.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"tap"`+members+`}`)
+	return plugintest.NewRuntime(t, tap.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"tap"`+
+		members+`}`)
 }
 
-// Members of configurations.
+// Members of configurations:
 const (
 	ipam4    = `,"ipam":{"type":"host-local","ranges":[[{"subnet":"10.99.0.0/24"}]]}`
 	ipamDual = `,"ipam":{"type":"host-local","ranges":[[{"subnet":"10.99.0.0/24"}],[{"subnet":"fd00:99::/64"}]],"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]}`
 )
 
-// link is what ip tells about eth0 of a container.
+// link is the part of the output of ip for eth0 that the tests compare.
 type link struct {
 	Address  string
 	MTU      int
@@ -62,7 +63,7 @@ func (l link) check(t *testing.T, want map[string]any) {
 	}
 }
 
-// TestEveryVersion is the first line of tap.md 8: owner 0 and group 0 with host-local, in all versions.
+// TestEveryVersion tests owner 0 and group 0 with host-local in all versions.
 func TestEveryVersion(t *testing.T) {
 	t.Parallel()
 	for _, version := range tap.Plugin.Versions {
@@ -73,14 +74,17 @@ func TestEveryVersion(t *testing.T) {
 			result := r.Add("c")
 			l := show(t, r, "c")
 			if l.LinkInfo.Kind != "tun" {
-				t.Errorf("it is a %s", l.LinkInfo.Kind)
+				t.Errorf("eth0 is a %s", l.LinkInfo.Kind)
 			}
-			l.check(t, map[string]any{"type": "tap", "user": "root", "group": "root", "persist": true, "pi": false, "vnet_hdr": true})
+			l.check(t, map[string]any{"type": "tap", "user": "root", "group": "root",
+				"persist": true, "pi": false, "vnet_hdr": true})
 			if version >= cni.V030 && result.Interfaces[0].MAC != l.Address {
-				t.Errorf("result says %s, the kernel %s", result.Interfaces[0].MAC, l.Address)
+				t.Errorf("MAC in the result is %s, in the kernel %s", result.Interfaces[0].MAC,
+					l.Address)
 			}
-			if len(result.IPs) != 1 || !strings.Contains(r.Container("c").Command("ip", "address", "show", "dev", "eth0"), result.IPs[0].Address.String()) {
-				t.Errorf("addresses %v are not those of the kernel", result.IPs)
+			if len(result.IPs) != 1 || !strings.Contains(r.Container("c").
+				Command("ip", "address", "show", "dev", "eth0"), result.IPs[0].Address.String()) {
+				t.Errorf("the kernel does not have the addresses %v", result.IPs)
 			}
 			if version.Has(cni.Check) {
 				r.Check("c")
@@ -95,14 +99,14 @@ func TestEveryVersion(t *testing.T) {
 	}
 }
 
-// TestBridge is the second line of tap.md 8: the device is a port of a bridge that the container has.
+// TestBridge: the device becomes a port of a bridge in the container.
 func TestBridge(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"bridge":"br1"`)
 	r.Container("c").Command("ip", "link", "add", "br1", "type", "bridge")
 	r.Add("c")
 	if l := show(t, r, "c"); l.Master != "br1" || !slices.Contains(l.Flags, "UP") {
-		t.Errorf("it is not on the bridge, or down: %+v", l)
+		t.Errorf("the device is not on the bridge, or down: %+v", l)
 	}
 	r.Check("c")
 	for range 2 {
@@ -110,14 +114,16 @@ func TestBridge(t *testing.T) {
 	}
 }
 
-// TestNoBridge: what is not there, or no bridge, is refused with code 7; nothing is left (tap.md 4).
+// TestNoBridge: a missing bridge, or a link of another kind, is refused with code 7; ADD leaves
+// nothing behind.
 func TestNoBridge(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, ipam4)
 	r.Container("c").Command("ip", "link", "add", "pair", "type", "veth", "peer", "other")
 	r.Host.Command("ip", "link", "add", "elsewhere", "type", "bridge")
 	before := r.State()
-	for name, says := range map[string]string{"absent": "absent", "pair": "is a veth", "elsewhere": "the container has no such link", "../x": "valid"} {
+	for name, says := range map[string]string{"absent": "absent", "pair": "is a veth",
+		"elsewhere": "the container has no such link", "../x": "valid"} {
 		q := r.Request(cni.Add, "c")
 		q.Conf["bridge"] = name
 		plugintest.Says(t, r.Refused(q, cni.CodeInvalidConfig), says)
@@ -127,8 +133,8 @@ func TestNoBridge(t *testing.T) {
 	r.Unchanged(before)
 }
 
-// TestDevice: owner, group and queues are set only where they are given, mtu and mac always (tap.md 2); arp_notify with
-// addresses only (common.md 6).
+// TestDevice: owner, group and queues are set only if configured, mtu and mac always; arp_notify is
+// set only with addresses.
 func TestDevice(t *testing.T) {
 	t.Parallel()
 	const mac = "02:00:00:00:00:42"
@@ -139,12 +145,18 @@ func TestDevice(t *testing.T) {
 		data          map[string]any
 		notify        string
 	}{
-		{"nothing", "", 1500, "", map[string]any{"user": nil, "group": nil, "vnet_hdr": false, "multi_queue": false}, "0"},
-		{"owner", `,"owner":5001`, 1500, "", map[string]any{"user": 5001, "group": nil, "vnet_hdr": false}, "0"},
-		{"group", `,"group":5002,"multiQueue":true`, 1500, "", map[string]any{"user": nil, "group": 5002, "vnet_hdr": false, "multi_queue": true}, "0"},
-		{"group of nobody", `,"owner":null,"group":4294967294`, 1500, "", map[string]any{"user": nil, "group": 4294967294}, "0"},
-		{"both, mtu and mac", `,"owner":5001,"group":5002,"mtu":1400,"mac":"` + mac + `"` + ipam4, 1400, mac, map[string]any{"user": 5001, "group": 5002, "vnet_hdr": true}, "1"},
-		{"mtu and mac", `,"mtu":9000,"mac":"` + mac + `"`, 9000, mac, map[string]any{"user": nil}, "0"},
+		{"nothing", "", 1500, "", map[string]any{"user": nil, "group": nil, "vnet_hdr": false,
+			"multi_queue": false}, "0"},
+		{"owner", `,"owner":5001`, 1500, "",
+			map[string]any{"user": 5001, "group": nil, "vnet_hdr": false}, "0"},
+		{"group", `,"group":5002,"multiQueue":true`, 1500, "", map[string]any{"user": nil,
+			"group": 5002, "vnet_hdr": false, "multi_queue": true}, "0"},
+		{"group without members", `,"owner":null,"group":4294967294`, 1500, "",
+			map[string]any{"user": nil, "group": 4294967294}, "0"},
+		{"both, mtu and mac", `,"owner":5001,"group":5002,"mtu":1400,"mac":"` + mac + `"` + ipam4,
+			1400, mac, map[string]any{"user": 5001, "group": 5002, "vnet_hdr": true}, "1"},
+		{"mtu and mac", `,"mtu":9000,"mac":"` + mac + `"`, 9000, mac, map[string]any{"user": nil},
+			"0"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -153,13 +165,16 @@ func TestDevice(t *testing.T) {
 			l := show(t, r, "c")
 			l.check(t, row.data)
 			l.check(t, map[string]any{"type": "tap", "pi": false, "persist": true})
-			if l.MTU != row.mtu || row.mac != "" && l.Address != row.mac || result.Interfaces[0].MAC != l.Address {
+			if l.MTU != row.mtu || row.mac != "" && l.Address != row.mac ||
+				result.Interfaces[0].MAC != l.Address {
 				t.Errorf("mtu %d, mac %s, result %v", l.MTU, l.Address, result.Interfaces)
 			}
-			if want := (cni.Attachment{Network: "net", Container: "c", IfName: "eth0"}).Tag(); l.IfAlias != want {
+			if want := (cni.Attachment{Network: "net", Container: "c", IfName: "eth0"}).
+				Tag(); l.IfAlias != want {
 				t.Errorf("alias %q, want %q", l.IfAlias, want)
 			}
-			settings := r.Container("c").Command("sysctl", "-n", "net.ipv4.conf.eth0.arp_notify", "net.ipv6.conf.eth0.ndisc_notify")
+			settings := r.Container("c").Command("sysctl", "-n", "net.ipv4.conf.eth0.arp_notify",
+				"net.ipv6.conf.eth0.ndisc_notify")
 			if want := row.notify + "\n0\n"; settings != want {
 				t.Errorf("announcements: %q, want %q", settings, want)
 			}
@@ -168,7 +183,7 @@ func TestDevice(t *testing.T) {
 	}
 }
 
-// TestMAC: runtimeConfig wins over CNI_ARGS, which wins over the configuration; args does not count.
+// TestMAC: runtimeConfig takes precedence over CNI_ARGS, and CNI_ARGS over the configuration.
 func TestMAC(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"mac":"02:00:00:00:00:01","args":{"cni":{"mac":"02:00:00:00:00:04"}}`)
@@ -179,7 +194,9 @@ func TestMAC(t *testing.T) {
 	}{
 		{func() {}, "02:00:00:00:00:01"},
 		{func() { q.Args = "MAC=02-00-00-00-00-02" }, "02:00:00:00:00:02"},
-		{func() { q.Conf["runtimeConfig"] = map[string]any{"mac": "02:00:00:00:00:03"} }, "02:00:00:00:00:03"},
+		{func() {
+			q.Conf["runtimeConfig"] = map[string]any{"mac": "02:00:00:00:00:03"}
+		}, "02:00:00:00:00:03"},
 	} {
 		row.change()
 		q.Command = cni.Add
@@ -192,19 +209,20 @@ func TestMAC(t *testing.T) {
 	}
 	q.Command, q.Args = cni.Add, "UNKNOWN=1"
 	r.Refused(q, cni.CodeInvalidConfig, cni.CodeInvalidEnvironment)
-	q.Command = cni.Del // is lenient (tap.md 5)
+	q.Command = cni.Del // DEL ignores unknown arguments
 	r.Must(q)
 }
 
-// TestNothingToWaitFor: there is no carrier, so duplicates cannot be looked for; addresses are usable all the same, and IPAM's
-// dns is dropped (tap.md 3).
+// TestNothingToWaitFor: without a carrier the kernel cannot look for duplicates, yet the addresses
+// are usable. The dns of IPAM is not in the result.
 func TestNothingToWaitFor(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, ipamDual+`,"dns":{"nameservers":["10.0.0.53"]}`)
 	result := r.Add("c")
 	out := r.Container("c").Command("ip", "address", "show", "dev", "eth0")
-	if !strings.Contains(out, "NO-CARRIER") || !strings.Contains(out, "fd00:99::2/64") || strings.Contains(out, "tentative") {
-		t.Errorf("address is not usable, or there is a carrier: %s", out)
+	if !strings.Contains(out, "NO-CARRIER") || !strings.Contains(out, "fd00:99::2/64") ||
+		strings.Contains(out, "tentative") {
+		t.Errorf("the address is not usable, or the device has a carrier: %s", out)
 	}
 	if len(result.Routes) != 2 || !slices.Equal(result.DNS.Nameservers, []string{"10.0.0.53"}) {
 		t.Errorf("result %+v", result)
@@ -212,11 +230,13 @@ func TestNothingToWaitFor(t *testing.T) {
 	r.Check("c")
 }
 
-// TestNameTaken: the reference plugin answers with what is there, and leaks its own (tap.md 4).
+// TestNameTaken: ADD refuses a name that exists. Upstream reports the existing interface and leaks
+// its own device.
 func TestNameTaken(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{
-		"tuntap add mode tap name eth0", "tuntap add mode tap multi_queue name eth0", "tuntap add mode tun name eth0",
+		"tuntap add mode tap name eth0", "tuntap add mode tap multi_queue name eth0",
+		"tuntap add mode tun name eth0",
 		"link add eth0 type bridge", "link add other type veth peer eth0",
 	} {
 		r := runtime(t, `,"multiQueue":true`+ipam4)
@@ -229,7 +249,8 @@ func TestNameTaken(t *testing.T) {
 	}
 }
 
-// TestReplaced: a device that is not what the configuration says is noticed, with the same MAC; DEL removes it.
+// TestReplaced: CHECK reports a device that differs from the configuration, even with the same MAC
+// address; DEL removes it.
 func TestReplaced(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"multiQueue":true,"owner":5001,"group":5002`)
@@ -243,18 +264,20 @@ func TestReplaced(t *testing.T) {
 	} {
 		r.Add("c")
 		mac := show(t, r, "c").Address
-		r.Container("c").Batch("link delete eth0", "tuntap add mode tap name eth0 "+mode, "link set eth0 up address "+mac)
+		r.Container("c").Batch("link delete eth0", "tuntap add mode tap name eth0 "+mode,
+			"link set eth0 up address "+mac)
 		if _, err := r.Do(t.Context(), r.Request(cni.Check, "c")); says != "" || err != nil {
 			plugintest.Says(t, err, says)
 		}
 		r.Del("c")
 		if r.Container("c").Try("ip", "link", "show", "eth0") == nil {
-			t.Errorf("%s: DEL has left it", mode)
+			t.Errorf("%s: DEL left the device", mode)
 		}
 	}
 }
 
-// TestDelKeepsWhatIsNotOurs: a link of another kind and a tap device of another container stay.
+// TestDelKeepsWhatIsNotOurs: DEL keeps a link of another kind and a tap device of another
+// container.
 func TestDelKeepsWhatIsNotOurs(t *testing.T) {
 	t.Parallel()
 	other := cni.Attachment{Network: "net", Container: "other", IfName: "eth0"}.Tag()
@@ -270,11 +293,12 @@ func TestDelKeepsWhatIsNotOurs(t *testing.T) {
 	}
 }
 
-// TestDelWithoutNamespace: an empty CNI_NETNS and one that is gone are success, and the address is free again (tap.md 5).
+// TestDelWithoutNamespace: DEL with an empty CNI_NETNS, or one that no longer exists, succeeds and
+// releases the address.
 func TestDelWithoutNamespace(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, ipam4)
-	r.Add("first") // makes what attachments share on disk
+	r.Add("first") // creates the files that attachments share
 	r.Del("first")
 	before := r.State()
 	for _, gone := range []string{"", "/absent"} {
@@ -288,7 +312,7 @@ func TestDelWithoutNamespace(t *testing.T) {
 	}
 }
 
-// TestConfiguration lists what is refused before anything is done.
+// TestConfiguration tests configurations that ADD refuses before its first change.
 func TestConfiguration(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, "")
@@ -316,12 +340,14 @@ func TestConfiguration(t *testing.T) {
 	r.Unchanged(before)
 }
 
-// TestFaults: whatever fails after the device was made, it goes away again, and the address is released (tap.md 4).
+// TestFaults: if a step fails after the device was created, ADD deletes the device and releases the
+// address.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"bridge":"br0","mtu":1400,"mac":"02:00:00:00:00:01"`+ipamDual)
-	r.Container("c").Command("ip", "link", "add", "br0", "address", "02:00:00:00:0b:0b", "type", "bridge")
-	r.Add("c") // makes what attachments share on disk
+	r.Container("c").
+		Command("ip", "link", "add", "br0", "address", "02:00:00:00:0b:0b", "type", "bridge")
+	r.Add("c") // creates the files that attachments share
 	r.Del("c")
 	before := r.State()
 	for _, step := range []string{"alias ", "mtu ", "mac ", "master ", "ipam ", "up "} {
@@ -329,27 +355,29 @@ func TestFaults(t *testing.T) {
 		watched := r.Watched(func(op string) error {
 			if failed == "" && strings.HasPrefix(op, step) {
 				failed = op
-				return errors.New("made to fail")
+				return errors.New("injected fault")
 			}
 			return nil
 		})
 		_, err := watched.Do(t.Context(), r.Request(cni.Add, "c"))
-		if plugintest.Says(t, err, "made to fail"); failed == "" {
+		if plugintest.Says(t, err, "injected fault"); failed == "" {
 			t.Errorf("there is no step %q", step)
 		}
 		r.Unchanged(before)
 	}
 }
 
-// TestNoDevice: without /dev/net/tun ADD says so with code 2, STATUS with code 50, and DEL succeeds.
+// TestNoDevice: without /dev/net/tun ADD fails with code 2, STATUS with code 50, and DEL succeeds.
 func TestNoDevice(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("unshare"))
 	r := runtime(t, ipam4)
 	r.Container("c")
 	before := r.State()
-	for verb, want := range map[cni.Command]cni.Code{cni.Add: cni.CodeUnsupportedField, cni.Status: cni.CodeNotAvailable, cni.Del: 0} {
-		err := execute(t, r, r.Request(verb, "c"), "unshare", "-m", "sh", "-c", `mount -t tmpfs none /dev/net && exec "$0"`)
+	for verb, want := range map[cni.Command]cni.Code{cni.Add: cni.CodeUnsupportedField,
+		cni.Status: cni.CodeNotAvailable, cni.Del: 0} {
+		err := execute(t, r, r.Request(verb, "c"), "unshare", "-m", "sh", "-c",
+			`mount -t tmpfs none /dev/net && exec "$0"`)
 		if code(t, err, want); want != 0 {
 			plugintest.Says(t, err, "load module tun")
 		}
@@ -357,7 +385,7 @@ func TestNoDevice(t *testing.T) {
 	r.Unchanged(before)
 }
 
-// execute runs the plugin as a process that these words start, and returns the error that it prints.
+// execute runs the plugin as a process with these arguments and returns the error that it prints.
 func execute(t *testing.T, r *plugintest.Runtime, q plugintest.Request, words ...string) error {
 	t.Helper()
 	self, err := os.Executable()

@@ -11,9 +11,10 @@ import (
 	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
-// allow refuses settings of which the administrator's list has none that matches: a regular expression a line, found
-// anywhere in the key as it was written. It counts more than all configurations and arguments. Without a list all settings
-// are allowed; it is not even looked at where there are none.
+// allow refuses settings that no line of the administrator's list matches. Each line is a regular
+// expression that can match any part of the key as it was written. The list takes precedence over
+// configurations and arguments. Without a list all settings are allowed. Without settings the list
+// is not read.
 func (c *Config) allow(settings settings) error {
 	if len(settings) == 0 {
 		return nil

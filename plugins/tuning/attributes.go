@@ -11,23 +11,26 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// Attributes are those of the container's interface; what is not there is left alone. In this form, and in this order, the
-// reference plugin remembers those that it has changed.
+// Attributes are attributes of the container's interface. Absent attributes are left unchanged. The
+// upstream plugin saves the attributes that it changed in this form and order.
 type Attributes struct {
-	// MAC is the hardware address. The argument MAC of CNI_ARGS counts more, the capability mac more than that, and
-	// args.cni.mac most.
+	// MAC is the MAC address. MAC in CNI_ARGS takes precedence over it, the capability mac over
+	// both, and args.cni.mac over all.
 	MAC string `json:"mac,omitempty"`
 
-	// Promisc switches promiscuous mode on: the interface receives everything. False leaves it alone.
+	// Promisc enables promiscuous mode, in which the interface receives all frames. False leaves
+	// the mode unchanged.
 	Promisc *bool `json:"promisc,omitempty"`
 
-	// MTU is in bytes; 0 leaves it alone. Below 1280 the interface loses its IPv6 addresses.
+	// MTU is the MTU in bytes. 0 leaves it unchanged. Below 1280 the interface loses its IPv6
+	// addresses.
 	MTU *int `json:"mtu,omitempty" min:"0" max:"65535"`
 
-	// AllMulti switches the reception of all multicast on or off; an absent key leaves it alone.
+	// AllMulti enables or disables the reception of all multicast frames. An absent key leaves the
+	// mode unchanged.
 	AllMulti *bool `json:"allmulti,omitempty"`
 
-	// TxQLen is the length of the transmit queue, in packets; an absent key leaves it alone.
+	// TxQLen is the length of the transmit queue in packets. An absent key leaves it unchanged.
 	TxQLen *int `json:"txQLen,omitempty" min:"0" max:"4294967295"`
 }
 
@@ -36,7 +39,7 @@ const (
 	maxTxQLen = 1<<32 - 1
 )
 
-// clean drops what stands for nothing and refuses what no interface can have.
+// clean drops values that mean no change, and refuses values that no interface can have.
 func (a *Attributes) clean() error {
 	if a.Promisc != nil && !*a.Promisc {
 		a.Promisc = nil
@@ -53,14 +56,15 @@ func (a *Attributes) clean() error {
 		return cni.Errorf(cni.CodeInvalidConfig, "mtu: %d is not within 0 to %d", *a.MTU, maxMTU)
 	}
 	if a.TxQLen != nil && (*a.TxQLen < 0 || *a.TxQLen > maxTxQLen) {
-		return cni.Errorf(cni.CodeInvalidConfig, "txQLen: %d is not within 0 to %d", *a.TxQLen, maxTxQLen)
+		return cni.Errorf(cni.CodeInvalidConfig, "txQLen: %d is not within 0 to %d",
+			*a.TxQLen, maxTxQLen)
 	}
 	return nil
 }
 
 func (a Attributes) none() bool { return a == Attributes{} }
 
-// or returns a with what it has not from b.
+// or returns a, with attributes from b that a lacks.
 func (a Attributes) or(b Attributes) Attributes {
 	return Attributes{
 		MAC:      cmp.Or(a.MAC, b.MAC),
@@ -71,7 +75,7 @@ func (a Attributes) or(b Attributes) Attributes {
 	}
 }
 
-// of returns what a link has in the place of those in a.
+// of returns the values that a link has for the attributes in a.
 func (a Attributes) of(l kernel.Link) Attributes {
 	if a.MAC != "" {
 		a.MAC = l.MAC.String()
@@ -91,14 +95,15 @@ func (a Attributes) of(l kernel.Link) Attributes {
 	return a
 }
 
-// difference is an attribute that a link should have otherwise, and what makes it so.
+// difference is an attribute of a link that differs from the wanted value, and the function that
+// sets it.
 type difference struct {
 	name, want, have string
 	text             string // of upstream's CHECK; operands: the interface, want, have
 	set              func() error
 }
 
-// differ returns in what a link differs from a.
+// differ returns the differences between a link and a.
 func (a Attributes) differ(s *kernel.Space, l kernel.Link) (all []difference) {
 	if mac, err := net.ParseMAC(a.MAC); err == nil && !bytes.Equal(mac, l.MAC) {
 		all = append(all, difference{"mac", a.MAC, l.MAC.String(),
@@ -106,7 +111,8 @@ func (a Attributes) differ(s *kernel.Space, l kernel.Link) (all []difference) {
 			func() error { return s.Links.SetMAC(l, mac) }})
 	}
 	if on := a.Promisc; on != nil && *on != l.Promiscuous {
-		all = append(all, difference{"promisc", strconv.FormatBool(*on), strconv.Itoa(int(l.Promisc)),
+		all = append(all, difference{"promisc", strconv.FormatBool(*on),
+			strconv.Itoa(int(l.Promisc)),
 			"Error: Tuning link %s configured promisc is %s, current value is %s",
 			func() error { return s.Links.SetPromisc(l, *on) }})
 	}
@@ -128,7 +134,7 @@ func (a Attributes) differ(s *kernel.Space, l kernel.Link) (all []difference) {
 	return all
 }
 
-// show makes the result say what the interface has become.
+// show writes the new MAC address and MTU into the result.
 func (a Attributes) show(s *chained.Session, r *cni.Result) {
 	for _, i := range s.Own(r) {
 		if a.MAC != "" {

@@ -1,5 +1,6 @@
-// Package tuning changes what an interface of a container is like, and settings of the container's kernel. DEL puts back
-// what was there before: the plugin remembers it on disk, in the format of the reference plugin as far as that has one.
+// Package tuning changes attributes of a container's interface, and sysctls of its network
+// namespace. DEL restores the earlier values, which ADD saves on disk, in upstream's format where
+// it exists.
 package tuning
 
 import _ "embed"

@@ -5,7 +5,7 @@ import (
 	"iter"
 )
 
-// WithAllowList is the plugin with another list of allowed settings.
+// WithAllowList returns the plugin with another list of allowed settings.
 var WithAllowList = define
 
 // Resolve returns the files, below /proc/sys, and the values of a member sysctl.

@@ -15,15 +15,16 @@ import (
 	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
-// memory is what is known of the time before ADD. Of the attributes of an interface it is the reference plugin's, so that
-// either plugin can put back what the other has changed; the rest stands beside.
+// memory holds the values from before ADD. Attributes of an interface are in upstream's file, so
+// that either plugin can restore what the other has changed; the rest is in separate files.
 type memory struct {
 	interfaces  ledger.Ledger // CONTAINER_IFNAME.json: Attributes
 	attachments ledger.Ledger // by owner: attachment
 }
 
-// attachment is what the reference plugin does not remember. There is one for all that has been changed for an attachment, so
-// that GC, which knows no containers, finds the attributes and the namespace too.
+// attachment holds the values that the upstream plugin does not save. Each attachment with changes
+// has one, even without sysctls, because GC, which receives no containers, finds attributes and
+// namespaces through it.
 type attachment struct {
 	Container string `json:"containerID"`
 	IfName    string `json:"ifName"`
@@ -31,7 +32,8 @@ type attachment struct {
 	Sysctl []value `json:"sysctl,omitempty"` // in the order in which they were changed
 }
 
-// namespace opens the namespace that the attachment is in, nil if it is gone.
+// namespace opens the network namespace of the attachment. It returns nil if the namespace no
+// longer exists.
 func (a attachment) namespace() *kernel.Namespace {
 	ns, err := a.NamespaceRef.Open()
 	if err != nil {
@@ -40,7 +42,7 @@ func (a attachment) namespace() *kernel.Namespace {
 	return ns
 }
 
-// isIn reports whether ns is the namespace that the attachment is in.
+// isIn reports whether ns is the network namespace of the attachment.
 func (a attachment) isIn(ns *kernel.Namespace) bool {
 	own := a.namespace()
 	if own == nil {
@@ -50,7 +52,7 @@ func (a attachment) isIn(ns *kernel.Namespace) bool {
 	return own.Same(ns)
 }
 
-// value is a setting below /proc/sys and what it was.
+// value is a setting below /proc/sys with its earlier value.
 type value struct {
 	Key   string `json:"key"` // with slashes
 	Value string `json:"value"`
@@ -62,13 +64,16 @@ func (c *Config) open() (memory, error) {
 		return memory{}, cni.Errorf(cni.CodeIOFailure, "%w", err)
 	}
 	dir := cmp.Or(c.DataDir, defaultDataDir)
-	return memory{ledger.Ledger{Dir: dir, Boot: id}, ledger.Ledger{Dir: filepath.Join(dir, ".tenon"), Boot: id}}, nil
+	return memory{ledger.Ledger{Dir: dir, Boot: id}, ledger.Ledger{
+		Dir: filepath.Join(dir, ".tenon"), Boot: id,
+	}}, nil
 }
 
 func fileName(a cni.Attachment) string { return a.Container + "_" + a.IfName + ".json" }
 
-// remember keeps the attributes, and the values that settings have, of before the change. What an ADD before has remembered
-// stays, as it is older, unless it was about a namespace that is gone: a container can come back without a DEL.
+// remember saves the attributes and the values of settings from before the change. Values that an
+// earlier ADD saved stay, because they are older, unless they belong to a namespace that no longer
+// exists: a container can return without a DEL.
 func (c *Config) remember(s *chained.Session, before Attributes) error {
 	if len(c.settings) == 0 && before.none() {
 		return nil
@@ -94,10 +99,12 @@ func (c *Config) remember(s *chained.Session, before Attributes) error {
 	if err != nil || before.none() {
 		return err
 	}
-	return add(s.Tx, m.interfaces, fileName(a), func(old Attributes, _ bool) Attributes { return old.or(before) })
+	return add(s.Tx, m.interfaces, fileName(a), func(old Attributes, _ bool) Attributes {
+		return old.or(before)
+	})
 }
 
-// valuesOf reads the values that settings have, those that can be read.
+// valuesOf reads the current values of settings, except write-only ones.
 func valuesOf(sandbox *kernel.Space, settings settings) ([]value, error) {
 	if len(settings) == 0 {
 		return nil, nil
@@ -117,7 +124,7 @@ func valuesOf(sandbox *kernel.Space, settings settings) ([]value, error) {
 	return values, nil
 }
 
-// older returns the old values, and of the new ones those of other settings.
+// older returns the old values, and the new values of settings that old lacks.
 func older(old, now []value) []value {
 	all := slices.Clone(old)
 	for _, v := range now {
@@ -128,8 +135,10 @@ func older(old, now []value) []value {
 	return all
 }
 
-// add replaces a value by what change makes of it. One that is broken counts as none.
-func add[T any](tx *kernel.Tx, l ledger.Ledger, name string, change func(old T, there bool) T) error {
+// add replaces a saved value by the result of change. A broken value counts as missing.
+func add[T any](
+	tx *kernel.Tx, l ledger.Ledger, name string, change func(old T, there bool) T,
+) error {
 	var old T
 	there, err := l.Read(name, &old)
 	if err != nil {
@@ -147,18 +156,20 @@ func add[T any](tx *kernel.Tx, l ledger.Ledger, name string, change func(old T, 
 	})
 }
 
-// forget removes a value. Nothing brings it back.
+// forget removes a saved value. The removal is not undone.
 func forget(tx *kernel.Tx, l ledger.Ledger, name string) error {
 	return tx.Do("forget "+name, func() error { return l.Remove(name) }, nil)
 }
 
-// read returns what there was before, as far as it is known.
-func (m memory) read(a cni.Attachment, log *slog.Logger) (before Attributes, settings []kernel.Setting) {
+// read returns the saved values as far as they can be read.
+func (m memory) read(
+	a cni.Attachment, log *slog.Logger,
+) (before Attributes, settings []kernel.Setting) {
 	var rest attachment
 	_, e1 := m.interfaces.Read(fileName(a), &before)
 	_, e2 := m.attachments.Read(string(a.Owner()), &rest)
 	if err := errors.Join(e1, e2); err != nil {
-		log.Warn("what there was before is not known", "err", err)
+		log.Warn("cannot read all saved values", "err", err)
 	}
 	for _, v := range rest.Sysctl {
 		settings = append(settings, kernel.Setting{Key: v.Key, Value: v.Value})

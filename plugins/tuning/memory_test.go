@@ -16,10 +16,10 @@ import (
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
 
-// dir is where the plugin remembers.
+// dir returns the plugin's dataDir.
 func dir(r *plugintest.Runtime) string { return r.Conf["dataDir"].(string) }
 
-// files lists what the plugin remembers, below its folder.
+// files lists the files in dataDir.
 func files(t *testing.T, r *plugintest.Runtime) (names []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir(r), func(path string, d os.DirEntry, err error) error {
@@ -44,7 +44,8 @@ func put(t *testing.T, path, content string) {
 	}
 }
 
-// TestModes: nobody else reads what is remembered, and the folder can be entered, unlike that of the reference plugin.
+// TestModes: other users cannot read the saved values, and the owner can enter the directory,
+// unlike upstream's.
 func TestModes(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"mtu":1400`)
@@ -59,14 +60,15 @@ func TestModes(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"", ".tenon"} {
-		if info, err := os.Stat(filepath.Join(dir(r), name)); err != nil || info.Mode().Perm() != 0o700 {
-			t.Errorf("folder %s: %v, %v", name, info.Mode(), err)
+		if info, err := os.Stat(filepath.Join(dir(r), name)); err != nil || info.Mode().
+			Perm() != 0o700 {
+			t.Errorf("directory %s: %v, %v", name, info.Mode(), err)
 		}
 	}
 }
 
-// TestRepeatedADD: what was there before the first ADD is what DEL puts back, where the second asks for more, too. The
-// reference plugin remembers what it has itself made.
+// TestRepeatedADD: DEL restores the values from before the first ADD, even if the second ADD
+// changes more. The upstream plugin restores the values of the first ADD.
 func TestRepeatedADD(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"mtu":1400,"sysctl":{"net.core.somaxconn":"5"}`)
@@ -79,24 +81,29 @@ func TestRepeatedADD(t *testing.T) {
 		t.Errorf("the file was %s, is %s", file, got)
 	}
 	r.Conf["mtu"], r.Conf["txQLen"] = 1300, 55
-	r.Conf["sysctl"] = map[string]string{"net.ipv4.conf.IFNAME.arp_notify": "1", "net.core.somaxconn": "6"}
+	r.Conf["sysctl"] = map[string]string{
+		"net.ipv4.conf.IFNAME.arp_notify": "1", "net.core.somaxconn": "6",
+	}
 	r.Add("c")
-	if diff := cmp.Diff("{\n \"mtu\": 1500,\n \"txQLen\": 1000\n}", remembered(t, r, "c")); diff != "" {
+	if diff := cmp.Diff("{\n \"mtu\": 1500,\n \"txQLen\": 1000\n}",
+		remembered(t, r, "c")); diff != "" {
 		t.Error(diff)
 	}
 	r.Del("c")
-	removeFolders(t, r)
+	removeDirs(t, r)
 	r.Unchanged(before)
 }
 
-// TestTwoInOneChain: two tunings behind one another, and DEL in reverse order.
+// TestTwoInOneChain: two tuning plugins in one list, with DEL in reverse order.
 func TestTwoInOneChain(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, "")
 	r.Container("c")
 	before := r.State()
 	for _, verb := range []cni.Command{cni.Add, cni.Del} {
-		members := []map[string]any{{"mtu": 1400, "promisc": true}, {"mtu": 1300, "mac": "02:00:00:00:00:01"}}
+		members := []map[string]any{
+			{"mtu": 1400, "promisc": true}, {"mtu": 1300, "mac": "02:00:00:00:00:01"},
+		}
 		if verb == cni.Del {
 			members[0], members[1] = members[1], members[0]
 		}
@@ -108,11 +115,12 @@ func TestTwoInOneChain(t *testing.T) {
 			r.Must(q)
 		}
 	}
-	removeFolders(t, r)
+	removeDirs(t, r)
 	r.Unchanged(before)
 }
 
-// TestFailedADD of what is attached leaves what an ADD before has remembered.
+// TestFailedADD: a failed ADD of an existing attachment keeps the values that the earlier ADD
+// saved.
 func TestFailedADD(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"mtu":1400,"sysctl":{"net.core.somaxconn":"5"}`)
@@ -126,7 +134,8 @@ func TestFailedADD(t *testing.T) {
 	r.Unchanged(before)
 }
 
-// endOf ends a container. Its namespace stays until the end of the test, so that no other gets its inode.
+// endOf ends a container. Its namespace stays open until the end of the test, so that no other
+// namespace gets its inode.
 func endOf(t *testing.T, r *plugintest.Runtime, container string) {
 	t.Helper()
 	ns, err := netns.Open(r.Container(container).Path())
@@ -137,17 +146,20 @@ func endOf(t *testing.T, r *plugintest.Runtime, container string) {
 	r.Remove(container)
 }
 
-// TestContainerComesBack: what is remembered of a namespace that is gone says nothing about the next one, although nobody
-// has called DEL: not for the same ADD, and not for one that asks for sysctls alone.
-func TestContainerComesBack(t *testing.T) {
+// TestReusedContainerID: values saved for a namespace that no longer exists do not affect the next
+// namespace of that attachment even without a DEL: neither for the same ADD, nor for an ADD with
+// sysctls only.
+func TestReusedContainerID(t *testing.T) {
 	t.Parallel()
 	for _, second := range []map[string]any{
-		{"mtu": 1400, "mac": "02:00:00:00:00:01", "sysctl": map[string]string{"net.core.somaxconn": "5"}},
+		{"mtu": 1400, "mac": "02:00:00:00:00:01",
+			"sysctl": map[string]string{"net.core.somaxconn": "5"}},
 		{"sysctl": map[string]string{"net.core.somaxconn": "5"}},
 	} {
 		r := runtime(t, `,"mtu":1400,"mac":"02:00:00:00:00:01","sysctl":{"net.core.somaxconn":"5"}`)
 		r.Container("c").Command("sysctl", "-qw", "net.core.somaxconn=44")
-		r.Container("c").Command("ip", "link", "set", "eth0", "mtu", "1450", "address", "02:00:00:00:00:99")
+		r.Container("c").Command("ip", "link", "set", "eth0", "mtu", "1450", "address",
+			"02:00:00:00:00:99")
 		r.Add("c")
 		endOf(t, r, "c")
 		want := show(t, r, "c")
@@ -160,7 +172,8 @@ func TestContainerComesBack(t *testing.T) {
 		}
 		r.Add("c")
 		r.Del("c")
-		if diff := cmp.Diff(want, show(t, r, "c")); diff != "" || value(r, "c", "net.core.somaxconn") != somaxconn {
+		if diff := cmp.Diff(want, show(t, r, "c")); diff != "" ||
+			value(r, "c", "net.core.somaxconn") != somaxconn {
 			t.Errorf("somaxconn %s, %s", value(r, "c", "net.core.somaxconn"), diff)
 		}
 		if left := files(t, r); left != nil {
@@ -169,20 +182,26 @@ func TestContainerComesBack(t *testing.T) {
 	}
 }
 
-// TestDELWhatCannotBePutBack: DEL succeeds where the interface is gone, what was remembered is broken, or the kernel refuses
-// it, puts back the rest, and forgets. The reference plugin remembers for ever.
-func TestDELWhatCannotBePutBack(t *testing.T) {
+// TestUnrestorableValues: DEL succeeds if the interface no longer exists, the saved values are
+// broken, or the kernel refuses them. It restores the rest and deletes the saved values. Upstream
+// keeps them for ever.
+func TestUnrestorableValues(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*plugintest.Runtime){
-		"interface gone": func(r *plugintest.Runtime) { r.Container("c").Command("ip", "link", "delete", "eth0") },
-		"broken file":    func(r *plugintest.Runtime) { put(t, filepath.Join(dir(r), "c_eth0.json"), "{") },
-		"all is broken": func(r *plugintest.Runtime) {
+		"interface gone": func(r *plugintest.Runtime) {
+			r.Container("c").Command("ip", "link", "delete", "eth0")
+		},
+		"broken file": func(r *plugintest.Runtime) {
+			put(t, filepath.Join(dir(r), "c_eth0.json"), "{")
+		},
+		"all files broken": func(r *plugintest.Runtime) {
 			for _, name := range files(t, r) {
 				put(t, filepath.Join(dir(r), name), "x")
 			}
 		},
-		"no MTU that an interface can have": func(r *plugintest.Runtime) {
-			put(t, filepath.Join(dir(r), "c_eth0.json"), `{"mtu":70000,"txQLen":1000,"mac":"nonsense"}`)
+		"impossible MTU": func(r *plugintest.Runtime) {
+			put(t, filepath.Join(dir(r), "c_eth0.json"),
+				`{"mtu":70000,"txQLen":1000,"mac":"nonsense"}`)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -195,23 +214,24 @@ func TestDELWhatCannotBePutBack(t *testing.T) {
 			if left := files(t, r); left != nil {
 				t.Errorf("files left: %q", left)
 			}
-			if got := value(r, "c", "net.core.somaxconn"); name != "all is broken" && got != before {
+			if got := value(r, "c", "net.core.somaxconn"); name != "all files broken" &&
+				got != before {
 				t.Errorf("somaxconn %s", got)
 			}
 			if strings.Contains(name, "MTU") && show(t, r, "c").TxQLen != 1000 {
-				t.Error("the rest is not put back")
+				t.Error("the rest is not restored")
 			}
 		})
 	}
 }
 
-// TestDELWithoutNamespace is R-39: of a container that is gone nothing is remembered.
+// TestDELWithoutNamespace: DEL without a namespace deletes the saved values.
 func TestDELWithoutNamespace(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"mtu":1400,"sysctl":{"net.core.somaxconn":"5"}`)
 	r.Add("c")
 	if files(t, r) == nil {
-		t.Error("ADD has remembered nothing")
+		t.Error("ADD has saved nothing")
 	}
 	del := r.Request(cni.Del, "c")
 	r.Remove("c")
@@ -221,9 +241,9 @@ func TestDELWithoutNamespace(t *testing.T) {
 	}
 }
 
-// TestGC: of containers that are gone, with their namespaces or without, nothing is remembered, and where the namespace is
-// still there it is put back; the folder is that of other networks and of the reference plugin too, whose stays.
-// tuning.md 8
+// TestGC: GC deletes the saved values of containers that no longer exist, and restores them if the
+// namespace still exists. Other networks and the upstream plugin share the directory; their values
+// stay.
 func TestGC(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"mtu":1400,"sysctl":{"net.core.somaxconn":"5"}`)
@@ -241,7 +261,9 @@ func TestGC(t *testing.T) {
 	put(t, filepath.Join(dir(r), ".tenon", "nonsense"), "x") // not ours
 
 	r.Must(r.Collect("kept"))
-	for container, want := range map[string]bool{"kept": true, "alive": false, "gone": false, "foreign": true, "other": true} {
+	for container, want := range map[string]bool{
+		"kept": true, "alive": false, "gone": false, "foreign": true, "other": true,
+	} {
 		if got := remembered(t, r, container); (got != "") != want {
 			t.Errorf("%s: %q", container, got)
 		}
@@ -249,7 +271,8 @@ func TestGC(t *testing.T) {
 	if left := files(t, r); len(left) != 6 {
 		t.Errorf("left: %q", left)
 	}
-	if diff := cmp.Diff(before, show(t, r, "alive")); diff != "" || value(r, "alive", "net.core.somaxconn") != somaxconn {
+	if diff := cmp.Diff(before, show(t, r, "alive")); diff != "" ||
+		value(r, "alive", "net.core.somaxconn") != somaxconn {
 		t.Errorf("somaxconn %s, %s", value(r, "alive", "net.core.somaxconn"), diff)
 	}
 	r.Check("kept")
@@ -260,8 +283,8 @@ func TestGC(t *testing.T) {
 	}
 }
 
-// TestGCOfDrafts: GC removes what killed ADDs have left half written, but not what an ADD of another network, or of an
-// attachment that stays, may be writing.
+// TestGCOfDrafts: GC removes incomplete files of killed ADDs, but not files that an ADD of another
+// network, or of a valid attachment, may be writing.
 func TestGCOfDrafts(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"mtu":1400`)
@@ -272,7 +295,9 @@ func TestGCOfDrafts(t *testing.T) {
 		return ".tenon/." + string(owner) + "0123456789"
 	}
 	kept := r.Request(cni.Add, "kept").ContainerID
-	for _, name := range []string{draft("net", "killed"), draft("net", kept), draft("other", "killed")} {
+	for _, name := range []string{
+		draft("net", "killed"), draft("net", kept), draft("other", "killed"),
+	} {
 		put(t, filepath.Join(dir(r), name), "{")
 	}
 	r.Must(r.Collect("kept"))
@@ -285,7 +310,7 @@ func TestGCOfDrafts(t *testing.T) {
 	}
 }
 
-// TestGCOfAnotherNamespace: another container that has got the path is left alone.
+// TestGCOfAnotherNamespace: GC does not change another container that got the same namespace path.
 func TestGCOfAnotherNamespace(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"mtu":1400,"sysctl":{"net.core.somaxconn":"5"}`)
@@ -298,7 +323,7 @@ func TestGCOfAnotherNamespace(t *testing.T) {
 	}
 }
 
-// TestEarlierBoot: what an earlier boot has left is not put back, and GC forgets it.
+// TestEarlierBoot: values of an earlier boot are not restored, and GC deletes them.
 func TestEarlierBoot(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"mtu":1400`)
@@ -320,15 +345,18 @@ func TestEarlierBoot(t *testing.T) {
 	}
 }
 
-// TestReference: what the reference plugin has changed Tenon puts back, and the other way round; in every version that both
-// have they print the same and do the same. That of Debian knows neither txQLen nor IFNAME.
+// TestReference: Tenon restores the changes of the upstream plugin and vice versa, and both print
+// the same results in every version that both support. Debian's version has neither txQLen nor
+// IFNAME.
 func TestReference(t *testing.T) {
 	t.Parallel()
 	const everything = `,"mac":"02:00:00:aa:bb:cc","mtu":1400,"promisc":true,"allmulti":true,"sysctl":{"net.core.somaxconn":"5"}`
 	for _, row := range []struct{ name, members string }{
 		{"everything", everything},
-		{"from arguments", `,"sysctl":{"net.core.somaxconn":"7"},"args":{"cni":{"mac":"02:00:00:aa:bb:cc","mtu":1400,"promisc":true,"allmulti":true,"sysctl":{"net.core.somaxconn":"5"}}}`},
-		{"precedence of MAC", `,"mac":"02:00:00:00:00:01","runtimeConfig":{"mac":"02:00:00:00:00:02"},"args":{"cni":{"mac":"02:00:00:00:00:03"}}`},
+		{"from arguments",
+			`,"sysctl":{"net.core.somaxconn":"7"},"args":{"cni":{"mac":"02:00:00:aa:bb:cc","mtu":1400,"promisc":true,"allmulti":true,"sysctl":{"net.core.somaxconn":"5"}}}`},
+		{"precedence of MAC",
+			`,"mac":"02:00:00:00:00:01","runtimeConfig":{"mac":"02:00:00:00:00:02"},"args":{"cni":{"mac":"02:00:00:00:00:03"}}`},
 		{"capability", `,"mac":"02:00:00:00:00:01","runtimeConfig":{"mac":"02:00:00:00:00:02"}`},
 		{"sysctls", `,"sysctl":{"net.ipv4.conf.eth0.arp_notify":"1","net/core/somaxconn":"55"}`},
 		{"off", `,"allmulti":false,"promisc":false,"mtu":0`},
@@ -361,12 +389,14 @@ func referenceRow(t *testing.T, members string, version cni.Version) {
 		for _, takesOver := range []string{"tenon", "reference"} {
 			want := show(t, r, "c")
 			result := call(adds, cni.Add)
-			results = append(results, strings.ReplaceAll(compact(t, result), r.Container("c").Path(), "NETNS"))
+			results = append(results, strings.ReplaceAll(compact(t, result), r.Container("c").
+				Path(), "NETNS"))
 			effect, err := json.Marshal(show(t, r, "c"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			effects = append(effects, string(effect)+value(r, "c", "net.core.somaxconn")+value(r, "c", "net.ipv4.conf.eth0.arp_notify"))
+			effects = append(effects, string(effect)+value(r, "c", "net.core.somaxconn")+value(r,
+				"c", "net.ipv4.conf.eth0.arp_notify"))
 			remembers = append(remembers, remembered(t, r, "c"))
 			if version.Has(cni.Check) && !strings.Contains(members, "promisc\":false") {
 				q := r.Request(cni.Check, "c")
@@ -376,9 +406,10 @@ func referenceRow(t *testing.T, members string, version cni.Version) {
 			}
 			call(takesOver, cni.Del)
 			if diff := cmp.Diff(want, show(t, r, "c")); diff != "" || remembered(t, r, "c") != "" {
-				t.Errorf("added by %s, deleted by %s: file %q, %s", adds, takesOver, remembered(t, r, "c"), diff)
+				t.Errorf("added by %s, deleted by %s: file %q, %s", adds, takesOver,
+					remembered(t, r, "c"), diff)
 			}
-			call("tenon", cni.Del) // forgets what the reference does not know
+			call("tenon", cni.Del) // deletes the values that upstream does not save
 			if left := files(t, r); left != nil {
 				t.Errorf("left: %q", left)
 			}
@@ -394,10 +425,10 @@ func referenceRow(t *testing.T, members string, version cni.Version) {
 	}
 }
 
-// reference is the folder of the reference plugins.
+// reference is the directory of the upstream plugins.
 const reference = "/usr/lib/cni"
 
-// withoutMTU is a result as the reference plugin of Debian can repeat it.
+// withoutMTU removes the MTU from a result, because Debian's upstream plugin cannot repeat it.
 func withoutMTU(t *testing.T, raw json.RawMessage) json.RawMessage {
 	t.Helper()
 	r, err := cni.DecodeResult(raw, 0)
@@ -418,7 +449,7 @@ func withoutMTU(t *testing.T, raw json.RawMessage) json.RawMessage {
 	return out
 }
 
-// setBoot makes a file one of an earlier boot.
+// setBoot marks a file as one of an earlier boot.
 func setBoot(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.Open(path)

@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
-// Remove puts back what there was before, and forgets it.
+// Remove restores the saved values and deletes them.
 func (c *Config) Remove(_ context.Context, s *chained.Session, gone chained.Gone) error {
 	m, err := c.open()
 	if err != nil {
@@ -25,20 +25,21 @@ func (c *Config) Remove(_ context.Context, s *chained.Session, gone chained.Gone
 	if s.Sandbox != nil {
 		return m.remove(s.Tx, s.Sandbox, s.Attachment(), s.Log)
 	}
-	var x attachment // the namespace can be there all the same
+	var x attachment // the namespace can exist nevertheless
 	if _, err := m.attachments.Read(string(s.Attachment().Owner()), &x); err != nil {
-		s.Log.Warn("what there was before is not known", "err", err)
+		s.Log.Warn("cannot read all saved values", "err", err)
 	}
 	return m.removeFrom(s, x.namespace(), s.Attachment())
 }
 
-// collect is Remove for all attachments that are gone. Where the namespace of one is still there, it is found by what ADD has
-// remembered. The folder is everybody's: what the reference plugin remembers stays, as nobody can tell of which network it
-// is, unless it is of an earlier boot.
+// collect is Remove for all attachments that no longer exist. It finds their namespaces, as far as
+// they still exist, in the saved values. All networks share the directory: values that the upstream
+// plugin saved stay unless they are from an earlier boot, because they do not name their network.
 func collect(s *chained.Session, m memory, gone chained.Gone) error {
 	owners, err := m.attachments.Names()
-	_, err2 := m.interfaces.Names() // forgets what is of an earlier boot
-	// A killed ADD has written its owner first: it leaves no drafts of attributes without one.
+	_, err2 := m.interfaces.Names() // removes values of an earlier boot
+	// ADD writes the file of the owner first, so a killed ADD leaves no draft of attributes without
+	// one.
 	drafts := m.attachments.RemoveDrafts(func(name string) bool {
 		owner := cni.Owner(name)
 		return owner.Valid() && gone.Owner(owner)
@@ -57,10 +58,13 @@ func collectOne(s *chained.Session, m memory, owner string) error {
 	if _, err := m.attachments.Read(owner, &x); err != nil || x.Container == "" { // broken
 		return forget(s.Tx, m.attachments, owner)
 	}
-	return m.removeFrom(s, x.namespace(), cni.Attachment{Network: s.Name, Container: x.Container, IfName: x.IfName})
+	return m.removeFrom(s, x.namespace(), cni.Attachment{
+		Network: s.Name, Container: x.Container, IfName: x.IfName,
+	})
 }
 
-// removeFrom is remove in a namespace that was remembered, nil if it is gone, which it closes.
+// removeFrom is remove in a saved namespace, which it closes. ns is nil if the namespace no longer
+// exists.
 func (m memory) removeFrom(s *chained.Session, ns *kernel.Namespace, a cni.Attachment) error {
 	if ns == nil {
 		return m.remove(s.Tx, nil, a, s.Log)
@@ -74,9 +78,12 @@ func (m memory) removeFrom(s *chained.Session, ns *kernel.Namespace, a cni.Attac
 	return m.remove(s.Tx, sandbox, a, s.Log)
 }
 
-// remove puts back in the namespace, if it is there, what there was before, and forgets it: last what GC finds it by. What
-// fails is remembered, for the next DEL.
-func (m memory) remove(tx *kernel.Tx, sandbox *kernel.Space, a cni.Attachment, log *slog.Logger) error {
+// remove restores the saved values in the namespace, if it exists, and deletes them. The file by
+// which GC finds the others is deleted last. Values that it fails to restore stay saved for the
+// next DEL.
+func (m memory) remove(
+	tx *kernel.Tx, sandbox *kernel.Space, a cni.Attachment, log *slog.Logger,
+) error {
 	if sandbox != nil {
 		attributes, settings := m.read(a, log)
 		err := errors.Join(restore(sandbox, a.IfName, attributes, log), reset(sandbox, settings))
@@ -90,8 +97,8 @@ func (m memory) remove(tx *kernel.Tx, sandbox *kernel.Space, a cni.Attachment, l
 	return forget(tx, m.attachments, string(a.Owner()))
 }
 
-// restore gives an interface, if it is there, the attributes that it had. What the kernel refuses stays as it is: it would
-// refuse it the next time, and DEL would never end.
+// restore sets the attributes of an interface, if it exists, to their saved values. It skips values
+// that the kernel refuses: the kernel would refuse them again, so DEL would never succeed.
 func restore(sandbox *kernel.Space, ifName string, before Attributes, log *slog.Logger) error {
 	if before.none() {
 		return nil
@@ -104,7 +111,8 @@ func restore(sandbox *kernel.Space, ifName string, before Attributes, log *slog.
 	for _, d := range before.differ(sandbox, link) {
 		err := d.set()
 		if session.Refused(err) {
-			log.Warn("an attribute stays as it is", "err", fmt.Errorf("interface %s: %w", ifName, err))
+			log.Warn("cannot restore an attribute", "err",
+				fmt.Errorf("interface %s: %w", ifName, err))
 			continue
 		}
 		errs = append(errs, err)
@@ -112,8 +120,8 @@ func restore(sandbox *kernel.Space, ifName string, before Attributes, log *slog.
 	return errors.Join(errs...)
 }
 
-// reset gives settings the values that they had, in reverse order. Those that are gone, with their interface, or that the
-// kernel refuses, stay.
+// reset sets settings to their saved values, in reverse order. It skips settings that no longer
+// exist because their interface is gone, and values that the kernel refuses.
 func reset(sandbox *kernel.Space, before []kernel.Setting) error {
 	if len(before) == 0 {
 		return nil

@@ -27,19 +27,21 @@ var suite = plugintest.Suite{
 			a.Container.Command("sysctl", "-qw", "net.core.somaxconn=77")
 			return "net/core/somaxconn"
 		}},
-		{Name: "sysctl of the interface", Key: "sysctl", Break: func(_ testing.TB, a plugintest.Attached) string {
-			a.Container.Command("sysctl", "-qw", "net.ipv4.conf."+a.IfName+".arp_notify=0")
-			return a.IfName + "/arp_notify"
-		}},
+		{Name: "sysctl of the interface", Key: "sysctl",
+			Break: func(_ testing.TB, a plugintest.Attached) string {
+				a.Container.Command("sysctl", "-qw", "net.ipv4.conf."+a.IfName+".arp_notify=0")
+				return a.IfName + "/arp_notify"
+			}},
 	},
 }
 
-// link is a drift of an attribute of the container's interface. CHECK has to name it.
+// link is a drift of an attribute of the container's interface, which CHECK must name.
 func link(object, key string, set ...string) plugintest.Drift {
-	return plugintest.Drift{Name: key, Key: key, Break: func(_ testing.TB, a plugintest.Attached) string {
-		a.Container.Command("ip", append([]string{"link", "set", a.IfName}, set...)...)
-		return object
-	}}
+	return plugintest.Drift{Name: key, Key: key,
+		Break: func(_ testing.TB, a plugintest.Attached) string {
+			a.Container.Command("ip", append([]string{"link", "set", a.IfName}, set...)...)
+			return object
+		}}
 }
 
 func TestSuite(t *testing.T) { plugintest.Run(t, suite) }

@@ -15,25 +15,27 @@ import (
 	"github.com/tenon-cni/tenon/plugins/tuning"
 )
 
-// TestSysctlOnly is tuning.md 9: the previous result passes unchanged, and there is no file of the reference plugin. DEL puts
-// the values back (field row 56).
+// TestSysctlOnly: the previous result passes unchanged, and no file in upstream's format exists.
+// DEL restores the values.
 func TestSysctlOnly(t *testing.T) {
 	t.Parallel()
-	r := runtime(t, `,"sysctl":{"net.ipv4.ip_local_port_range":"20000 30000","net.core.somaxconn":"77","net/ipv4/ip_local_reserved_ports":"25000"}`)
+	r := runtime(t,
+		`,"sysctl":{"net.ipv4.ip_local_port_range":"20000 30000","net.core.somaxconn":"77","net/ipv4/ip_local_reserved_ports":"25000"}`)
 	q := r.Request(cni.Add, "c")
 	before := r.State()
-	if diff := cmp.Diff(compact(t, q.Conf["prevResult"].(json.RawMessage)), compact(t, r.Must(q))); diff != "" {
+	if diff := cmp.Diff(compact(t, q.Conf["prevResult"].(json.RawMessage)),
+		compact(t, r.Must(q))); diff != "" {
 		t.Error(diff)
 	}
 	if got := value(r, "c", "net.ipv4.ip_local_port_range"); got != "20000\t30000" {
 		t.Errorf("range %q", got)
 	}
-	r.Check("c") // although the kernel separates with a tab
+	r.Check("c") // the kernel prints a tab as separator
 	if got := remembered(t, r, "c"); got != "" {
 		t.Errorf("file %s", got)
 	}
 	r.Del("c")
-	removeFolders(t, r)
+	removeDirs(t, r)
 	r.Unchanged(before)
 }
 
@@ -50,8 +52,8 @@ func compact(t *testing.T, b []byte) string {
 	return string(text)
 }
 
-// removeFolders removes the folders that ADD has made, which must be empty.
-func removeFolders(t *testing.T, r *plugintest.Runtime) {
+// removeDirs removes the directories that ADD has created, which must be empty.
+func removeDirs(t *testing.T, r *plugintest.Runtime) {
 	t.Helper()
 	for _, dir := range []string{"a/tuning/.tenon", "a/tuning", "a"} {
 		if err := os.Remove(filepath.Join(r.Dir, dir)); err != nil {
@@ -60,29 +62,32 @@ func removeFolders(t *testing.T, r *plugintest.Runtime) {
 	}
 }
 
-// TestOrder: settings are written as they are listed, and reset backwards: one that changes others does not win over those
-// behind it.
+// TestOrder: settings are written in their order and restored in reverse order, so a setting that
+// changes others does not override the settings after it.
 func TestOrder(t *testing.T) {
 	t.Parallel()
-	for range 5 { // a map would give another order sooner or later
+	for range 5 { // a map would eventually have another order
 		r := runtime(t, "")
 		q := r.Request(cni.Add, "c")
 		before := r.State()
-		q.Stdin = withSysctl(t, q, `{"net.ipv4.conf.all.forwarding":"1","net.ipv4.conf.IFNAME.forwarding":"0","net.ipv4.conf.lo.forwarding":"0"}`)
+		q.Stdin = withSysctl(t, q,
+			`{"net.ipv4.conf.all.forwarding":"1","net.ipv4.conf.IFNAME.forwarding":"0","net.ipv4.conf.lo.forwarding":"0"}`)
 		r.Must(q)
-		for key, want := range map[string]string{"all": "1", "eth0": "0", "lo": "0", "default": "1"} {
+		for key, want := range map[string]string{
+			"all": "1", "eth0": "0", "lo": "0", "default": "1",
+		} {
 			if got := value(r, "c", "net.ipv4.conf."+key+".forwarding"); got != want {
 				t.Errorf("%s: %s, want %s", key, got, want)
 			}
 		}
 		q.Command = cni.Del
 		r.Must(q)
-		removeFolders(t, r)
+		removeDirs(t, r)
 		r.Unchanged(before)
 	}
 }
 
-// withSysctl is a request with a member sysctl as it is written here.
+// withSysctl is a request with a member sysctl in exactly this text.
 func withSysctl(t *testing.T, q plugintest.Request, sysctl string) []byte {
 	t.Helper()
 	b, err := json.Marshal(q.Conf)
@@ -92,8 +97,7 @@ func withSysctl(t *testing.T, q plugintest.Request, sysctl string) []byte {
 	return []byte(strings.TrimSuffix(string(b), "}") + `,"sysctl":` + sysctl + `}`)
 }
 
-// TestDuplicates is R-114 and tuning.md 9: a key that is there twice is refused, in arguments too, and so is one setting
-// under two keys.
+// TestDuplicates: duplicate keys are refused, in arguments too, and so are two keys of one setting.
 func TestDuplicates(t *testing.T) {
 	t.Parallel()
 	for _, object := range []string{
@@ -111,7 +115,8 @@ func TestDuplicates(t *testing.T) {
 		for _, verb := range []cni.Command{cni.Add, cni.Check} {
 			q := r.Request(verb, "c")
 			q.Stdin = withSysctl(t, q, object)
-			if err := r.Refused(q, cni.CodeInvalidConfig); err != nil && !strings.Contains(err.Error(), "duplicated sysctl keys are not allowed") {
+			if err := r.Refused(q, cni.CodeInvalidConfig); err != nil &&
+				!strings.Contains(err.Error(), "duplicated sysctl keys are not allowed") {
 				t.Errorf("%s: %v", object, err)
 			}
 		}
@@ -122,8 +127,8 @@ func TestDuplicates(t *testing.T) {
 	}
 }
 
-// TestArgs: args.cni.sysctl is merged key by key over that of the configuration. It needs none: the reference plugin crashes
-// without.
+// TestArgs: args.cni.sysctl is merged key by key over the configuration's sysctl, which can be
+// absent; upstream crashes without it.
 func TestArgs(t *testing.T) {
 	t.Parallel()
 	for sysctl, wantBacklog := range map[string]string{
@@ -146,13 +151,13 @@ func TestArgs(t *testing.T) {
 		}
 		r.Check("c")
 		r.Del("c")
-		removeFolders(t, r)
+		removeDirs(t, r)
 		r.Unchanged(before)
 	}
 }
 
-// TestKeys: what may be a key. R-115: none leads anywhere but below net. CVE-2022-0811: nothing but the settings of the
-// container's namespace can be reached. The host's are as they were.
+// TestKeys: valid keys lead only to settings below net of the container's namespace
+// (CVE-2022-0811). The host's settings do not change.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	const number = "1"
@@ -163,7 +168,7 @@ func TestKeys(t *testing.T) {
 		"net.ipv4/conf.IFNAME/arp_notify":    "ipv4/conf/eth0.5/arp_notify",
 		"net.ipv4.conf.lo.arp_notify":        "ipv4/conf/lo/arp_notify",
 		"net.ipv6.conf.all.forwarding":       "ipv6/conf/all/forwarding",
-		"net/ipv4/conf/eth0.5/arp_notify":    "", // all dots separate
+		"net/ipv4/conf/eth0.5/arp_notify":    "", // each dot is a separator
 		"net.ipv4.conf.eth9.arp_notify":      "",
 		"":                                   "",
 		"net":                                "",
@@ -211,7 +216,8 @@ func TestKeys(t *testing.T) {
 			}
 			r.Must(q)
 			diff := testnet.Diff(before, testnet.Snapshot(t, r.Spaces()))
-			if !strings.Contains(diff, "+ c sysctl "+file+" = 1\n") || strings.Contains(diff, " host ") {
+			if !strings.Contains(diff, "+ c sysctl "+file+" = 1\n") ||
+				strings.Contains(diff, " host ") {
 				t.Error(diff)
 			}
 			q.Command = cni.Del
@@ -220,7 +226,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestValues: CVE-2022-0811: nothing in a value separates it from another setting, for whoever handles it.
+// TestValues: no character of a value separates it from another setting, in any tool
+// (CVE-2022-0811).
 func TestValues(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, "")
@@ -243,12 +250,12 @@ func TestValues(t *testing.T) {
 		r.Must(q)
 		q.Command = cni.Del
 		r.Must(q)
-		removeFolders(t, r)
+		removeDirs(t, r)
 	}
 	r.Unchanged(before)
 }
 
-// TestEmptyValue is written, unlike by the reference plugin.
+// TestEmptyValue: an empty value is written, unlike with upstream.
 func TestEmptyValue(t *testing.T) {
 	t.Parallel()
 	const key = "net.ipv4.ip_local_reserved_ports"
@@ -265,7 +272,7 @@ func TestEmptyValue(t *testing.T) {
 	}
 }
 
-// TestWriteOnly: a command has no value to check or to put back.
+// TestWriteOnly: a write-only setting has no value to check or to restore.
 func TestWriteOnly(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"sysctl":{"net.ipv4.route.flush":"1"}`)
@@ -274,8 +281,8 @@ func TestWriteOnly(t *testing.T) {
 	r.Del("c")
 }
 
-// TestAllowList is tuning.md 9 and field row 56: with a list, each key has to match a line of it, as it is written and
-// wherever it comes from. Without sysctls nobody looks at the list.
+// TestAllowList: with a list, each key must match a line of it, as written and from every source.
+// Without sysctls the list is not read.
 func TestAllowList(t *testing.T) {
 	t.Parallel()
 	const list = "\n  ^net\\.ipv4\\.conf\\.IFNAME\\.[a-z_]*$  \n\nsomax\n"
@@ -287,10 +294,14 @@ func TestAllowList(t *testing.T) {
 		{"listed", list, `{"net.ipv4.conf.IFNAME.arp_notify":"1"}`, `{}`, 0},
 		{"listed, found anywhere", list, `{"net.core.somaxconn":"5"}`, `{}`, 0},
 		{"not listed", list, `{"net.ipv4.ip_forward":"1"}`, `{}`, cni.CodeInvalidConfig},
-		{"one of two is not listed", list, `{"net.core.somaxconn":"5","net.ipv4.ip_forward":"1"}`, `{}`, cni.CodeInvalidConfig},
-		{"the setting is listed, not the key", list, `{"net.ipv4.conf.eth0.arp_notify":"1"}`, `{}`, cni.CodeInvalidConfig},
-		{"arguments are no way round", list, `{"net.core.somaxconn":"5"}`, `{"net.ipv4.ip_forward":"1"}`, cni.CodeInvalidConfig},
-		{"nor is it one for what never is", ".*", `{"kernel.core_pattern":"5"}`, `{}`, cni.CodeInvalidConfig},
+		{"one of two is not listed", list, `{"net.core.somaxconn":"5","net.ipv4.ip_forward":"1"}`,
+			`{}`, cni.CodeInvalidConfig},
+		{"the setting is listed, not the key", list, `{"net.ipv4.conf.eth0.arp_notify":"1"}`, `{}`,
+			cni.CodeInvalidConfig},
+		{"arguments do not bypass the list", list, `{"net.core.somaxconn":"5"}`,
+			`{"net.ipv4.ip_forward":"1"}`, cni.CodeInvalidConfig},
+		{"the list does not allow other settings", ".*", `{"kernel.core_pattern":"5"}`, `{}`,
+			cni.CodeInvalidConfig},
 		{"empty list", "\n", `{"net.core.somaxconn":"5"}`, `{}`, cni.CodeInvalidConfig},
 		{"broken list", "somax\n(\n", `{"net.core.somaxconn":"5"}`, `{}`, cni.CodeInvalidConfig},
 		{"unreadable list", "UNREADABLE", `{"net.core.somaxconn":"5"}`, `{}`, cni.CodeIOFailure},
@@ -323,11 +334,12 @@ func TestAllowList(t *testing.T) {
 				r.Add("c")
 				r.Check("c")
 				r.Del("c")
-				removeFolders(t, r)
+				removeDirs(t, r)
 			} else {
 				err := r.Refused(r.Request(cni.Add, "c"), row.code)
-				if err != nil && row.name != "nor is it one for what never is" && !strings.Contains(err.Error(), path) {
-					t.Errorf("the list is not named: %v", err)
+				if err != nil && row.name != "the list does not allow other settings" &&
+					!strings.Contains(err.Error(), path) {
+					t.Errorf("the error does not name the list: %v", err)
 				}
 				r.Refused(status, cni.CodeNotAvailable, cni.CodeInvalidConfig)
 			}
@@ -336,17 +348,18 @@ func TestAllowList(t *testing.T) {
 	}
 }
 
-// TestStatus: a list that cannot be used makes the plugin not available: it is no mistake of the configuration.
+// TestStatus: with an unusable list the plugin is not available, but the configuration is valid.
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	r := plugintest.NewRuntime(t, tuning.WithAllowList(t.TempDir()), `{"cniVersion":"1.1.0","name":"net","type":"tuning","sysctl":{"net.ipv4.conf.IFNAME.arp_notify":"1"}}`)
+	r := plugintest.NewRuntime(t, tuning.WithAllowList(t.TempDir()),
+		`{"cniVersion":"1.1.0","name":"net","type":"tuning","sysctl":{"net.ipv4.conf.IFNAME.arp_notify":"1"}}`)
 	q := r.Collect()
 	q.Command = cni.Status
 	r.Refused(q, cni.CodeNotAvailable)
 }
 
-// FuzzSysctl: whatever is asked for, nothing but settings of the container below net is written, and what is accepted is put
-// back. CVE-2022-0811, R-115
+// FuzzSysctl: for any input, only settings of the container below net are written, and DEL restores
+// all accepted ones (CVE-2022-0811).
 func FuzzSysctl(f *testing.F) {
 	for _, object := range []string{
 		`{"net.ipv4.conf.IFNAME.arp_notify":"1"}`, `{"net/ipv4/ip_local_port_range":"1 2","net.core.somaxconn":"5"}`,
@@ -361,7 +374,8 @@ func FuzzSysctl(f *testing.F) {
 		}
 		seen := map[string]bool{}
 		for file, value := range files {
-			if path := filepath.Join("/proc/sys", file); !strings.HasPrefix(path, "/proc/sys/net/") || path != "/proc/sys/"+file {
+			if path := filepath.Join("/proc/sys", file); !strings.HasPrefix(path,
+				"/proc/sys/net/") || path != "/proc/sys/"+file {
 				t.Errorf("%q leads to %q", object, path)
 			}
 			if seen[file] {

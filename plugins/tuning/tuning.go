@@ -13,17 +13,17 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Config is the configuration of the plugin. Its Args are in the place of those of [plugin.Common].
+// Config is the configuration of the plugin. Its Args replace the Args of [plugin.Common].
 type Config struct {
 	plugin.Common
 	Settings
 
-	// DataDir is where the plugin remembers what there was before.
+	// DataDir is the directory where ADD saves the values that DEL restores.
 	DataDir string `json:"dataDir" default:"/run/cni/tuning"`
 
-	// Args are the generic arguments of the caller. What they name counts instead of what the configuration says.
+	// Args are the arguments of the runtime. They take precedence over the configuration.
 	Args struct {
-		// CNI is the part of the arguments that plugins look at.
+		// CNI are the arguments for CNI plugins.
 		CNI Settings `json:"cni"`
 	} `json:"args"`
 
@@ -36,12 +36,13 @@ type Config struct {
 
 const defaultDataDir = "/run/cni/tuning"
 
-// Settings are what the plugin changes.
+// Settings are the settings that the plugin changes.
 type Settings struct {
-	// Sysctl are settings below net that the network namespace of the container has for itself, written in their order. Keys
-	// have dots or slashes; IFNAME in one is the container's interface. A key that is there twice is refused, and so is one
-	// that acts on the whole machine. Values are up to 4095 letters, digits, blanks, tabs and ",.:_-", written at once.
-	// Arguments are merged key by key.
+	// Sysctl holds settings below net that the container's network namespace has for itself,
+	// written in their order. Keys contain dots or slashes; IFNAME stands for the container's
+	// interface. Duplicate keys, and keys that act on the whole node, are refused. Values are up to
+	// 4095 letters, digits, blanks, tabs and ",.:_-", written at once. Sysctls of args are merged
+	// key by key.
 	Sysctl Sysctls `json:"sysctl"`
 
 	Attributes
@@ -59,17 +60,19 @@ func define(allowList string) plugin.Definition {
 		Capabilities: []string{"mac"},
 		Args:         []string{"MAC"},
 		Doc:          doc,
-	}, chained.Traits{Inside: true, NoPrev: chained.NoPrev{Add: "Required prevResult missing"}}, func() chained.Decorator {
+	}, chained.Traits{
+		Inside: true, NoPrev: chained.NoPrev{Add: "Required prevResult missing"},
+	}, func() chained.Decorator {
 		return &Config{allowList: allowList}
 	})
 }
 
-// Validate refuses what cannot be set, whatever the container. It finds out what the call asks for,
-// from all the places where it can be asked.
+// Validate refuses values that no container can have, and combines the requests of configuration
+// and arguments.
 func (c *Config) Validate(call *plugin.Call) error {
 	args := c.Args.CNI
 	c.wanted = args.Attributes.or(c.Attributes)
-	// Only in the upstream plugin, args count more than the capability.
+	// As in upstream tuning, and unlike other plugins, args take precedence over the capability.
 	c.wanted.MAC = cmp.Or(args.MAC, call.Asked.MAC, c.MAC)
 	if err := c.wanted.clean(); err != nil {
 		return err
@@ -83,7 +86,7 @@ func (c *Config) Validate(call *plugin.Call) error {
 	return err
 }
 
-// Status says whether the list of allowed settings can be used, and has those of the configuration.
+// Status reports whether the list of allowed settings can be read and contains the configured ones.
 func (c *Config) Status(context.Context, *plugin.Call) error {
 	if err := c.allow(c.settings); err != nil {
 		return cni.Errorf(cni.CodeNotAvailable, "%w", err)
@@ -91,7 +94,7 @@ func (c *Config) Status(context.Context, *plugin.Call) error {
 	return nil
 }
 
-// Apply remembers what there is and changes it.
+// Apply saves the current values and changes them.
 func (c *Config) Apply(_ context.Context, s *chained.Session, r *cni.Result) error {
 	if err := c.allow(c.settings); err != nil {
 		return err
@@ -118,7 +121,8 @@ func (c *Config) Apply(_ context.Context, s *chained.Session, r *cni.Result) err
 	return nil
 }
 
-// set writes the settings in the container. What the kernel refuses is a mistake of the configuration.
+// set writes the settings in the container. If the kernel refuses a value, the configuration is
+// invalid.
 func set(s *chained.Session, settings settings) error {
 	if len(settings) == 0 {
 		return nil
@@ -129,16 +133,17 @@ func set(s *chained.Session, settings settings) error {
 	}
 	refused := cni.Errorf(cni.CodeInvalidConfig, "%w", err)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-		return refused.WithDetails("a network namespace has no such setting for itself: it may be one of the host, or its module is not loaded")
+		return refused.WithDetails("a network namespace has no such setting of its own: " +
+			"it belongs to the host, or its kernel module is not loaded")
 	}
 	return refused
 }
 
-// Verify compares what is asked for with what is there. What is not asked for may be as it likes.
+// Verify compares the requested values with the current ones, and ignores all others.
 func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 	for _, want := range c.settings.files() {
 		have, err := s.Sandbox.Sysctl.Read(want.Key)
-		if errors.Is(err, fs.ErrPermission) { // it can only be written
+		if errors.Is(err, fs.ErrPermission) { // write-only
 			continue
 		}
 		if err != nil {
@@ -146,7 +151,8 @@ func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 		}
 		if !want.Is(have) {
 			err := fmt.Errorf("sysctl %s: expected %q, found %q", want.Key, want.Value, have)
-			return cni.Rephrase(err, "Error: Tuning configured value of /proc/sys/%s is %s, current value is %s",
+			return cni.Rephrase(err,
+				"Error: Tuning configured value of /proc/sys/%s is %s, current value is %s",
 				want.Key, want.Value, have)
 		}
 	}
@@ -158,7 +164,8 @@ func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 		return err
 	}
 	for _, d := range c.wanted.differ(s.Sandbox, link) {
-		err := fmt.Errorf("interface %s: expected %s %s, found %s", link.Name, d.name, d.want, d.have)
+		err := fmt.Errorf("interface %s: expected %s %s, found %s", link.Name, d.name,
+			d.want, d.have)
 		return cni.Rephrase(err, d.text, link.Name, d.want, d.have)
 	}
 	return nil

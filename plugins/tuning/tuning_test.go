@@ -16,15 +16,16 @@ import (
 	"github.com/tenon-cni/tenon/plugins/tuning"
 )
 
-// runtime is one for a configuration with these members.
+// runtime creates a runtime for a configuration with these members.
 func runtime(t *testing.T, members string) *plugintest.Runtime {
 	t.Helper()
-	r := plugintest.NewRuntime(t, tuning.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"tuning"`+members+`}`)
+	r := plugintest.NewRuntime(t, tuning.Plugin,
+		`{"cniVersion":"1.1.0","name":"net","type":"tuning"`+members+`}`)
 	r.Conf["dataDir"] = filepath.Join(r.Dir, "a", "tuning")
 	return r
 }
 
-// iface is what ip says of a container's interface.
+// iface holds the output of ip for a container's interface.
 type iface struct {
 	Address     string
 	MTU, TxQLen int
@@ -47,7 +48,7 @@ func value(r *plugintest.Runtime, container, key string) string {
 	return strings.TrimSpace(r.Container(container).Command("sysctl", "-n", key))
 }
 
-// remembered is the content of the file of a container, empty if there is none.
+// remembered returns the content of a container's file in dataDir, or "" if it does not exist.
 func remembered(t *testing.T, r *plugintest.Runtime, container string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(r.Conf["dataDir"].(string), container+"_eth0.json"))
@@ -57,8 +58,9 @@ func remembered(t *testing.T, r *plugintest.Runtime, container string) string {
 	return string(content)
 }
 
-// TestAttributes is tuning.md 9: each attribute from the configuration and from the arguments, and all at once: changed by
-// ADD, told in the result, accepted by CHECK; remembered as the reference plugin does, put back by DEL, and forgotten.
+// TestAttributes: each attribute, from the configuration and from the arguments, and all together:
+// ADD changes and reports it, CHECK accepts it, the saved values have upstream's form, DEL restores
+// and deletes them.
 func TestAttributes(t *testing.T) {
 	t.Parallel()
 	const all = `"promisc":true,"mtu":1454,"txQLen":20000,"mac":"02:01:02:03:04:05","allmulti":true`
@@ -70,14 +72,21 @@ func TestAttributes(t *testing.T) {
 		{`"mtu":1454`, "{\n \"mtu\": 1500\n}", func(i *iface) { i.MTU = 1454 }},
 		{`"txQLen":20000`, "{\n \"txQLen\": 1000\n}", func(i *iface) { i.TxQLen = 20000 }},
 		{`"txQLen":0`, "{\n \"txQLen\": 1000\n}", func(i *iface) { i.TxQLen = 0 }},
-		{`"mac":"02:01:02:03:04:05"`, "{\n \"mac\": \"MAC\"\n}", func(i *iface) { i.Address = "02:01:02:03:04:05" }},
-		{`"allmulti":true`, "{\n \"allmulti\": false\n}", func(i *iface) { i.AllMulti = 1 }},
-		{all, "{\n \"mac\": \"MAC\",\n \"promisc\": false,\n \"mtu\": 1500,\n \"allmulti\": false,\n \"txQLen\": 1000\n}", func(i *iface) {
-			*i = iface{Address: "02:01:02:03:04:05", MTU: 1454, TxQLen: 20000, Promiscuity: 1, AllMulti: 1}
+		{`"mac":"02:01:02:03:04:05"`, "{\n \"mac\": \"MAC\"\n}", func(i *iface) {
+			i.Address = "02:01:02:03:04:05"
 		}},
+		{`"allmulti":true`, "{\n \"allmulti\": false\n}", func(i *iface) { i.AllMulti = 1 }},
+		{all,
+			"{\n \"mac\": \"MAC\",\n \"promisc\": false,\n \"mtu\": 1500,\n \"allmulti\": false,\n \"txQLen\": 1000\n}", func(i *iface) {
+				*i = iface{
+					Address: "02:01:02:03:04:05", MTU: 1454, TxQLen: 20000, Promiscuity: 1, AllMulti: 1,
+				}
+			}},
 		{`"promisc":false,"mtu":0`, "", func(*iface) {}},
 	} {
-		for place, format := range map[string]string{"configuration": ",%s", "args": `,"args":{"cni":{%s}}`} {
+		for place, format := range map[string]string{
+			"configuration": ",%s", "args": `,"args":{"cni":{%s}}`,
+		} {
 			t.Run(row.members+" from "+place, func(t *testing.T) {
 				t.Parallel()
 				r := runtime(t, fmt.Sprintf(format, row.members))
@@ -94,12 +103,14 @@ func TestAttributes(t *testing.T) {
 				if x := result.Interfaces[inside]; !ok || x.MAC != got.Address || x.MTU != got.MTU {
 					t.Errorf("result %+v", x)
 				}
-				if diff := cmp.Diff(strings.Replace(row.file, "MAC", before.Address, 1), remembered(t, r, "c")); diff != "" {
+				if diff := cmp.Diff(strings.Replace(row.file, "MAC", before.Address, 1),
+					remembered(t, r, "c")); diff != "" {
 					t.Error(diff)
 				}
 				r.Check("c")
 				r.Del("c")
-				if diff := cmp.Diff(before, show(t, r, "c")); diff != "" || remembered(t, r, "c") != "" {
+				if diff := cmp.Diff(before, show(t, r, "c")); diff != "" ||
+					remembered(t, r, "c") != "" {
 					t.Errorf("after DEL: file %q, %s", remembered(t, r, "c"), diff)
 				}
 			})
@@ -107,7 +118,7 @@ func TestAttributes(t *testing.T) {
 	}
 }
 
-// TestAllMultiOff: what is on can be switched off, and is on again after DEL.
+// TestAllMultiOff: an enabled mode can be disabled, and DEL enables it again.
 func TestAllMultiOff(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"allmulti":false`)
@@ -125,12 +136,13 @@ func TestAllMultiOff(t *testing.T) {
 	}
 }
 
-// TestMAC: which of the places where an address can be asked for counts: one after the other is taken away. The text in the
-// result is the one that was asked for. That args count more than the capability is the reference plugin's own order.
-// R-113, tuning.md 1
+// TestMAC: precedence of the sources of a MAC address; the test removes one source after the other.
+// The result contains the requested text. As in upstream tuning, args take precedence over the
+// capability.
 func TestMAC(t *testing.T) {
 	t.Parallel()
-	r := runtime(t, `,"mac":"02:00:00:00:00:01","runtimeConfig":{"mac":"02-00-00-00-00-03"},"args":{"cni":{"mac":"02:00:00:00:00:0A"}}`)
+	r := runtime(t,
+		`,"mac":"02:00:00:00:00:01","runtimeConfig":{"mac":"02-00-00-00-00-03"},"args":{"cni":{"mac":"02:00:00:00:00:0A"}}`)
 	args := "IgnoreUnknown=1;K8S_POD_NAME=x;MAC=02:00:00:00:00:02"
 	for _, step := range []struct {
 		want string
@@ -152,13 +164,14 @@ func TestMAC(t *testing.T) {
 		if got := result.Interfaces[i].MAC; got != step.want {
 			t.Errorf("result has %s, want %s", got, step.want)
 		}
-		if got, want := show(t, r, "c").Address, strings.ToLower(strings.ReplaceAll(step.want, "-", ":")); got != want {
+		if got, want := show(t, r, "c").
+			Address, strings.ToLower(strings.ReplaceAll(step.want, "-", ":")); got != want {
 			t.Errorf("interface has %s, want %s", got, want)
 		}
 		q.Command, q.Conf["prevResult"] = cni.Check, result
 		encoded, _ := result.Encode(cni.V110)
 		q.Conf["prevResult"] = json.RawMessage(encoded)
-		r.Must(q) // whatever the form and the case of the letters
+		r.Must(q) // in any form and case
 		q.Command = cni.Del
 		r.Must(q)
 		step.drop()
@@ -168,7 +181,8 @@ func TestMAC(t *testing.T) {
 	r.Refused(q, cni.CodeInvalidEnvironment)
 }
 
-// TestResult: only the interface of this container is another one now: R-113. A host's of the same name is not.
+// TestResult: only the entry of this container's interface changes, and no entry of a host
+// interface with the same name.
 func TestResult(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"mac":"02:00:00:00:00:01","mtu":1400`)
@@ -186,14 +200,16 @@ func TestResult(t *testing.T) {
 		{"ours and another container's", []string{other, ours}, 1},
 		{"ours and the host's", []string{"", ours}, 1},
 		{"ours by another path (RES-10)", []string{unknown, "", alias}, 2},
-		{"none says where it is (RES-10)", []string{other, ""}, 1},
-		{"sandbox that leads nowhere (RES-10)", []string{unknown, ""}, 0},
+		{"no sandbox is known (RES-10)", []string{other, ""}, 1},
+		{"sandbox does not exist (RES-10)", []string{unknown, ""}, 0},
 		{"another container's", []string{other}, -1},
 	} {
 		q := r.Request(cni.Add, "c")
 		prev := &cni.Result{}
 		for _, sandbox := range row.sandboxes {
-			prev.Interfaces = append(prev.Interfaces, cni.Interface{Name: "eth0", MAC: "02:99:00:00:00:00", Sandbox: sandbox})
+			prev.Interfaces = append(prev.Interfaces, cni.Interface{
+				Name: "eth0", MAC: "02:99:00:00:00:00", Sandbox: sandbox,
+			})
 		}
 		for version, mtu := range map[cni.Version]int{cni.V110: 1400, cni.V100: 0} {
 			encoded, err := prev.Encode(version)
@@ -216,7 +232,7 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// TestRoutesStay is R-112: another address keeps the routes of both families.
+// TestRoutesStay: a new MAC address keeps the routes of both families.
 func TestRoutesStay(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"mac":"02:00:00:00:00:01"`)
@@ -242,7 +258,7 @@ func TestRoutesStay(t *testing.T) {
 	}
 }
 
-// TestInvalid refuses what no interface can have, before anything is changed.
+// TestInvalid: values that no interface can have are refused before any change.
 func TestInvalid(t *testing.T) {
 	t.Parallel()
 	for members, says := range map[string]string{
@@ -259,17 +275,19 @@ func TestInvalid(t *testing.T) {
 		r := runtime(t, ","+members)
 		r.Container("c")
 		before := r.State()
-		if err := r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig); err != nil && !strings.Contains(err.Error(), says) {
+		if err := r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig); err != nil &&
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", members, err)
 		}
 		r.Unchanged(before)
 	}
 }
 
-// TestKernelRefuses: what was changed before the kernel refused something is put back, files too.
+// TestKernelRefuses: if the kernel refuses a value, earlier changes are undone, including files.
 func TestKernelRefuses(t *testing.T) {
 	t.Parallel()
-	r := runtime(t, `,"sysctl":{"net.core.somaxconn":"99"},"mac":"02:00:00:00:00:01","promisc":true,"mtu":60`)
+	r := runtime(t,
+		`,"sysctl":{"net.core.somaxconn":"99"},"mac":"02:00:00:00:00:01","promisc":true,"mtu":60`)
 	r.Container("c")
 	before := r.State()
 	q := r.Request(cni.Add, "c")
@@ -277,19 +295,22 @@ func TestKernelRefuses(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "mtu 60 dev eth0") {
 		t.Errorf("%v", err)
 	}
-	if err := os.RemoveAll(filepath.Join(r.Dir, "a")); err != nil { // folders may stay, files may not
+	// directories may stay, files may not
+	if err := os.RemoveAll(filepath.Join(r.Dir, "a")); err != nil {
 		t.Fatal(err)
 	}
 	r.Unchanged(before)
 }
 
-// TestNoInterface: without it there is nothing to change; for sysctls it need not be there. Names with a slash are none.
+// TestNoInterface: without the interface attributes cannot be changed, but sysctls can. Names with
+// a slash are invalid.
 func TestNoInterface(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"mtu":1400,"sysctl":{"net.core.somaxconn":"99"}`)
 	r.Container("c").Command("ip", "link", "delete", "eth0")
 	before := r.State()
-	if _, err := r.Do(t.Context(), r.Request(cni.Add, "c")); err == nil || !strings.Contains(err.Error(), `"eth0"`) {
+	if _, err := r.Do(t.Context(), r.Request(cni.Add, "c")); err == nil ||
+		!strings.Contains(err.Error(), `"eth0"`) {
 		t.Errorf("%v", err)
 	}
 	r.Unchanged(before)
@@ -303,8 +324,8 @@ func TestNoInterface(t *testing.T) {
 	r.Refused(q, cni.CodeInvalidEnvironment)
 }
 
-// TestNotOurs: what is not configured is nobody's business: CHECK accepts promiscuous mode that others switched on, and DEL
-// leaves it.
+// TestNotOurs: settings outside the configuration are ignored: CHECK accepts promiscuous mode that
+// another program enabled, and DEL leaves it on.
 func TestNotOurs(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"mtu":1400`)

@@ -1,7 +1,9 @@
-// Package vlan gives a container a VLAN (IEEE 802.1Q) of an interface of the host: what the container sends leaves by that
-// interface with the tag, and what arrives there with the tag is the container's.
+// Package vlan gives a container a VLAN (IEEE 802.1Q) of a parent interface: packets of the
+// container leave the parent with the tag of the VLAN, and packets that arrive with that tag go to
+// the container.
 //
-// Finding the parent, address management, addresses, routes, DEL, GC and most of CHECK are those of package attach.
+// Package attach implements IPAM, addresses, routes, DEL, GC and most of CHECK, and looks up the
+// parent.
 package vlan
 
 import _ "embed"

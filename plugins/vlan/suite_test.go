@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { plugintest.Main(m, all.Plugins...) }
 
 var vlans = testnet.Kernel(kernel.FeatureVLAN)
 
-// suite is that of the examples whose parent is in the container, or of the others.
+// suite returns the suite for the examples with linkInContainer, or for the rest.
 func suite(inContainer bool) plugintest.Suite {
 	s := plugintest.Suite{Plugin: vlan.Plugin}
 	for _, e := range vlan.Plugin.Examples() {
@@ -33,7 +33,7 @@ func TestSuite(t *testing.T) {
 	testnet.Require(t, vlans)
 	s := suite(false)
 	s.Setup = func(_ testing.TB, n *plugintest.Net) { n.Host.Wire("eno1", "eno2") }
-	// The archive's kernel knows no optimistic addresses: each ADD would wait for one or two seconds.
+	// Without optimistic addresses in the kernel each ADD would wait one or two seconds.
 	s.Rewrite = func(conf map[string]any, _ string) { conf["dad"] = "off" }
 	s.Distinguish = numbered()
 	s.Drifts = []plugintest.Drift{
@@ -44,16 +44,19 @@ func TestSuite(t *testing.T) {
 			a.Container.Command("ip", "link", "set", a.IfName, "mtu", "1390")
 			return "Error: Tuning configured MTU of " + a.IfName + " is 1400, current value is 1390"
 		}},
-		{Name: "metric of a route changed", Break: func(_ testing.TB, a plugintest.Attached) string {
-			a.Container.Command("ip", "route", "delete", "10.9.0.0/16")
-			a.Container.Command("ip", "route", "add", "10.9.0.0/16", "via", "10.1.2.1", "metric", "8", "mtu", "1300")
-			return "metric 7"
-		}},
+		{Name: "metric of a route changed", Key: "mtu",
+			Break: func(_ testing.TB, a plugintest.Attached) string {
+				a.Container.Command("ip", "route", "delete", "10.9.0.0/16")
+				a.Container.Command("ip", "route", "add", "10.9.0.0/16", "via", "10.1.2.1",
+					"metric", "8", "mtu", "1300")
+				return "metric 7"
+			}},
 	}
 	plugintest.Run(t, s)
 }
 
-// TestSuiteInContainer is that of a parent in the container, which has a result of those who put it there.
+// TestSuiteInContainer runs the suite with a parent in the container, which earlier plugins have
+// put there.
 func TestSuiteInContainer(t *testing.T) {
 	testnet.Require(t, vlans, testnet.Kernel(kernel.FeatureDummy))
 	s := suite(true)
@@ -69,8 +72,8 @@ func TestSuiteInContainer(t *testing.T) {
 
 func FuzzServe(f *testing.F) { plugintest.Fuzz(f, plugintest.Suite{Plugin: vlan.Plugin}) }
 
-// numbered gives each container a VLAN of its own, also one whose number another had: the kernel ends namespaces some time
-// after they are gone.
+// numbered gives each container its own VLAN, even if it reuses the number of an earlier one,
+// because the kernel deletes the links of a namespace some time after the namespace.
 func numbered() func(*plugintest.Request, int) {
 	var mu sync.Mutex
 	ids := map[string]int{}
@@ -84,21 +87,23 @@ func numbered() func(*plugintest.Request, int) {
 	}
 }
 
-// replaced is a drift in which another link has taken the place of the interface, with everything that is configured on it.
+// replaced is a drift in which another link with the same configuration has replaced the interface.
 func replaced(name, link, says string) plugintest.Drift {
-	return plugintest.Drift{Name: name, Break: func(_ testing.TB, a plugintest.Attached) string {
-		parent, kind, ok := strings.Cut(link, "type")
-		if !ok {
-			panic(link)
-		}
-		a.Container.Command("ip", "link", "delete", a.IfName)
-		a.Host.Batch(fmt.Sprintf("link add %s name %s netns %s address %s type %s",
-			parent, a.IfName, a.Container.Path(), a.Result.Interfaces[0].MAC, kind))
-		a.Container.Command("ip", "link", "set", a.IfName, "mtu", "1400", "up")
-		for _, ip := range a.Result.IPs {
-			a.Container.Command("ip", "address", "add", ip.Address.String(), "dev", a.IfName)
-		}
-		a.Container.Batch("route add 10.9.0.0/16 via 10.1.2.1 metric 7 mtu 1300", "route add ::/0 via fd00:1:2::1")
-		return says
-	}}
+	return plugintest.Drift{Name: name, Key: "mtu",
+		Break: func(_ testing.TB, a plugintest.Attached) string {
+			parent, kind, ok := strings.Cut(link, "type")
+			if !ok {
+				panic(link)
+			}
+			a.Container.Command("ip", "link", "delete", a.IfName)
+			a.Host.Batch(fmt.Sprintf("link add %s name %s netns %s address %s type %s",
+				parent, a.IfName, a.Container.Path(), a.Result.Interfaces[0].MAC, kind))
+			a.Container.Command("ip", "link", "set", a.IfName, "mtu", "1400", "up")
+			for _, ip := range a.Result.IPs {
+				a.Container.Command("ip", "address", "add", ip.Address.String(), "dev", a.IfName)
+			}
+			a.Container.Batch("route add 10.9.0.0/16 via 10.1.2.1 metric 7 mtu 1300",
+				"route add ::/0 via fd00:1:2::1")
+			return says
+		}}
 }

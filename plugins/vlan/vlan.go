@@ -17,16 +17,17 @@ type Config struct {
 	attach.Common
 	attach.Segment
 
-	// Master is the interface that carries the VLAN: its parent, by name or alternative name.
+	// Master is the parent interface, which carries the VLAN, by its name or an alternative name.
 	Master string `json:"master" required:"true"`
 
-	// VLANID is the ID of the VLAN. A parent has each only once, and so only one container can have it.
+	// VLANID is the ID of the VLAN. A parent has each VLAN only once, so only one container can
+	// have it.
 	VLANID int `json:"vlanId" min:"0" max:"4094"`
 
-	// MTU is in bytes and not above that of the parent; 0 is that of the parent.
+	// MTU is the MTU in bytes, at most the MTU of Master; 0 selects the MTU of Master.
 	MTU int `json:"mtu" min:"0"`
 
-	// LinkInContainer says that the parent is an interface of the container, not of the host.
+	// LinkInContainer looks up Master in the container instead of the host.
 	LinkInContainer bool `json:"linkInContainer"`
 }
 
@@ -47,28 +48,32 @@ var Plugin = attach.Define(plugin.Info{
 
 const maxID = 4094
 
-// Validate refuses what cannot become a VLAN with addresses. What depends on the parent is for Make.
+// Validate refuses configurations that are invalid with every parent. Make checks the limits of the
+// parent.
 func (c *Config) Validate(call *plugin.Call) error {
 	switch {
 	case c.Master == "":
-		return cni.Errorf(cni.CodeInvalidConfig, `"master" field is required. It specifies the host interface name to create the VLAN for`).
-			WithDetails("it has no default; ip link shows the interfaces there are")
+		return cni.Errorf(cni.CodeInvalidConfig,
+			`"master" field is required. It specifies the host interface name to create the VLAN for`).
+			WithDetails("set master to one of the interfaces that ip link lists")
 	case c.VLANID < 0 || c.VLANID > maxID:
-		return cni.Errorf(cni.CodeInvalidConfig, "invalid VLAN ID %d (must be between 0 and 4095 inclusive)", c.VLANID).
+		return cni.Errorf(cni.CodeInvalidConfig,
+			"invalid VLAN ID %d (must be between 0 and 4095 inclusive)", c.VLANID).
 			WithDetails(fmt.Sprintf("vlanId: the highest VLAN ID is %d", maxID))
 	case call.IPAM.Type == "":
 		return cni.Errorf(cni.CodeInvalidConfig, "no plugin name provided").
-			WithDetails("vlan needs ipam: its interface has addresses; bridge is for VLANs without address management")
+			WithDetails(
+				"vlan needs ipam; for a VLAN without addresses, use bridge with its option vlan")
 	}
 	return nil
 }
 
-// Status looks for the parent.
+// Status returns an error if the parent does not exist.
 func (c *Config) Status(ctx context.Context, call *plugin.Call) error {
 	return attach.ParentStatus(ctx, call, c.Master, c.LinkInContainer)
 }
 
-// Make makes the VLAN.
+// Make creates the VLAN interface.
 func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, error) {
 	parent, space, err := s.Parent(c.Master, c.LinkInContainer)
 	if err != nil {
@@ -80,11 +85,11 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 	link, err := s.AddLink(kernel.NewLink{
 		Kind: "vlan", MTU: c.MTU, VLAN: uint16(c.VLANID), Parent: parent, ParentSpace: space,
 	})
-	return s.Made(link, told(err))
+	return s.Made(link, withHolder(err))
 }
 
-// told says who has the VLAN, if that is why it could not be made.
-func told(err error) error {
+// withHolder adds the holder of the VLAN to the error of an ADD for a VLAN that is in use.
+func withHolder(err error) error {
 	var inUse *kernel.VLANInUseError
 	if !errors.As(err, &inUse) {
 		return err
@@ -94,29 +99,34 @@ func told(err error) error {
 	case ours:
 		holder = session.Holder(inUse.Link.Alias)
 	case inUse.Here:
-		holder = "interface " + inUse.Link.Name + " beside it"
+		holder = "interface " + inUse.Link.Name + " in the same namespace"
 	case inUse.Link.Name != "":
 		holder = "interface " + inUse.Link.Name + " " + holder
 	}
 	return cni.Errorf(session.CodeInUse, "%w: %s", inUse, holder).
-		WithDetails("an interface has each VLAN once; with plugin bridge and its vlan several containers share one")
+		WithDetails(
+			"a parent has each VLAN only once; to share a VLAN between containers, use bridge " +
+				"with its option vlan")
 }
 
-// Verify compares the VLAN and its parent with the configuration.
+// Verify compares the VLAN, its parent and its MTU with the configuration.
 func (c *Config) Verify(_ context.Context, s *attach.Session, link kernel.Link) error {
 	parent, _, err := s.Parent(c.Master, c.LinkInContainer)
 	if err != nil {
 		return err
 	}
 	if link.Parent != parent.Index {
-		return fmt.Errorf("interface %s: expected it on %s (index %d), found it on index %d", link.Name, parent.Name, parent.Index, link.Parent)
+		return fmt.Errorf("interface %s: expected it on %s (index %d), found it on index %d",
+			link.Name, parent.Name, parent.Index, link.Parent)
 	}
 	if link.VLAN != c.VLANID {
-		return fmt.Errorf("interface %s: expected VLAN %d, found %d", link.Name, c.VLANID, link.VLAN)
+		return fmt.Errorf("interface %s: expected VLAN %d, found %d", link.Name, c.VLANID,
+			link.VLAN)
 	}
 	if mtu := c.MTU; mtu != 0 && link.MTU != mtu {
 		err := fmt.Errorf("interface %s: expected MTU %d, found %d", link.Name, mtu, link.MTU)
-		return cni.Rephrase(err, "Error: Tuning configured MTU of %s is %d, current value is %d", link.Name, mtu, link.MTU)
+		return cni.Rephrase(err, "Error: Tuning configured MTU of %s is %d, current value is %d",
+			link.Name, mtu, link.MTU)
 	}
 	return nil
 }

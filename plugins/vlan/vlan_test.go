@@ -21,22 +21,24 @@ import (
 	"github.com/tenon-cni/tenon/plugins/vlan"
 )
 
-// runtime makes a host with interface eno1 (MTU 1500) and a network; members are those of the plugin.
+// runtime creates a host with interface eno1 (MTU 1500) and a network; members are added to the
+// plugin's configuration.
 func runtime(t *testing.T, members string) *plugintest.Runtime {
 	t.Helper()
 	testnet.Require(t, vlans)
 	return anyRuntime(t, members)
 }
 
-// anyRuntime is runtime on any kernel, for what comes to no VLAN.
+// anyRuntime is runtime for tests that create no VLAN, so any kernel will do.
 func anyRuntime(t *testing.T, members string) *plugintest.Runtime {
 	t.Helper()
-	r := plugintest.NewRuntime(t, vlan.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"vlan"`+members+`}`)
+	r := plugintest.NewRuntime(t, vlan.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"vlan"`+
+		members+`}`)
 	r.Host.Wire("eno1")
 	return r
 }
 
-// Members of configurations.
+// Members of configurations:
 const (
 	vlan5    = `,"master":"eno1","vlanId":5`
 	ipam4    = `,"ipam":{"type":"host-local","subnet":"10.1.2.0/24"}`
@@ -44,15 +46,15 @@ const (
 		"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]}`
 )
 
-// static is an ipam member with these addresses and, after them, other members.
+// static returns a member ipam with these addresses, followed by more members.
 func static(addresses, more string) string {
 	return `,"ipam":{"type":"static","addresses":[` + addresses + `]` + more + `}`
 }
 
-// places are where the parent can be: common to the tests that vlan.md 7 wants for both.
+// places are the locations of the parent; several tests run with both.
 var places = map[string]string{"host": "", "container": `,"linkInContainer":true`}
 
-// in makes the parent where the configuration expects it.
+// in creates the parent in the namespace where the configuration expects it.
 func in(r *plugintest.Runtime, place string) *plugintest.Namespace {
 	if place == "host" {
 		return r.Host
@@ -61,7 +63,7 @@ func in(r *plugintest.Runtime, place string) *plugintest.Namespace {
 	return r.Container("c")
 }
 
-// shown is what ip tells about an interface.
+// shown is the part of the output of ip that the tests compare.
 type shown struct {
 	IfName, Address string
 	MTU             int
@@ -77,28 +79,33 @@ type shown struct {
 func show(t *testing.T, ns *plugintest.Namespace, name string) shown {
 	t.Helper()
 	var links []shown
-	if err := json.Unmarshal([]byte(ns.Command("ip", "-j", "-d", "link", "show", "dev", name)), &links); err != nil {
+	if err := json.Unmarshal([]byte(ns.Command("ip", "-j", "-d", "link", "show", "dev", name)),
+		&links); err != nil {
 		t.Fatal(err)
 	}
 	return links[0]
 }
 
-// TestResult is vlan.md 2 and 7: one interface with the parent's MAC, the MTU that is asked for or the parent's, the routes
-// of IPAM, and the dns of the configuration instead of IPAM's.
+// TestResult: the result has one interface with the parent's MAC address, the configured or the
+// parent's MTU, the routes of IPAM, and the DNS settings of the configuration instead of IPAM's.
 func TestResult(t *testing.T) {
 	t.Parallel()
 	const ipam = `"dns":{"nameservers":["10.1.2.53"]},"routes":[{"dst":"10.9.0.0/16"}]`
 	for place, members := range places {
-		for mtu, want := range map[string]int{"": 1500, `,"mtu":0`: 1500, `,"mtu":1400`: 1400, `,"mtu":1500`: 1500} {
+		for mtu, want := range map[string]int{"": 1500, `,"mtu":0`: 1500, `,"mtu":1400`: 1400,
+			`,"mtu":1500`: 1500} {
 			t.Run(place+mtu, func(t *testing.T) {
 				t.Parallel()
-				r := runtime(t, vlan5+members+mtu+static(`{"address":"10.1.2.2/24","gateway":"10.1.2.1"}`, ","+ipam)+`,"dns":{"domain":"example"}`)
+				r := runtime(t,
+					vlan5+members+mtu+static(`{"address":"10.1.2.2/24","gateway":"10.1.2.1"}`,
+						","+ipam)+`,"dns":{"domain":"example"}`)
 				parent := show(t, in(r, place), "eno1")
 				c := r.Container("c")
 				r.Add("c")
 				r.Check("c")
 				l := show(t, c, "eth0")
-				if l.LinkInfo.Kind != "vlan" || l.LinkInfo.Data.ID != 5 || l.LinkInfo.Data.Protocol != "802.1Q" || l.MTU != want {
+				if l.LinkInfo.Kind != "vlan" || l.LinkInfo.Data.ID != 5 ||
+					l.LinkInfo.Data.Protocol != "802.1Q" || l.MTU != want {
 					t.Errorf("interface is %+v, want VLAN 5 with MTU %d", l, want)
 				}
 				r.Del("c")
@@ -112,10 +119,12 @@ func TestResult(t *testing.T) {
 				}
 				if diff := cmp.Diff(map[string]any{
 					"cniVersion": "1.1.0",
-					"interfaces": []any{map[string]any{"name": "eth0", "mac": parent.Address, "sandbox": c.Path()}},
-					"ips":        []any{map[string]any{"address": "10.1.2.2/24", "gateway": "10.1.2.1", "interface": 0.0}},
-					"routes":     []any{map[string]any{"dst": "10.9.0.0/16"}},
-					"dns":        map[string]any{"domain": "example"},
+					"interfaces": []any{map[string]any{"name": "eth0", "mac": parent.Address,
+						"sandbox": c.Path()}},
+					"ips": []any{map[string]any{"address": "10.1.2.2/24", "gateway": "10.1.2.1",
+						"interface": 0.0}},
+					"routes": []any{map[string]any{"dst": "10.9.0.0/16"}},
+					"dns":    map[string]any{"domain": "example"},
 				}, got); diff != "" {
 					t.Errorf("result (-want +got): %s", diff)
 				}
@@ -124,17 +133,21 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// TestRefused: what cannot become a VLAN creates nothing (vlan.md 7), and DEL of it succeeds. R-33, R-78, R-79
+// TestRefused: ADD creates nothing for these configurations, and DEL succeeds.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for place, members := range places {
 		for _, row := range []struct{ name, members, says string }{
 			{"no master", `,"vlanId":5` + ipam4, `"master" field is required`},
 			{"no such master", `,"master":"absent","vlanId":5` + ipam4, `"absent"`},
-			{"MTU above the parent's", vlan5 + `,"mtu":1600` + ipam4, "invalid MTU 1600, must be [0, master MTU(1500)]"},
-			{"negative MTU", vlan5 + `,"mtu":-100` + ipam4, "invalid MTU -100, must be [0, master MTU(1500)]"},
-			{"negative ID", `,"master":"eno1","vlanId":-1` + ipam4, "invalid VLAN ID -1 (must be between 0 and 4095 inclusive)"},
-			{"ID above the last", `,"master":"eno1","vlanId":4095` + ipam4, "vlanId: the highest VLAN ID is 4094"},
+			{"MTU above the parent's", vlan5 + `,"mtu":1600` + ipam4,
+				"invalid MTU 1600, must be [0, master MTU(1500)]"},
+			{"negative MTU", vlan5 + `,"mtu":-100` + ipam4,
+				"invalid MTU -100, must be [0, master MTU(1500)]"},
+			{"negative ID", `,"master":"eno1","vlanId":-1` + ipam4,
+				"invalid VLAN ID -1 (must be between 0 and 4095 inclusive)"},
+			{"ID above the last", `,"master":"eno1","vlanId":4095` + ipam4,
+				"vlanId: the highest VLAN ID is 4094"},
 			{"no ipam", vlan5, "needs ipam"},
 			{"empty ipam", vlan5 + `,"ipam":{}`, "needs ipam"},
 			{"unknown duplicate detection", vlan5 + `,"dad":"maybe"` + ipam4, `dad: "maybe"`},
@@ -145,7 +158,8 @@ func TestRefused(t *testing.T) {
 				in(r, place)
 				r.Container("c")
 				before := r.State()
-				plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig), row.says)
+				plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig),
+					row.says)
 				r.Must(r.Request(cni.Del, "c"))
 				r.Unchanged(before)
 			})
@@ -153,7 +167,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestIDs are the first and the last, and both in one container: only the pair of parent and ID is taken.
+// TestIDs: the first and the last ID can be used at once, even in one container.
 func TestIDs(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"master":"eno1"`+ipam4) // 0 is the default
@@ -166,31 +180,44 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// TestTaken: an interface has a VLAN once. Who has it is said, and its DEL frees it (field-notes 45).
+// TestTaken: ADD of a VLAN that is in use reports the holder; DEL of the holder frees the VLAN.
 func TestTaken(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name, members, says string
 		take                func(*plugintest.Runtime)
 	}{
-		{"another container", "", "VLAN 5 of eno1 exists already: container first, interface eth0, network net", func(r *plugintest.Runtime) {
-			r.Add("first")
-		}},
-		{"an interface of the host", "", "VLAN 5 of eno1 exists already: interface storage beside it", func(r *plugintest.Runtime) {
-			r.Host.Command("ip", "link", "add", "storage", "link", "eno1", "type", "vlan", "id", "5")
-		}},
-		{"what others have put into a namespace", "", "VLAN 5 of eno1 exists already: interface net1 in another network namespace", func(r *plugintest.Runtime) {
-			r.Host.Command("ip", "link", "add", "net1", "link", "eno1", "type", "vlan", "id", "5")
-			r.Host.Command("ip", "link", "set", "net1", "netns", r.Container("first").Path())
-		}},
-		{"an interface of the container", `,"linkInContainer":true`, "VLAN 5 of eno1 exists already: interface own beside it", func(r *plugintest.Runtime) {
-			in(r, "container").Command("ip", "link", "add", "own", "link", "eno1", "type", "vlan", "id", "5")
-		}},
+		{"another container", "",
+			"VLAN 5 of eno1 exists already: container first, interface eth0, network net",
+			func(r *plugintest.Runtime) {
+				r.Add("first")
+			}},
+		{"an interface of the host", "",
+			"VLAN 5 of eno1 exists already: interface storage in the same namespace",
+			func(r *plugintest.Runtime) {
+				r.Host.Command("ip", "link", "add", "storage", "link", "eno1", "type", "vlan", "id",
+					"5")
+			}},
+		{"an interface moved into another namespace", "",
+			"VLAN 5 of eno1 exists already: interface net1 in another network namespace",
+			func(r *plugintest.Runtime) {
+				r.Host.Command("ip", "link", "add", "net1", "link", "eno1", "type", "vlan", "id",
+					"5")
+				r.Host.Command("ip", "link", "set", "net1", "netns", r.Container("first").Path())
+			}},
+		{"an interface of the container", `,"linkInContainer":true`,
+			"VLAN 5 of eno1 exists already: interface own in the same namespace",
+			func(r *plugintest.Runtime) {
+				in(r, "container").
+					Command("ip", "link", "add", "own", "link", "eno1", "type", "vlan", "id", "5")
+			}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			r := runtime(t, vlan5+row.members+ipam4)
-			r.Host.Command("ip", "link", "add", "storage7", "link", "eno1", "type", "vlan", "id", "7") // not it
+			// not the holder of VLAN 5
+			r.Host.Command("ip", "link", "add", "storage7", "link", "eno1", "type", "vlan", "id",
+				"7")
 			row.take(r)
 			r.Container("c")
 			before := r.State()
@@ -210,7 +237,7 @@ func TestTaken(t *testing.T) {
 	})
 }
 
-// TestDel: DEL needs neither the parent nor a configuration that ADD would take, and releases the address. R-25, R-33
+// TestDel: DEL releases the address without the parent, and for configurations that ADD refuses.
 func TestDel(t *testing.T) {
 	t.Parallel()
 	for place, members := range places {
@@ -224,14 +251,24 @@ func TestDel(t *testing.T) {
 			{"parent renamed", func(parent *plugintest.Namespace, _ *plugintest.Request) {
 				parent.Batch("link set eno1 down", "link set eno1 name eno2")
 			}},
-			{"master not named", func(_ *plugintest.Namespace, q *plugintest.Request) { delete(q.Conf, "master") }},
-			{"MTU above the parent's", func(_ *plugintest.Namespace, q *plugintest.Request) { q.Conf["mtu"] = 9000 }},
-			{"MTU below the address's needs", func(_ *plugintest.Namespace, q *plugintest.Request) { q.Conf["mtu"] = -100 }},
-			{"ID that there is not", func(_ *plugintest.Namespace, q *plugintest.Request) { q.Conf["vlanId"] = 5000 }},
-			{"parent and namespace gone", func(parent *plugintest.Namespace, q *plugintest.Request) {
-				parent.Command("ip", "link", "delete", "eno1")
-				q.Netns = "/run/netns/absent"
+			{"master not named", func(_ *plugintest.Namespace, q *plugintest.Request) {
+				delete(q.Conf, "master")
 			}},
+			{"MTU above the parent's", func(_ *plugintest.Namespace, q *plugintest.Request) {
+				q.Conf["mtu"] = 9000
+			}},
+			{"MTU too small for the addresses",
+				func(_ *plugintest.Namespace, q *plugintest.Request) {
+					q.Conf["mtu"] = -100
+				}},
+			{"invalid ID", func(_ *plugintest.Namespace, q *plugintest.Request) {
+				q.Conf["vlanId"] = 5000
+			}},
+			{"parent and namespace gone",
+				func(parent *plugintest.Namespace, q *plugintest.Request) {
+					parent.Command("ip", "link", "delete", "eno1")
+					q.Netns = "/run/netns/absent"
+				}},
 		} {
 			t.Run(place+", "+row.name, func(t *testing.T) {
 				t.Parallel()
@@ -242,7 +279,9 @@ func TestDel(t *testing.T) {
 				row.change(parent, &q)
 				r.Must(q)
 				r.Must(q)
-				if out := r.Container("c").Command("ip", "-br", "link"); q.Netns != "/run/netns/absent" && strings.Contains(out, "eth0") {
+				if out := r.Container("c").
+					Command("ip", "-br", "link"); q.Netns != "/run/netns/absent" &&
+					strings.Contains(out, "eth0") {
 					t.Errorf("container has\n%s", out)
 				}
 				if _, err := os.Stat(filepath.Join(r.Dir, "net", ip)); err == nil {
@@ -258,50 +297,58 @@ func TestDel(t *testing.T) {
 	})
 }
 
-// lab are hosts with a network each whose eno1 leads to one switch, which passes on all VLANs.
+// lab creates hosts, each with a network and an interface eno1 that leads to a common switch for
+// all VLANs.
 func lab(t *testing.T, members ...string) []*plugintest.Runtime {
 	t.Helper()
 	testnet.Require(t, vlans)
 	var hosts []*plugintest.Runtime
 	for i, m := range members {
-		r := plugintest.NewRuntime(t, vlan.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"vlan"`+m+`}`)
+		r := plugintest.NewRuntime(t, vlan.Plugin,
+			`{"cniVersion":"1.1.0","name":"net","type":"vlan"`+m+`}`)
 		hosts = append(hosts, r)
 		wire := hosts[0].Container("switch")
 		if i == 0 {
 			wire.Command("ip", "link", "add", "br0", "up", "type", "bridge")
 		}
 		port := fmt.Sprintf("port%d", i)
-		r.Host.Command("ip", "link", "add", "eno1", "type", "veth", "peer", "name", port, "netns", wire.Path())
+		r.Host.Command("ip", "link", "add", "eno1", "type", "veth", "peer", "name", port, "netns",
+			wire.Path())
 		r.Host.Command("ip", "link", "set", "eno1", "up")
 		wire.Command("ip", "link", "set", port, "master", "br0", "up")
 	}
 	return hosts
 }
 
-// at is a network of which the container has these addresses.
+// at returns a network with these addresses for the container.
 func at(id, last int, more string) string {
 	return fmt.Sprintf(`,"master":"eno1","vlanId":%d%s`, id, more) +
-		static(fmt.Sprintf(`{"address":"10.1.2.%d/24"},{"address":"fd00:7::%d/64"}`, last, last), "")
+		static(fmt.Sprintf(`{"address":"10.1.2.%d/24"},{"address":"fd00:7::%d/64"}`, last, last),
+			"")
 }
 
-// TestTraffic: containers of one VLAN on two hosts reach one another with frames that carry the tag, others nobody.
+// TestTraffic: containers of one VLAN on two hosts reach each other with tagged frames, and no
+// other containers.
 func TestTraffic(t *testing.T) {
 	t.Parallel()
 	hosts := lab(t, at(5, 1, ""), at(5, 2, ""), at(6, 3, ""))
 	hosts[0].Add("a")
 	hosts[1].Add("b")
 	hosts[2].Add("other")
-	hosts[0].Container("switch").Batch("link add br0.5 link br0 up type vlan id 5", "address add 10.1.2.5/24 dev br0.5")
+	hosts[0].Container("switch").
+		Batch("link add br0.5 link br0 up type vlan id 5", "address add 10.1.2.5/24 dev br0.5")
 	for _, prefix := range []string{"10.1.2.", "fd00:7::"} {
 		testnet.Reaches(t, hosts[0].Container("a"), netip.MustParseAddr(prefix+"2"), true)
 		testnet.Reaches(t, hosts[1].Container("b"), netip.MustParseAddr(prefix+"1"), true)
 		testnet.Reaches(t, hosts[0].Container("a"), netip.MustParseAddr(prefix+"3"), false)
 		testnet.Reaches(t, hosts[2].Container("other"), netip.MustParseAddr(prefix+"1"), false)
 	}
-	testnet.Reaches(t, hosts[0].Container("a"), netip.MustParseAddr("10.1.2.5"), true) // which sees nothing but frames with the tag
+	// this interface receives only tagged frames
+	testnet.Reaches(t, hosts[0].Container("a"), netip.MustParseAddr("10.1.2.5"), true)
 }
 
-// TestNewNeighbour is R-73: the address of a container is given to one on another host, and neighbours learn its MAC at once.
+// TestNewNeighbour: after an address has moved to a container on another host, neighbours learn its
+// MAC address at once.
 func TestNewNeighbour(t *testing.T) {
 	t.Parallel()
 	hosts := lab(t, at(5, 1, `,"dad":"off"`), at(5, 77, `,"dad":"off"`), at(5, 77, `,"dad":"off"`))
@@ -311,15 +358,15 @@ func TestNewNeighbour(t *testing.T) {
 		testnet.Reaches(t, neighbour, ip.Address.Addr(), true)
 	}
 	hosts[1].Del("before")
-	time.Sleep(1100 * time.Millisecond) // what is younger than a second is not believed (locktime, arp(7))
+	time.Sleep(1100 * time.Millisecond) // ARP ignores changes of younger entries (locktime, arp(7))
 	after := hosts[2].Add("after")
 	for _, ip := range after.IPs {
 		testnet.LearnsMAC(t, neighbour, ip.Address.Addr(), after.Interfaces[0].MAC)
 	}
 }
 
-// TestDuplicates: an IPv6 address that another host has is noticed by ADD that waits, and whatever the way, an address that
-// ADD returns can be used at once, without a gateway too (R-75, field-notes 26).
+// TestDuplicates: with "wait", ADD reports an IPv6 address that another host has. With every value
+// of dad, the addresses that ADD returns can be used at once, even without a gateway.
 func TestDuplicates(t *testing.T) {
 	t.Parallel()
 	t.Run("found", func(t *testing.T) {
@@ -328,7 +375,8 @@ func TestDuplicates(t *testing.T) {
 		hosts[0].Add("a")
 		hosts[1].Container("b")
 		before := hosts[1].State()
-		plugintest.Says(t, hosts[1].Refused(hosts[1].Request(cni.Add, "b"), cni.CodeInternal), "fd00:7::1")
+		plugintest.Says(t, hosts[1].Refused(hosts[1].Request(cni.Add, "b"), cni.CodeInternal),
+			"fd00:7::1")
 		hosts[1].Unchanged(before)
 	})
 	for _, way := range []string{"", `,"dad":"optimistic"`, `,"dad":"wait"`, `,"dad":"off"`} {
@@ -343,8 +391,8 @@ func TestDuplicates(t *testing.T) {
 	}
 }
 
-// TestRoutes: what routes say besides their destination is applied and checked (R-76), and a default route does not join
-// that of another network (R-77).
+// TestRoutes: ADD applies and CHECK compares all attributes of a route, and a default route does
+// not replace the default route of another network or join it.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, vlan5+static(`{"address":"10.1.2.2/24","gateway":"10.1.2.1"}`,
@@ -358,8 +406,10 @@ func TestRoutes(t *testing.T) {
 		t.Errorf("result has priority %d of the second default route, want 1", got)
 	}
 	var got []string
-	for line := range strings.Lines(c.Command("ip", "-4", "route", "show", "table", "all", "dev", "eth0")) {
-		if line = strings.Join(strings.Fields(line), " "); strings.HasPrefix(line, "default") || strings.HasPrefix(line, "10.8") || strings.HasPrefix(line, "10.9") {
+	for line := range strings.Lines(c.Command("ip", "-4", "route", "show", "table", "all", "dev",
+		"eth0")) {
+		if line = strings.Join(strings.Fields(line), " "); strings.HasPrefix(line, "default") ||
+			strings.HasPrefix(line, "10.8") || strings.HasPrefix(line, "10.9") {
 			got = append(got, line)
 		}
 	}
@@ -372,17 +422,18 @@ func TestRoutes(t *testing.T) {
 		t.Error(diff)
 	}
 	if out := c.Command("ip", "route", "get", "203.0.113.1"); !strings.Contains(out, "dev net0") {
-		t.Errorf("the first default route does not count any more: %s", out)
+		t.Errorf("the first default route has lost its precedence: %s", out)
 	}
-	c.Command("ip", "route", "replace", "10.9.0.0/16", "via", "10.1.2.1", "dev", "eth0", "metric", "7", "mtu", "1300")
+	c.Command("ip", "route", "replace", "10.9.0.0/16", "via", "10.1.2.1", "dev", "eth0", "metric",
+		"7", "mtu", "1300")
 	plugintest.Says(t, r.Refused(r.Request(cni.Check, "c"), cni.CodeInternal), "10.9.0.0/16")
 	r.Del("c")
 	r.Conf["secondDefaultRoute"] = "refuse"
 	plugintest.Says(t, r.Refused(r.Request(cni.Add, "c"), cni.CodeInvalidConfig), "default route")
 }
 
-// TestNames: the name of the interface may have a dot, where the settings of IPv6 are written too (R-81), and be one that the
-// host has; one that the container has is refused, which says so.
+// TestNames: ADD accepts an interface name with a dot and writes its IPv6 sysctls; it also accepts
+// a name that the host has. It refuses a name that the container has.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for place, members := range places {
@@ -396,10 +447,13 @@ func TestNames(t *testing.T) {
 				q.IfName = name
 				q.Conf["prevResult"] = nil
 				prev := r.Must(q)
-				if got := strings.TrimSpace(r.Container("c").Command("cat", "/proc/sys/net/ipv6/conf/"+name+"/keep_addr_on_down")); got != "1" {
+				if got := strings.TrimSpace(r.Container("c").
+					Command("cat", "/proc/sys/net/ipv6/conf/"+name+
+						"/keep_addr_on_down")); got != "1" {
 					t.Errorf("%s: keep_addr_on_down is %s", name, got)
 				}
-				plugintest.Says(t, r.Refused(q, plugin.CodeInUse), fmt.Sprintf("link %q exists in %s", name, r.Container("c").Path()))
+				plugintest.Says(t, r.Refused(q, plugin.CodeInUse),
+					fmt.Sprintf("link %q exists in %s", name, r.Container("c").Path()))
 				q.Conf["prevResult"] = prev
 				for _, verb := range []cni.Command{cni.Check, cni.Del, cni.Del} {
 					q.Command = verb
@@ -410,19 +464,22 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestStatus asks the kernel and IPAM. It is run on kernels without VLANs, too.
+// TestStatus: STATUS checks the kernel and calls IPAM. The test also runs on kernels without VLANs.
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	r := plugintest.NewRuntime(t, vlan.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"vlan"`+vlan5+ipam4+`}`)
+	r := plugintest.NewRuntime(t, vlan.Plugin, `{"cniVersion":"1.1.0","name":"net","type":"vlan"`+
+		vlan5+ipam4+`}`)
 	if vlans() != nil {
 		plugintest.Says(t, r.Refused(r.Request(cni.Status, "c"), cni.CodeNotAvailable), "8021q")
 		return
 	}
-	plugintest.Says(t, r.Refused(r.Request(cni.Status, "c"), cni.CodeNotAvailable), `"eno1": not found in the host`)
+	plugintest.Says(t, r.Refused(r.Request(cni.Status, "c"), cni.CodeNotAvailable),
+		`"eno1": not found in the host`)
 	r.Host.Batch("link add eno1 type veth peer name far")
 	r.Must(r.Request(cni.Status, "c"))
 	r.Conf["ipam"].(map[string]any)["rangeEnd"] = "10.9.9.9"
-	if _, err := r.Do(t.Context(), r.Request(cni.Status, "c")); err == nil || !strings.Contains(err.Error(), "10.9.9.9") {
-		t.Errorf("IPAM is not asked: %v", err)
+	if _, err := r.Do(t.Context(), r.Request(cni.Status, "c")); err == nil ||
+		!strings.Contains(err.Error(), "10.9.9.9") {
+		t.Errorf("STATUS did not call IPAM: %v", err)
 	}
 }

@@ -1,8 +1,9 @@
-// Package vrf puts the interface of a container into a VRF device (Virtual Routing and Forwarding) of the container, with a
-// routing table of its own. Several interfaces can be members of one VRF, or of several with the same addresses.
+// Package vrf makes the interface of a container a member of a VRF (Virtual Routing and Forwarding)
+// device of the container, which has a routing table of its own. Interfaces of one VRF share its
+// table; interfaces of different VRFs can have the same addresses.
 //
-// Everything is in the container's namespace. A VRF is shared by its members, whose it is follows from them; it is there as
-// long as there is one.
+// All changes are in the container's namespace. A VRF has no owner tag, because its members share
+// it; DEL deletes it after the last one.
 package vrf
 
 import _ "embed"

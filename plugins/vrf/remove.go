@@ -17,7 +17,7 @@ func (c *Config) Remove(ctx context.Context, s *chained.Session, _ chained.Gone)
 		return err
 	}
 	i := slices.IndexFunc(links, func(l kernel.Link) bool { return l.Name == s.IfName })
-	var link kernel.Link // none if it is gone
+	var link kernel.Link // the zero Link if it no longer exists
 	if i >= 0 {
 		link = links[i]
 	}
@@ -30,13 +30,16 @@ func (c *Config) Remove(ctx context.Context, s *chained.Session, _ chained.Gone)
 			return errors.Join(err, s.Tx.Rollback())
 		}
 	}
-	if slices.ContainsFunc(links, func(l kernel.Link) bool { return l.Master == vrf.Index && l.Index != link.Index }) {
+	if slices.ContainsFunc(links, func(l kernel.Link) bool {
+		return l.Master == vrf.Index && l.Index != link.Index
+	}) {
 		return nil
 	}
 	return s.Sandbox.Links.Delete(vrf)
 }
 
-// left returns the VRF of the configuration or, where that cannot be read any more, the one that the interface is in.
+// left returns the VRF of the configuration or, if the configuration has no name, the VRF of the
+// interface.
 func (c *Config) left(link kernel.Link, links []kernel.Link) (kernel.Link, bool) {
 	i := slices.IndexFunc(links, func(l kernel.Link) bool {
 		return l.Kind == kind && (l.Name == c.VRFName || c.VRFName == "" && l.Index == link.Master)
@@ -47,12 +50,13 @@ func (c *Config) left(link kernel.Link, links []kernel.Link) (kernel.Link, bool)
 	return links[i], true
 }
 
-// leave takes the interface out of the VRF. If the kernel refuses to have everything back as it was, it would do so the next
-// time, too, and DEL would never end.
+// leave removes the interface from the VRF. If the kernel refuses to restore routes or addresses,
+// leave logs that and drops them, because the kernel would refuse them again and DEL would never
+// succeed.
 func leave(ctx context.Context, s *chained.Session, link, vrf kernel.Link) error {
 	err := s.Sandbox.Routes.LeaveVRF(ctx, link, vrf)
 	if session.Refused(err) {
-		s.Log.Warn("routes and addresses of the interface are lost", "err", err)
+		s.Log.Warn("cannot restore the routes and addresses of the interface", "err", err)
 		return s.Sandbox.Links.SetMaster(link, kernel.Link{})
 	}
 	return err

@@ -18,17 +18,20 @@ var suite = plugintest.Suite{
 	Drifts: []plugintest.Drift{
 		drift("VRF gone", "Link not found", "link delete red"),
 		drift("VRF down", "red", "link set red down"),
-		drift("not a member", "failed to find eth0 associated to vrf red", "link set eth0 nomaster"),
-		drift("another VRF of that name", "eth0", "link delete red", "link add red type vrf table 7"),
+		drift("not a member", "failed to find eth0 associated to vrf red",
+			"link set eth0 nomaster"),
+		drift("another VRF of that name", "eth0", "link delete red",
+			"link add red type vrf table 7"),
 		drift("not a VRF", "red", "link delete red", "link add red type bridge"),
 		drift("default route gone", "0.0.0.0/0", "route delete default vrf red"),
 		drift("IPv6 default route gone", "::/0", "-6 route delete default vrf red"),
-		drift("default route elsewhere", "0.0.0.0/0", "route delete default vrf red", "route add default dev eth0 table 77"),
+		drift("default route elsewhere", "0.0.0.0/0", "route delete default vrf red",
+			"route add default dev eth0 table 77"),
 		drift("network gone", "10.88.", "-4 route flush vrf red scope link"),
 	},
 }
 
-// drift is calls of ip in the container. CHECK has to name the object.
+// drift runs ip in the container. CHECK must name the object.
 func drift(name, object string, commands ...string) plugintest.Drift {
 	return plugintest.Drift{Name: name, Break: func(_ testing.TB, a plugintest.Attached) string {
 		for _, c := range commands {

@@ -6,7 +6,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// TestFreeTable is vrf.md 6: the lowest table that no VRF has, except those that are the kernel's.
+// TestFreeTable: the result is the lowest table that no VRF has, except for the kernel's own.
 func TestFreeTable(t *testing.T) {
 	t.Parallel()
 	upTo := func(last int) []int {
@@ -18,7 +18,7 @@ func TestFreeTable(t *testing.T) {
 	}
 	for _, row := range []struct {
 		name   string
-		tables []int // 0: of a link that is no VRF
+		tables []int // 0 is a link that is no VRF
 		want   uint32
 	}{
 		{"a gap", []int{1, 2, 3, 5}, 4},

@@ -9,7 +9,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// Verify looks for the VRF, and for the interface and its routes in it.
+// Verify requires the VRF, the interface's membership in it, and the routes in its table.
 func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 	link, err := s.Sandbox.Links.ByName(s.IfName)
 	if err != nil {
@@ -29,17 +29,19 @@ func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 func verify(s *chained.Session, link, vrf kernel.Link) error {
 	switch {
 	case link.Master != vrf.Index:
-		err := fmt.Errorf("interface %s: expected it in VRF %s, found it is not", link.Name, vrf.Name)
+		err := fmt.Errorf("interface %s: expected it in VRF %s, but it is not a member", link.Name,
+			vrf.Name)
 		return cni.Rephrase(err, "failed to find %s associated to vrf %s", link.Name, vrf.Name)
 	case !vrf.Up:
 		return fmt.Errorf("VRF %s: expected it up, found it down", vrf.Name)
-	case !link.Up: // then it has no routes
+	case !link.Up: // it has no routes
 		return nil
 	}
 	return s.Sandbox.Routes.Check(link, expected(s, vrf.VRFTable))
 }
 
-// expected are the routes that the previous result demands, those of the main table in that of the VRF.
+// expected returns the routes of the previous result, with the VRF's table in place of the main
+// table.
 func expected(s *chained.Session, table int) []kernel.Route {
 	list := s.PrevRoutes()
 	for i := range list {

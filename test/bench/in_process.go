@@ -16,14 +16,14 @@ import (
 	"github.com/tenon-cni/tenon/plugins/all"
 )
 
-// embedded is a runtime that has the plugins linked in. Its host is the namespace of this program.
+// embedded is a runtime with linked plugins. Its host is the namespace of this program.
 type embedded struct {
 	*side
 	client *library.Client
 	list   *config.Network
 }
 
-// newEmbedded has a network of its own on our side, with bridge, host-local, masquerading and portmap.
+// newEmbedded returns a runtime with its own network: bridge, host-local, masquerading and portmap.
 func (b *bench) newEmbedded(name, state string) (*embedded, error) {
 	s := b.ours
 	quiet := slog.New(slog.DiscardHandler)
@@ -39,7 +39,7 @@ func (b *bench) newEmbedded(name, state string) (*embedded, error) {
 	return e, err
 }
 
-// request asks for container number i, with one port.
+// request returns the request for container number i, with one port.
 func (e *embedded) request(i int, netns string) (library.Request, error) {
 	capabilities, err := cni.Capabilities{PortMappings: []cni.PortMapping{{HostPort: uint16(20000 + i), ContainerPort: 80}}}.Encode()
 	return library.Request{Container: fmt.Sprintf("c%d", i), IfName: "eth0", Parameters: library.Parameters{
@@ -47,7 +47,7 @@ func (e *embedded) request(i int, netns string) (library.Request, error) {
 	}}, err
 }
 
-// attachment adds and removes container number i. aroundAdd calls what it is given.
+// attachment adds and removes container number i. aroundAdd calls the function that it receives.
 func (e *embedded) attachment(ctx context.Context, i int, netns string, aroundAdd func(add func() error) error) error {
 	q, err := e.request(i, netns)
 	if err != nil {
@@ -63,14 +63,14 @@ func (e *embedded) attachment(ctx context.Context, i int, netns string, aroundAd
 	return e.client.Del(ctx, q.Attachment(e.list.Name), library.Fallback{})
 }
 
-// samples are what was measured of ADDs.
+// samples are the measurements of ADDs.
 type samples struct {
 	adds             []time.Duration // not traced
-	calls, onNetwork []time.Duration // sums of traced ones
-	counts           []time.Duration // how many calls
+	calls, onNetwork []time.Duration // sums over traced ADDs
+	counts           []time.Duration // numbers of system calls, as durations
 }
 
-// measure attaches again and again, with tracing and without in turn.
+// measure attaches repeatedly, alternately with and without tracing.
 func (e *embedded) measure(ctx context.Context, t *tracer, times int) (m samples, err error) {
 	netns, err := e.newNamespace(e.list.Name)
 	for i := 0; i < times && err == nil; i++ {
@@ -92,10 +92,11 @@ func (e *embedded) measure(ctx context.Context, t *tracer, times int) (m samples
 	return m, err
 }
 
-// inProcess compares an ADD with the system calls that it makes: how much is left to save beside what the kernel does. Both
-// are measured on the same network in turn, the ADD without tracing and the calls with it, each from its entry to its
-// return. Calls by which the program manages itself (memory, threads, waiting) do not count as the kernel's, nor does what
-// tracing adds to a call; so that what is compared with is rather too small.
+// inProcess compares an ADD with its system calls: the difference is the time that the program
+// could still save. It measures both in turn on the same network, the ADD without tracing and the
+// calls with it, each from entry to return. Calls by which the program manages itself (memory,
+// threads, waiting) do not count as the kernel's, nor does the cost of tracing, so the kernel's
+// share is rather too small.
 func (b *bench) inProcess(ctx context.Context) error {
 	const what = "chain in one process"
 	limit := atMost(2)
@@ -106,7 +107,7 @@ func (b *bench) inProcess(ctx context.Context) error {
 		return b.inProcessRates(ctx, what)
 	}
 	defer t.close()
-	inMemory, err := b.measureAdds(ctx, t, "memory", b.ours.state) // where syncing costs nothing
+	inMemory, err := b.measureAdds(ctx, t, "memory", b.ours.state) // where fsync costs nothing
 	if err != nil {
 		return err
 	}
@@ -121,7 +122,7 @@ func (b *bench) inProcess(ctx context.Context) error {
 	return b.inProcessRates(ctx, what)
 }
 
-// measureAdds has its records in a directory.
+// measureAdds measures with records in a directory.
 func (b *bench) measureAdds(ctx context.Context, t *tracer, name, dir string) (samples, error) {
 	e, err := b.newEmbedded(name, filepath.Join(dir, "records"))
 	if err != nil {
@@ -130,7 +131,7 @@ func (b *bench) measureAdds(ctx context.Context, t *tracer, name, dir string) (s
 	return e.measure(ctx, t, b.repeats(200, 40))
 }
 
-// inProcessRates measures attachments (ADD and DEL) per second with so many under way at any time.
+// inProcessRates measures attachments (ADD and DEL) per second with a fixed number in progress.
 func (b *bench) inProcessRates(ctx context.Context, what string) error {
 	for _, workers := range []int{1, 8, 64} {
 		each := max(2, 96/workers)

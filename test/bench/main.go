@@ -1,7 +1,8 @@
-// Bench compares the plugins of bin/tenon with the reference plugins: latency of every verb, rate under concurrency,
-// cost of a full address pool, process start, size and processes started. Both sides are measured in one run, call by
-// call in turn, each in a network namespace of its own, so what counts are the ratios. In one process, with the plugins
-// linked in, it compares ADD with the system calls that it makes.
+// Bench compares the plugins of bin/tenon with the upstream plugins: latency of every verb, rate
+// under concurrency, cost of a full address pool, process start, size and number of processes. One
+// run measures both sides in alternating calls, each side in its own network namespace, so the
+// ratios are meaningful even on a noisy host. A last row links the plugins into one process and
+// compares ADD with its system calls.
 package main
 
 import (
@@ -21,12 +22,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inside is set in the environment of the second instance, which owns its network and mount namespace.
+// inside is set in the environment of the second instance, which owns its network and mount
+// namespace.
 const inside = "TENON_BENCH_INSIDE"
 
 type options struct {
-	tenon, ours, peer, json string
-	quick                   bool
+	tenon, ours, peer, peerName, json, plot string
+	quick                                   bool
 }
 
 // repeats returns how often a step is measured on each side.
@@ -39,10 +41,12 @@ func (o options) repeats(full, quick int) int {
 
 func main() {
 	var o options
-	flag.StringVar(&o.tenon, "tenon", "bin/tenon", "the executable whose plugins are measured")
-	flag.StringVar(&o.ours, "ours", "", "measure the plugins of this folder instead")
-	flag.StringVar(&o.peer, "peer", cmp.Or(os.Getenv("PEER_DIR"), "/usr/lib/cni"), "folder of the plugins to compare with")
-	flag.StringVar(&o.json, "json", "", "write the rows to this file, too")
+	flag.StringVar(&o.tenon, "tenon", "bin/tenon", "`binary` with the plugins to measure")
+	flag.StringVar(&o.ours, "ours", "", "measure the plugins in this `directory` instead")
+	flag.StringVar(&o.peer, "peer", cmp.Or(os.Getenv("PEER_DIR"), "/usr/lib/cni"), "`directory` of the plugins to compare with")
+	flag.StringVar(&o.peerName, "peer-name", "upstream", "`name` of these plugins in the plot")
+	flag.StringVar(&o.json, "json", "", "write the rows to this `file`, too")
+	flag.StringVar(&o.plot, "plot", "", "draw the times of both sides in this `file`, as SVG")
 	flag.BoolVar(&o.quick, "quick", false, "fewer repetitions: under a minute, more noise")
 	flag.Parse()
 
@@ -58,7 +62,7 @@ func main() {
 	}
 }
 
-// enter runs this program again, away from the machine's own network and mounts.
+// enter runs this program again in network and mount namespaces of its own.
 func enter(ctx context.Context, _ options) error {
 	if os.Geteuid() != 0 {
 		return errors.New("needs root, to create network namespaces")
@@ -103,14 +107,17 @@ func runInside(ctx context.Context, o options) error {
 		}
 	}
 	b.printFooter(time.Since(start))
-	if o.json == "" {
-		return nil
+	if o.json != "" {
+		err = b.writeJSON(o.json)
 	}
-	return b.writeJSON(o.json)
+	if o.plot != "" {
+		err = errors.Join(err, b.writePlot(o.plot))
+	}
+	return err
 }
 
 // privateDirectory hides /run (locks, state) behind a file system of this process and returns a
-// directory in it. The mount namespace takes all of it along when it ends.
+// directory in it. Both end with the mount namespace.
 func privateDirectory() (string, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return "", fmt.Errorf("make mounts private: %w", err)

@@ -15,13 +15,13 @@ type row struct {
 	What   string  `json:"what"`
 	Unit   string  `json:"unit"`
 	Ours   float64 `json:"ours"`
-	Peer   float64 `json:"peer,omitempty"`  // zero where there is nothing to compare with
-	Ratio  float64 `json:"ratio,omitempty"` // how the budget counts it: better is higher for "≥", lower for "≤"
+	Peer   float64 `json:"peer,omitempty"`  // zero if the peer lacks the operation
+	Ratio  float64 `json:"ratio,omitempty"` // higher is better for a budget "≥", lower for "≤"
 	Budget string  `json:"budget,omitempty"`
 	Result string  `json:"result,omitempty"` // pass, miss, later
 }
 
-// budget is a limit of the design, section 7.
+// budget is a limit for a row.
 type budget struct {
 	atLeast bool
 	limit   float64

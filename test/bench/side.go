@@ -22,7 +22,7 @@ import (
 // side is one of the two implementations, with a host namespace and state directories of its own.
 type side struct {
 	name    string
-	from    string // directory of the executables
+	from    string // directory of the binaries
 	plugins string // of their copies
 	state   string
 	host    string // path of the network namespace the plugins are started in
@@ -41,8 +41,9 @@ func newSide(work, name, programs, plugins string) (*side, error) {
 	return s, err
 }
 
-// copyPrograms copies a directory of programs and their names, and returns the path of the copy. How a file was written decides how
-// fast it starts (see package install), so all that are compared are written in the same way, each at once.
+// copyPrograms copies a directory of programs with their hard links, and returns the path of the
+// copy. A program starts faster if its file was written in one piece (see package install), so both
+// sides are copied in the same way.
 func copyPrograms(to, name, from string) (string, error) {
 	to = filepath.Join(to, name)
 	if err := os.Mkdir(to, 0o755); err != nil {
@@ -96,7 +97,7 @@ func (s *side) supports(ctx context.Context, plugin, version string) (bool, erro
 	return slices.Contains(reply.Supported, version), err
 }
 
-// newNamespace creates a network namespace and returns the path it is bound to.
+// newNamespace creates a network namespace and returns the path of its bind mount.
 func (s *side) newNamespace(name string) (string, error) {
 	path := filepath.Join(s.state, "netns-"+name)
 	if err := os.WriteFile(path, nil, 0o444); err != nil {
@@ -114,7 +115,7 @@ func (s *side) newNamespace(name string) (string, error) {
 	})
 }
 
-// inHost calls f on a thread in the side's host namespace; processes f starts run there.
+// inHost calls f on a thread in the side's host namespace. Processes that f starts run there too.
 func (s *side) inHost(f func() error) error {
 	return onThread(func() error {
 		ns, err := os.Open(s.host)
@@ -129,7 +130,7 @@ func (s *side) inHost(f func() error) error {
 	})
 }
 
-// onThread calls f on a thread that ends with it, whatever f did to the thread.
+// onThread calls f on a thread that ends afterwards, because f may change its state.
 func onThread(f func() error) error {
 	done := make(chan error)
 	go func() {
@@ -139,7 +140,7 @@ func onThread(f func() error) error {
 	return <-done
 }
 
-// call is one start of a plugin.
+// call describes one start of a plugin.
 type call struct {
 	plugin, verb     string
 	container, netns string
@@ -147,7 +148,7 @@ type call struct {
 	wrapper          []string // command to start the plugin through, or nil
 }
 
-// run starts the plugin in the present namespace and returns its output and the time from start to end.
+// run starts the plugin in the current namespace and returns its output and duration.
 func (s *side) run(ctx context.Context, c call) ([]byte, time.Duration, error) {
 	stdin, err := filled(c.conf)
 	if err != nil {
@@ -178,7 +179,7 @@ func (s *side) run(ctx context.Context, c call) ([]byte, time.Duration, error) {
 	return out, took, readErr
 }
 
-// filled returns the reading end of a pipe that holds the bytes: the plugin finds all of them there at once.
+// filled returns the reading end of a pipe that already contains all the bytes.
 func filled(content []byte) (*os.File, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -192,7 +193,7 @@ func filled(content []byte) (*os.File, error) {
 	return r, nil
 }
 
-// network describes a configuration; the two sides differ in their state directories only.
+// network returns a configuration; the two sides differ only in their state directories.
 type network struct {
 	name     string
 	version  string
@@ -201,7 +202,8 @@ type network struct {
 	portMaps bool
 }
 
-// bridgeConf returns the configuration of the bridge plugin, with a previous result if there is one.
+// bridgeConf returns the configuration of the bridge plugin, with a previous result if there is
+// one.
 func (s *side) bridgeConf(n network, prev []byte) []byte {
 	return s.conf(n, prev, map[string]any{"type": "bridge", "bridge": "br-" + n.name, "isGateway": true, "ipMasq": n.masq})
 }
@@ -227,12 +229,13 @@ func (s *side) conf(n network, prev []byte, keys map[string]any) []byte {
 	}
 	conf, err := json.Marshal(keys)
 	if err != nil {
-		panic(err) // maps of strings, numbers and JSON a plugin printed and the run has parsed
+		panic(err) // impossible: the maps hold strings, numbers and valid JSON
 	}
 	return conf
 }
 
-// countProcesses returns how many processes a call started beyond the plugin's own, as strace sees them.
+// countProcesses returns the number of processes that a call starts beyond the plugin, counted by
+// strace.
 func (s *side) countProcesses(ctx context.Context, c call) (int, error) {
 	trace := filepath.Join(s.state, "trace")
 	c.wrapper = []string{"strace", "-f", "-qq", "-e", "trace=execve", "-e", "status=successful", "-o", trace}

@@ -20,14 +20,14 @@ import (
 
 type bench struct {
 	options
-	programs   string // directory of the copies that are run
+	programs   string // directory of the copies
 	ours, peer *side
 	rows       []row
 }
 
 func (b *bench) sides() []*side { return []*side{b.ours, b.peer} }
 
-// record adds a row that compares two durations; the ratio is how many times faster we are.
+// record adds a row that compares two durations; the ratio is the peer's divided by ours.
 func (b *bench) record(what string, ours, peer time.Duration, limit *budget) {
 	r := row{What: what, Unit: "ms", Ours: milliseconds(ours), Peer: milliseconds(peer)}
 	if ours > 0 && peer > 0 {
@@ -36,7 +36,7 @@ func (b *bench) record(what string, ours, peer time.Duration, limit *budget) {
 	b.add(r, limit, r.Ratio)
 }
 
-// compare adds a row that compares two durations; the ratio is how many times longer we take.
+// compare adds a row that compares two durations; the ratio is ours divided by the peer's.
 func (b *bench) compare(what string, ours, peer time.Duration, limit *budget) {
 	r := row{What: what, Unit: "ms", Ours: milliseconds(ours), Peer: milliseconds(peer), Ratio: float64(ours) / float64(peer)}
 	b.add(r, limit, r.Ratio)
@@ -72,7 +72,8 @@ func (b *bench) processStart(ctx context.Context) error {
 	return nil
 }
 
-// deadline measures how long after its deadline the call of a plugin returns that ignores SIGTERM and hangs in a child.
+// deadline measures the delay between a deadline and the return of the call, for a plugin that
+// ignores SIGTERM and hangs in a child.
 func (b *bench) deadline(ctx context.Context) error {
 	path := filepath.Join(b.programs, "hangs")
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n(trap '' TERM; while :; do sleep 60; done) &\nsleep 60\n"), 0o755); err != nil {
@@ -95,7 +96,7 @@ func (b *bench) deadline(ctx context.Context) error {
 	return nil
 }
 
-// buildEmpty compiles a program that does nothing, the way plugins are compiled.
+// buildEmpty compiles an empty program with the flags of the plugins.
 func (b *bench) buildEmpty(ctx context.Context) (*side, error) {
 	dir := filepath.Join(b.programs, "empty-program")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -114,8 +115,8 @@ func (b *bench) buildEmpty(ctx context.Context) (*side, error) {
 	return &side{name: "empty", plugins: plugins}, err
 }
 
-// size compares the sizes of the plugin directories, where a file with several names counts once. The budget is for tenon
-// alone: ours has tenon-dhcp too.
+// size compares the sizes of the plugin directories; hard links count once. The budget applies to
+// tenon alone, although our directory also has tenon-dhcp.
 func (b *bench) size(context.Context) error {
 	const mebibyte = 1 << 20
 	var sizes [2]float64
@@ -148,7 +149,7 @@ func (b *bench) size(context.Context) error {
 	return nil
 }
 
-// processes counts what ADD and DEL start beyond the plugin itself.
+// processes counts the processes that ADD and DEL start beyond the plugin.
 func (b *bench) processes(ctx context.Context) error {
 	n := network{name: "procs", version: "1.0.0", dual: true, masq: true}
 	var counts [2]map[string]int
@@ -176,7 +177,7 @@ func (b *bench) processes(ctx context.Context) error {
 	return nil
 }
 
-// statusLimit is in milliseconds (design, section 5).
+// statusLimit is in milliseconds.
 var statusLimit = atMost(5)
 
 // latencies measures every verb of bridge + host-local, one call at a time.
@@ -239,7 +240,7 @@ func (b *bench) namespaces(name string) (paths [2]string, err error) {
 	return paths, nil
 }
 
-// status measures STATUS where an implementation knows it: the verb came with protocol version 1.1.0.
+// status measures STATUS on sides that support version 1.1.0, which introduced it.
 func (b *bench) status(ctx context.Context) error {
 	n := network{name: "status", version: "1.1.0", dual: true, masq: true}
 	var medians [2]time.Duration
@@ -274,7 +275,7 @@ func (b *bench) status(ctx context.Context) error {
 	return nil
 }
 
-// chainWithPortmap measures the chain the budgets are written for.
+// chainWithPortmap measures the chain that the budgets refer to.
 func (b *bench) chainWithPortmap(ctx context.Context) error {
 	const what = "chain bridge + host-local + ipMasq + portmap"
 	addBudget, delBudget, rateBudget := atLeast(8), atLeast(5), atLeast(12)
@@ -307,7 +308,7 @@ func (b *bench) chainWithPortmap(ctx context.Context) error {
 	return b.rate(ctx, what, n, 16, rateBudget)
 }
 
-// attachment adds and removes container number i and returns how long each took.
+// attachment adds and removes container number i and returns both durations.
 func (s *side) attachment(ctx context.Context, n network, i int, netns string) (add, del time.Duration, err error) {
 	container := fmt.Sprintf("c%d", i)
 	result, add, err := s.run(ctx, call{plugin: "bridge", verb: "ADD", container: container, netns: netns, conf: s.bridgeConf(n, nil)})
@@ -341,7 +342,7 @@ func (b *bench) rates(ctx context.Context) error {
 	return nil
 }
 
-// rate measures attachments (ADD and DEL) per second with so many under way at any time.
+// rate measures attachments (ADD and DEL) per second with a fixed number in progress.
 func (b *bench) rate(ctx context.Context, what string, n network, workers int, limit *budget) error {
 	each := max(1, 24/workers)
 	var bursts [2][]time.Duration
@@ -370,7 +371,7 @@ func (b *bench) rate(ctx context.Context, what string, n network, workers int, l
 	return nil
 }
 
-// burst lets every worker do its work in a namespace of its own and returns the time until all are done.
+// burst runs every worker in its own namespace and returns the time until all have finished.
 func (s *side) burst(name string, workers int, work func(worker int, netns string) error) (time.Duration, error) {
 	netns := make([]string, workers)
 	for w := range netns {
@@ -389,7 +390,7 @@ func (s *side) burst(name string, workers int, work func(worker int, netns strin
 	return time.Since(start), errors.Join(errs...)
 }
 
-// leases measures host-local alone while other containers hold many addresses. The pools take turns: their ratio counts.
+// leases measures host-local alone with small and large pools in turn.
 func (b *bench) leases(ctx context.Context) error {
 	pools := []int{100, 10_000, 60_000}
 	type samples struct{ add, del [2][]time.Duration }
@@ -400,7 +401,7 @@ func (b *bench) leases(ctx context.Context) error {
 			if err := s.holdLeases(pool(held), held); err != nil {
 				return err
 			}
-			if _, _, err := s.lease(ctx, held, 0); err != nil { // an index may be built once
+			if _, _, err := s.lease(ctx, held, 0); err != nil { // builds an index, once
 				return err
 			}
 		}
@@ -409,7 +410,7 @@ func (b *bench) leases(ctx context.Context) error {
 		for _, held := range pools {
 			for i, s := range b.sides() {
 				if s == b.peer && held > 1000 && round >= b.repeats(5, 2) {
-					continue // each call takes half a second
+					continue // a call takes half a second
 				}
 				add, del, err := s.lease(ctx, held, round+1)
 				if err != nil {
@@ -432,7 +433,7 @@ func (b *bench) leases(ctx context.Context) error {
 
 func pool(held int) string { return fmt.Sprintf("leases%d", held) }
 
-// lease reserves and releases one more address and returns how long each took.
+// lease reserves and releases one more address and returns both durations.
 func (s *side) lease(ctx context.Context, held, i int) (add, del time.Duration, err error) {
 	conf := s.bridgeConf(network{name: pool(held), version: "1.0.0"}, nil)
 	c := call{plugin: "host-local", verb: "ADD", container: fmt.Sprintf("new%d", i), netns: s.host, conf: conf}
@@ -444,7 +445,7 @@ func (s *side) lease(ctx context.Context, held, i int) (add, del time.Duration, 
 	return add, del, err
 }
 
-// holdLeases writes the lease files of so many containers, as host-local keeps them.
+// holdLeases writes n reservations in the format of host-local.
 func (s *side) holdLeases(name string, count int) error {
 	dir := filepath.Join(s.state, "leases", name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tracer is a buffer of the kernel's function tracer for the system calls of this process, which takes no notice of them
-// beyond about a microsecond each.
+// tracer is a buffer of the kernel's tracer for the system calls of this process. Tracing adds
+// about a microsecond to each call.
 type tracer struct {
 	dir   string        // of the buffer
-	floor time.Duration // what a call takes that does nothing; mostly the tracing
+	floor time.Duration // the duration of an empty call, mostly tracing
 }
 
-// newTracer needs tracefs in the kernel.
+// newTracer returns an error if the kernel lacks tracefs.
 func newTracer(work string) (*tracer, error) {
 	root := filepath.Join(work, "tracefs")
 	if err := os.Mkdir(root, 0o700); err != nil {
@@ -75,7 +75,7 @@ func mean(samples []time.Duration) time.Duration {
 	return sum / time.Duration(max(1, len(samples)))
 }
 
-func (t *tracer) close() { _ = os.Remove(t.dir) } // how a buffer is given up
+func (t *tracer) close() { _ = os.Remove(t.dir) } // removes the buffer
 
 func (t *tracer) set(file, value string) error {
 	if err := os.WriteFile(filepath.Join(t.dir, file), []byte(value), 0); err != nil {
@@ -84,13 +84,13 @@ func (t *tracer) set(file, value string) error {
 	return nil
 }
 
-// systemCall is one that has returned.
+// systemCall is a call that has returned.
 type systemCall struct {
 	number int
 	took   time.Duration
 }
 
-// calls returns the system calls that all threads of this process make while f runs.
+// calls returns the system calls of all threads of this process while f runs.
 func (t *tracer) calls(f func() error) ([]systemCall, error) {
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {
@@ -168,7 +168,8 @@ var ofNetwork = []int{
 	unix.SYS_RECVFROM, unix.SYS_RECVMSG, unix.SYS_SETNS, unix.SYS_IOCTL,
 }
 
-// kernelTime is how long the kernel was at work for the program in these calls, and in those on the network among them.
+// kernelTime returns the time that the kernel spent in these calls, and in the network calls among
+// them.
 func (t *tracer) kernelTime(calls []systemCall) (all, network time.Duration, count int) {
 	for _, c := range calls {
 		if slices.Contains(ofProgram, c.number) {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Calls of several threads are told apart, and what has no begin or no end in the trace does not count.
+// The parser separates the calls of several threads and drops calls without an entry or a return.
 func TestParseTrace(t *testing.T) {
 	const trace = `# tracer: nop
 #           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION

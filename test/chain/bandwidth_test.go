@@ -22,7 +22,7 @@ import (
 	"github.com/tenon-cni/tenon/plugins/ptp"
 )
 
-// The system bus of this machine is none of the tests' business.
+// The tests do not use the system bus of the host.
 func TestMain(m *testing.M) {
 	if err := os.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nowhere"); err != nil {
 		panic(err)
@@ -30,14 +30,14 @@ func TestMain(m *testing.M) {
 	plugintest.Main(m, all.Plugins...)
 }
 
-// What is sent, and how long that takes at least, with some bytes that pass at once.
+// The amount of data and the rate decide the least duration; the burst passes at once.
 const (
 	rate  = 8_000_000 // bit/s
 	size  = 500_000   // bytes
 	least = 400 * time.Millisecond
 )
 
-// transfer sends so much by TCP and returns how long it took.
+// transfer sends size bytes by TCP and returns the duration.
 func transfer(t *testing.T, from, to *testnet.Namespace, address netip.Addr) time.Duration {
 	t.Helper()
 	var l net.Listener
@@ -53,7 +53,7 @@ func transfer(t *testing.T, from, to *testnet.Namespace, address netip.Addr) tim
 		t.Fatal(err)
 	}
 	defer c.Close()
-	go c.Write(make([]byte, size)) // ends at the latest when c is closed
+	go c.Write(make([]byte, size)) // ends when c is closed
 	in, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +69,8 @@ func transfer(t *testing.T, from, to *testnet.Namespace, address netip.Addr) tim
 	return time.Since(start)
 }
 
-// behind calls bandwidth in the network of another plugin, with its result or, later, the one of the chain.
+// behind calls bandwidth after another plugin of the network, with that plugin's result, or later
+// with the result of the chain.
 func behind(t *testing.T, r *plugintest.Runtime, verb cni.Command, prev json.RawMessage) json.RawMessage {
 	t.Helper()
 	q := r.Request(verb, "c")
@@ -90,8 +91,8 @@ func behind(t *testing.T, r *plugintest.Runtime, verb cni.Command, prev json.Raw
 	return reply.Stdout
 }
 
-// TestBandwidth: behind ptp with an MTU of 512, and behind bridge, the container is reached and limited, and all plugins find
-// everything in its place (bandwidth.md 8, common.md 13). After DEL of the chain nothing is left.
+// TestBandwidth: after ptp with an MTU of 512, and after bridge, the container is reachable and
+// limited, and CHECK of all plugins succeeds. DEL of the chain leaves nothing behind.
 func TestBandwidth(t *testing.T) {
 	const ipam = `,"ipam":{"type":"host-local","subnet":"10.90.0.0/24","routes":[{"dst":"0.0.0.0/0"}]}}`
 	for name, row := range map[string]struct {
@@ -105,7 +106,7 @@ func TestBandwidth(t *testing.T) {
 			testnet.Require(t, testnet.Kernel(kernel.FeatureIFB, kernel.FeatureShaping))
 			r := plugintest.NewRuntime(t, row.Definition, fmt.Sprintf(`{"cniVersion":"1.1.0","name":"net","type":%q%s`, name, row.members+ipam))
 			r.Add("c")
-			r.Del("c") // leaves what is shared
+			r.Del("c") // leaves the shared objects
 			before := r.State()
 			made := r.Add("c")
 			first, err := made.Encode(cni.V110)
@@ -121,12 +122,12 @@ func TestBandwidth(t *testing.T) {
 			inside, gateway := ip.Address.Addr(), ip.Gateway
 			received, sent := transfer(t, r.Host, r.Container("c"), inside), transfer(t, r.Container("c"), r.Host, gateway)
 			if received < least || sent < least {
-				t.Errorf("received in %s, sent in %s, want %s at least", received, sent, least)
+				t.Errorf("received in %s, sent in %s, want at least %s", received, sent, least)
 			}
 			behind(t, r, cni.Del, prev)
 			r.Unchanged(free)
 			if free := transfer(t, r.Host, r.Container("c"), inside); free > least/2 {
-				t.Errorf("without limits received in %s, want %s at most", free, least/2)
+				t.Errorf("without limits received in %s, want at most %s", free, least/2)
 			}
 			r.Del("c")
 			r.Unchanged(before)

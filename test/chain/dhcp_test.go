@@ -29,13 +29,14 @@ import (
 	"github.com/tenon-cni/tenon/plugins/vlan"
 )
 
-// dhcpBridge is a runtime with bridge and dhcp, and a function that starts the daemon.
+// dhcpBridge returns a runtime with bridge and dhcp, and a function that starts the daemon.
 func dhcpBridge(t *testing.T) (r *plugintest.Runtime, s *dhcpserver.Server, daemonAt func() (stop func())) {
 	t.Helper()
 	return dhcpOn(t, bridge.Plugin, `"type": "bridge", "bridge": "br0"`, "10.92.0.100,10.92.0.101")
 }
 
-// dhcpOn is a runtime with an interface plugin and dhcp, and a function that starts the daemon.
+// dhcpOn returns a runtime with an interface plugin and dhcp, and a function that starts the
+// daemon.
 func dhcpOn(t *testing.T, p plugin.Definition, conf, pool string) (r *plugintest.Runtime, s *dhcpserver.Server, daemonAt func() (stop func())) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "dhcp.sock")
@@ -61,8 +62,8 @@ func dhcpOn(t *testing.T, p plugin.Definition, conf, pool string) (r *plugintest
 	}
 }
 
-// TestDHCPBehindBridge: the interface has the address and all routes, the release reaches the server although the link goes (R-58),
-// and a pool that is used up is told in the words that people know.
+// TestDHCPBehindBridge: the interface has the address and all routes, the release reaches the
+// server although DEL deletes the link, and an exhausted pool gives upstream's error text.
 func TestDHCPBehindBridge(t *testing.T) {
 	t.Parallel()
 	r, s, start := dhcpBridge(t)
@@ -91,7 +92,7 @@ func TestDHCPBehindBridge(t *testing.T) {
 	r.Del("c")
 }
 
-// released waits until the server knows of n releases.
+// released waits until the server has received n releases.
 func released(t *testing.T, s *dhcpserver.Server, n int) {
 	t.Helper()
 	testnet.Eventually(t, func() error {
@@ -102,15 +103,15 @@ func released(t *testing.T, s *dhcpserver.Server, n int) {
 	})
 }
 
-// TestDHCPRelease: R-58: the release reaches the server where the link is a child of another, too, although DEL and GC remove it
-// the next moment.
+// TestDHCPRelease: the release reaches the server also if the link is a child of another link,
+// although DEL and GC delete it right afterwards.
 func TestDHCPRelease(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		plugin plugin.Definition
 		kind   kernel.Feature
 		conf   string
-		setup  []string // of the host, where up0 is a port of br0 and up1 its peer
+		setup  []string // commands in the host, where up0 is a port of br0 and up1 its peer
 	}{
 		{bridge.Plugin, kernel.FeatureBridge, `"type": "bridge", "bridge": "br0"`, nil},
 		{macvlan.Plugin, kernel.FeatureMacvlan, `"type": "macvlan", "master": "up1"`, nil},
@@ -140,8 +141,8 @@ func TestDHCPRelease(t *testing.T) {
 	}
 }
 
-// TestDHCPReleaseByFile: R-58: the release reaches the server where the program that runs the
-// interface plugin has no definition of dhcp, and executes it as a file.
+// TestDHCPReleaseByFile: the release reaches the server also if the program that runs the interface
+// plugin has no definition of dhcp and executes it as a file.
 func TestDHCPReleaseByFile(t *testing.T) {
 	t.Parallel()
 	r, s, start := dhcpBridge(t)
@@ -166,11 +167,12 @@ func TestDHCPReleaseByFile(t *testing.T) {
 	released(t, s, 1)
 	after := testnet.Snapshot(t, []*testnet.Namespace{r.Container("a")})
 	if diff := testnet.Diff(before, after); diff != "" {
-		t.Errorf("DEL has left:\n%s", diff)
+		t.Errorf("DEL left:\n%s", diff)
 	}
 }
 
-// TestDHCPReleaseLost: PL-DEL-09: that the server does not learn of a release is no error; the lease is forgotten.
+// TestDHCPReleaseLost: a release that does not reach the server is no error (PL-DEL-09); the daemon
+// forgets the lease.
 func TestDHCPReleaseLost(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*plugintest.Runtime, *dhcpserver.Server){
@@ -196,8 +198,9 @@ func TestDHCPReleaseLost(t *testing.T) {
 	}
 }
 
-// TestDHCPPool: interfaces of one container are clients of their own. The one for which no address is left is refused within the
-// limits of the daemon, in the words of the reference plugin, and DEL is fine with any of them, at once and again.
+// TestDHCPPool: each interface of a container is a client of its own. Without a free address, ADD
+// fails within the limits of the daemon with upstream's error text. DEL succeeds for each of them,
+// twice.
 func TestDHCPPool(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -241,8 +244,8 @@ func TestDHCPPool(t *testing.T) {
 
 const referenceDHCP = "/usr/lib/cni/dhcp"
 
-// referenceDaemon starts that of the reference plugin.
-func referenceDaemon(t *testing.T, r *plugintest.Runtime) (end func()) {
+// upstreamDaemon starts the daemon of the upstream plugin.
+func upstreamDaemon(t *testing.T, r *plugintest.Runtime) (end func()) {
 	t.Helper()
 	socket := r.Conf["ipam"].(map[string]any)["daemonSocketPath"].(string)
 	cmd := exec.Command(referenceDHCP, "daemon", "-socketpath", socket, "-timeout", "1s")
@@ -280,13 +283,13 @@ func buildProgram(t *testing.T) {
 	}
 }
 
-// TestDHCPReferenceDaemon: while nodes are upgraded the daemon can be that of the reference plugin.
-func TestDHCPReferenceDaemon(t *testing.T) {
+// TestDHCPUpstreamDaemon: the plugin works with the daemon of the upstream plugin.
+func TestDHCPUpstreamDaemon(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(referenceDHCP))
 	buildProgram(t)
 	r, s, _ := dhcpBridge(t)
-	defer referenceDaemon(t, r)()
+	defer upstreamDaemon(t, r)()
 	result := r.Add("a")
 	if len(result.Routes) != 4 || !strings.HasPrefix(result.IPs[0].Address.String(), "10.92.0.10") {
 		t.Errorf("%+v\n%s", result, s.Log())
@@ -296,18 +299,18 @@ func TestDHCPReferenceDaemon(t *testing.T) {
 	r.Del("a")
 }
 
-// TestDHCPAfterReferenceDaemon: a daemon that comes after that of the reference plugin knows of no lease. CHECK tells it of those
-// whose addresses are there; it renews them, and gives them back.
-func TestDHCPAfterReferenceDaemon(t *testing.T) {
+// TestDHCPAfterUpstreamDaemon: a daemon that replaces upstream's knows no leases. CHECK reports the
+// addresses of interfaces to it; the daemon renews and releases them.
+func TestDHCPAfterUpstreamDaemon(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(referenceDHCP))
 	buildProgram(t)
 	r, s, start := dhcpBridge(t)
-	end := referenceDaemon(t, r)
+	end := upstreamDaemon(t, r)
 	r.Add("a")
 	r.Add("b")
 	end()
-	released(t, s, 0) // it gives nothing back
+	released(t, s, 0) // it releases nothing
 	defer start()()
 	routes := r.Container("a").Command("ip", "route")
 	r.Check("a")
@@ -331,14 +334,14 @@ func TestDHCPAfterReferenceDaemon(t *testing.T) {
 	released(t, s, 1)
 }
 
-// TestDHCPReferenceClient: so can the plugin, with our daemon.
-func TestDHCPReferenceClient(t *testing.T) {
+// TestDHCPUpstreamClient: the upstream plugin works with our daemon.
+func TestDHCPUpstreamClient(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(referenceDHCP))
 	r, s, start := dhcpBridge(t)
 	defer start()()
 	r.Conf["cniVersion"] = "1.0.0"
-	r.Conf["ipam"].(map[string]any)["routes"] = []any{} // which it ignores
+	r.Conf["ipam"].(map[string]any)["routes"] = []any{} // the upstream plugin ignores the key
 	r.Foreign(filepath.Dir(referenceDHCP), r.Request(cni.Add, "a"))
 	addrs := r.Container("a").Command("ip", "-4", "addr", "show", "dev", "eth0") + r.Container("a").Command("ip", "route")
 	for _, want := range []string{"inet 10.92.0.10", "172.30.0.0/16 via 10.92.0.254", "172.31.0.0/16 dev eth0"} {
@@ -352,7 +355,7 @@ func TestDHCPReferenceClient(t *testing.T) {
 	}
 }
 
-// TestDHCPWithoutDaemon: R-36: DEL succeeds, and the next daemon gives the address back.
+// TestDHCPWithoutDaemon: DEL succeeds without a daemon, and the next daemon releases the address.
 func TestDHCPWithoutDaemon(t *testing.T) {
 	t.Parallel()
 	r, _, start := dhcpBridge(t)
@@ -375,13 +378,14 @@ func TestDHCPWithoutDaemon(t *testing.T) {
 	}
 	defer start()()
 	if names, err := leases.Names(); len(names) != 1 || err != nil {
-		t.Errorf("after it has been started again: %v, %v", names, err)
+		t.Errorf("after a restart: %v, %v", names, err)
 	}
-	r.Check("b") // R-53: it has been adopted
+	r.Check("b") // the new daemon has taken over the lease
 	r.Del("b")
 }
 
-// TestDHCPReleaseQueued: R-36: what DEL without a daemon could not give back the next daemon does, where the interface is still there.
+// TestDHCPReleaseQueued: the next daemon releases leases that DEL without a daemon could not
+// release, if the interface still exists.
 func TestDHCPReleaseQueued(t *testing.T) {
 	t.Parallel()
 	r, s, start := dhcpOn(t, dhcp.Plugin, `"type": "dhcp"`, "10.92.0.100,10.92.0.101")

@@ -22,7 +22,7 @@ import (
 	"github.com/tenon-cni/tenon/plugins/all"
 )
 
-// The configurations that containerd and Podman bring along, and one without a bridge.
+// The configurations that containerd and Podman ship, and one without a bridge.
 const (
 	ofContainerd = "testdata/10-containerd-net.conflist"
 	ofPodman     = "testdata/87-podman-bridge.conflist"
@@ -40,8 +40,8 @@ type runtime struct {
 	dir     string
 }
 
-// newRuntime has the network of a file, which is unchanged but for the folder of the addresses. plugins is a folder, empty
-// for Tenon's.
+// newRuntime returns a runtime with the network of a file, unchanged except for the data directory.
+// The directory plugins holds the plugins; empty means Tenon's.
 func newRuntime(t *testing.T, file, plugins string, exec bool) *runtime {
 	t.Helper()
 	testnet.Require(t, testnet.Kernel(kernel.FeatureNFT))
@@ -106,7 +106,7 @@ func (r *runtime) del(container string) {
 	must(r.t, r.Host.Run(func() error { return r.Del(r.t.Context(), r.key(container), network.Fallback{}) }))
 }
 
-// greet has a container greet whoever connects to an address of its own.
+// greet starts a server in a container that greets each client of one of its addresses.
 func (r *runtime) greet(container string, addr netip.Addr) {
 	r.t.Helper()
 	var l net.Listener
@@ -126,7 +126,7 @@ func (r *runtime) greet(container string, addr netip.Addr) {
 	}()
 }
 
-// greeted checks whether who connects is greeted.
+// greeted checks whether a client gets the greeting.
 func (r *runtime) greeted(from *testnet.Namespace, address string, want bool) {
 	r.t.Helper()
 	timeout := testnet.Patience
@@ -148,8 +148,9 @@ func (r *runtime) greeted(from *testnet.Namespace, address string, want bool) {
 	}
 }
 
-// TestFieldConfigurations: what the packages of containerd and Podman configure works unchanged, in one process and in many, and
-// so does portmap behind ptp (portmap.md 7): the container is reached, CHECK accepts it, and DEL leaves nothing.
+// TestFieldConfigurations: the configurations that containerd and Podman ship work unchanged, in
+// one process and in several, and so does portmap after ptp: the container is reachable, CHECK
+// succeeds, and DEL leaves nothing behind.
 func TestFieldConfigurations(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{ofContainerd, ofPodman, routed} {
@@ -159,7 +160,7 @@ func TestFieldConfigurations(t *testing.T) {
 				r := newRuntime(t, file, "", exec)
 				outside, sibling := r.Uplink(), r.Container("sibling")
 				r.add("c", true)
-				r.del("c") // leaves what is shared
+				r.del("c") // leaves the shared objects
 				before := testnet.Snapshot(t, r.Spaces())
 				addrs := r.add("c", true)
 				r.add("sibling", false)
@@ -167,7 +168,7 @@ func TestFieldConfigurations(t *testing.T) {
 					r.greet("c", a)
 				}
 				from := []*testnet.Namespace{outside, r.Host, sibling}
-				if file != ofContainerd { // whose bridge has no hairpinMode
+				if file != ofContainerd { // its bridge has no hairpinMode
 					from = append(from, r.Container("c"))
 				}
 				for _, ns := range from {
@@ -194,8 +195,9 @@ func TestFieldConfigurations(t *testing.T) {
 	}
 }
 
-// TestForwardDrop: where iptables forwards nothing by itself the firewall plugin lets containers out, but nobody in to their
-// ports, unless the user's own chain does. That is what the reference plugins do.
+// TestForwardDrop: if iptables drops forwarded packets by default, firewall admits connections from
+// containers, and connections to their ports only if the user's own chain does. Upstream does the
+// same.
 func TestForwardDrop(t *testing.T) {
 	t.Parallel()
 	for name, plugins := range map[string]string{"Tenon": "", "reference": upstream} {

@@ -14,8 +14,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// machine is a host with a network of bridge, host-local, masquerade and portmap, and "tenon" that runs its plugins as
-// processes. The lock of iptables is a file of its own.
+// machine is a host with a network of bridge, host-local, masquerading and portmap, and a tenon
+// that runs its plugins as processes. It has its own lock file of iptables.
 type machine struct {
 	*testnet.Net
 	t     testing.TB
@@ -50,7 +50,7 @@ func (m *machine) write(name, text string) (path string) {
 	return path
 }
 
-// run runs a verb for the container, behind a wrapper.
+// run runs a verb for the container through a wrapper command.
 func (m *machine) run(verb string, wrapper ...string) {
 	m.t.Helper()
 	args := append(wrapper, m.tenon, verb, filepath.Join(m.dir, "net.conflist"), m.Container("c").Path(), "--id", "c", "--timeout", "20s",
@@ -67,7 +67,8 @@ func (m *machine) run(verb string, wrapper ...string) {
 	})
 }
 
-// traced runs a verb, and returns the calls that start processes, open files or receive from sockets.
+// traced runs a verb and returns the system calls that start processes, open files or receive from
+// sockets.
 func (m *machine) traced(verb string) string {
 	m.t.Helper()
 	out := filepath.Join(m.dir, "trace")
@@ -79,7 +80,7 @@ func (m *machine) traced(verb string) string {
 	return string(trace)
 }
 
-// foreign are ways to fill the tables nat and filter with 20 000 rules of somebody else each.
+// foreign lists ways to fill the tables nat and filter with 20,000 foreign rules each.
 var foreign = map[string]func(m *machine){
 	"nftables": func(m *machine) {
 		m.Host.Command("nft", "-f", m.write("rules", rulesOf(
@@ -92,7 +93,8 @@ var foreign = map[string]func(m *machine){
 	},
 }
 
-// rulesOf writes rules of both tables: what is before the rules of a table, a rule, and what is behind them.
+// rulesOf writes rules for both tables; the parts are the text before the rules, one rule, and the
+// text after them.
 func rulesOf(before, rule, behind string) string {
 	var text strings.Builder
 	for _, table := range [][]any{
@@ -109,7 +111,7 @@ func rulesOf(before, rule, behind string) string {
 	return text.String()
 }
 
-// hold takes the lock of iptables for the rest of the test.
+// hold holds the lock of iptables for the rest of the test.
 func (m *machine) hold() {
 	m.t.Helper()
 	f, err := os.Create(m.lock)
@@ -136,8 +138,8 @@ func bytesIn(trace string) (sum int) {
 	return sum
 }
 
-// TestForeignRulesAndLock: ADD, CHECK and DEL of a chain start nothing besides its plugins. They do not wait for who has the
-// lock of iptables, and read no more from the kernel where there are 40 000 rules of others (field-notes.md row 7).
+// TestForeignRulesAndLock: ADD, CHECK and DEL of a chain start only its plugins. They do not wait
+// for the lock of iptables, and 40,000 foreign rules do not make them read more from the kernel.
 func TestForeignRulesAndLock(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("strace"), testnet.Tool("nft"), testnet.Tool("iptables-nft-restore"))
@@ -156,7 +158,7 @@ func TestForeignRulesAndLock(t *testing.T) {
 			m.hold()
 			for _, table := range []string{"nat", "filter"} {
 				if n := strings.Count(m.Host.Command("nft", "list", "table", "ip", table), "10."); n < 20000 {
-					t.Fatalf("%d rules of others in table %s", n, table)
+					t.Fatalf("%d foreign rules in table %s", n, table)
 				}
 			}
 			for _, verb := range verbs {
@@ -173,7 +175,7 @@ func TestForeignRulesAndLock(t *testing.T) {
 				if strings.Contains(trace, "xtables.lock") {
 					t.Errorf("%s opens the lock of iptables", verb)
 				}
-				const more = 2048 // the answers tell of other tables and chains, not of their rules
+				const more = 2048 // answers list foreign tables and chains, but not their rules
 				if n := bytesIn(trace); before[verb] == 0 || n > before[verb]+more {
 					t.Errorf("%s reads %d bytes from the kernel, without the rules %d", verb, n, before[verb])
 				}
@@ -183,8 +185,8 @@ func TestForeignRulesAndLock(t *testing.T) {
 	}
 }
 
-// BenchmarkForeignRules is ADD and DEL of a chain by processes, alone and beside 40 000 rules of others while somebody has
-// the lock of iptables.
+// BenchmarkForeignRules measures ADD and DEL of a chain as processes, alone and with 40,000 foreign
+// rules and a held lock of iptables.
 func BenchmarkForeignRules(b *testing.B) {
 	rows := map[string]func(*machine){"alone": func(*machine) {}}
 	for name, fill := range foreign {

@@ -1,6 +1,6 @@
-// The tests of this file run plugins in the process of a runtime, which has linked them in: many at
-// once, with panics and deadlines, and with a look at the parts of the process that must not change.
-// That they print what they print as processes is a test of plugintest.
+// The tests of this file link plugins into the process of a runtime: many calls at once, panics,
+// deadlines, and the state of the process that must not change. plugintest compares their output
+// with the output of processes.
 
 package chain
 
@@ -34,8 +34,8 @@ import (
 	"github.com/tenon-cni/tenon/plugins/loopback"
 )
 
-// host has a network of bridge, host-local and portmap, and a runtime that has all plugins linked in and no plugin
-// directory.
+// host has a network of bridge, host-local and portmap, and a runtime with all plugins linked and
+// no plugin directory.
 type host struct {
 	*testnet.Net
 	*network.Client
@@ -72,7 +72,7 @@ func newHostOf(t testing.TB, plugins string, needs ...kernel.Feature) *host {
 	return h
 }
 
-// request is for a container whose port 80 is a port of the host.
+// request returns the request for a container that publishes port 80.
 func (h *host) request(container string) network.Request {
 	c := h.Container(container)
 	ports, err := json.Marshal([]map[string]any{{"hostPort": 8000 + c.Number, "containerPort": 80, "protocol": "tcp"}})
@@ -104,7 +104,7 @@ func (h *host) del(ctx context.Context, q network.Request) error {
 	return h.Host.Run(func() error { return h.Del(ctx, q.Attachment("pods"), network.Fallback{}) })
 }
 
-// used makes what attachments share, and what the first one opens.
+// used creates the shared objects, and opens files as the first attachment does.
 func (h *host) used() {
 	h.t.Helper()
 	q := h.request("first")
@@ -119,7 +119,7 @@ func (h *host) state() string {
 	return testnet.Objects(h.t, h.Spaces()) + "\nleases: " + strings.Join(leases(h.t, h.data), " ")
 }
 
-// leases lists the addresses that host-local has given, by the files in its directory.
+// leases lists the reservations of host-local, from the files in its directory.
 func leases(t testing.TB, data string) (list []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(data, "pods", "*"))
@@ -142,8 +142,8 @@ func (h *host) unchanged(before string) {
 	}
 }
 
-// TestManyAtOnce attaches and detaches 64 containers at once in one process: each has addresses of its own, and nothing stays
-// (LIF-07).
+// TestManyAtOnce attaches and detaches 64 containers at once in one process: each gets its own
+// addresses, and nothing remains (LIF-07).
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	const containers = 64
@@ -181,7 +181,7 @@ func TestManyAtOnce(t *testing.T) {
 	h.unchanged(before)
 }
 
-// atOnce calls fn n times at the same time.
+// atOnce calls fn n times concurrently.
 func atOnce(t *testing.T, n int, fn func(i int) error) {
 	t.Helper()
 	errs := make([]error, n)
@@ -200,9 +200,9 @@ func atOnce(t *testing.T, n int, fn func(i int) error) {
 	}
 }
 
-// TestPanic has a plugin panic before each of the changes that ADD and DEL make, one after the other. The runtime lives on and
-// gets an error object with code 999; an ADD it takes back, a DEL it can repeat. No lock, descriptor or thread of the plugin
-// stays: the next call works, and testnet.Main counts.
+// TestPanic makes a plugin panic before each change of ADD and DEL in turn. The runtime survives
+// and gets an error object with code 999; it rolls back an ADD and can repeat a DEL. No lock,
+// descriptor or thread of the plugin remains: the next call works, and testnet.Main counts them.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -235,7 +235,7 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// panics makes calls, each of which panics before another change, until one has no such change any more.
+// panics makes calls that panic before the first, second, … change, until a call has fewer changes.
 func (h *host) panics(call func() error, after func()) {
 	t := h.t
 	t.Helper()
@@ -266,8 +266,8 @@ func (h *host) panics(call func() error, after func()) {
 	}
 }
 
-// TestDeadline: who waits for what somebody else has locked gives up at the deadline, as the plugin would as a process, and
-// what could not be taken back is due. By how much the deadline may be missed is as for a hanging test.
+// TestDeadline: a linked plugin that waits for a lock gives up at the deadline, as a process would,
+// and an incomplete rollback leaves a record. The test allows the delay of a hanging test.
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	h := newHostOf(t, `{"type": "host-local", IPAM}`)
@@ -281,7 +281,7 @@ func TestDeadline(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	h.Timeout = 50 * time.Millisecond // for taking back
+	h.Timeout = 50 * time.Millisecond // of the rollback
 	start := time.Now()
 	_, err = h.add(ctx, q)
 	if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took > testnet.Patience {
@@ -296,8 +296,8 @@ func TestDeadline(t *testing.T) {
 	h.unchanged(before)
 }
 
-// TestProcess: plugins change nothing of the process that others in it rely on, and print nothing. It is not parallel, as it
-// looks at the whole process.
+// TestProcess: plugins do not change the state of the process that other code relies on, and print
+// nothing. The test is not parallel because it compares the whole process.
 func TestProcess(t *testing.T) {
 	h := newHost(t)
 	var log bytes.Buffer
@@ -335,7 +335,7 @@ func TestProcess(t *testing.T) {
 
 var ofStatus = regexp.MustCompile(`(?m)^(?:Umask|SigBlk|SigIgn|SigCgt|Cap\w+|NoNewPrivs|Groups|Uid|Gid|Cpus_allowed):.*`)
 
-// process describes what all of a process share.
+// process describes the state that all threads of a process share.
 func process(t *testing.T) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -357,7 +357,7 @@ func process(t *testing.T) string {
 	return strings.Join(slices.Compact(lines), "\n")
 }
 
-// TestLoopbackAlone: a runtime links in as little as it likes.
+// TestLoopbackAlone: a runtime can link a single plugin.
 func TestLoopbackAlone(t *testing.T) {
 	t.Parallel()
 	n := testnet.New(t, "c")

@@ -13,8 +13,8 @@ import (
 	"github.com/tenon-cni/tenon/plugins/tuning"
 )
 
-// TestStepTwo: the previous result of step 2 in the example of the 0.3.1 text, with an index and no interfaces, works with
-// each chained plugin in each version of its form (RES-10).
+// TestStepTwo: the previous result of step 2 in the example of the 0.3.1 text, with an index and no
+// interfaces, works with each chained plugin in each version of its form (RES-10).
 func TestStepTwo(t *testing.T) {
 	t.Parallel()
 	const prev = `{"ips":[{"version":"4","address":"10.88.0.2/24","interface":0}],"dns":{"nameservers":["10.1.0.1"]}}`

@@ -31,10 +31,10 @@ func rounds(t *testing.T) int {
 	return n
 }
 
-// TestStress attaches many containers at once through the runtime library and executed plugins: none
-// is refused, no address is assigned twice and nothing is left. It starts on an empty host: the first
-// ADDs race for bridge, gateway address, rule set and data directory. It measures nothing, which is
-// the task of test/bench. scripts/test runs it alone.
+// TestStress attaches many containers at once through the runtime library and executed plugins:
+// none is refused, no address is assigned twice and nothing is left. It starts on an empty host:
+// the first ADDs race for bridge, gateway address, rule set and data directory. It measures
+// nothing, which is the task of test/bench. scripts/test runs it alone.
 func TestStress(t *testing.T) {
 	const containers = 200
 	plugins := install(t)
@@ -91,7 +91,7 @@ func TestStress(t *testing.T) {
 		}
 		now := testnet.Snapshot(t, []*testnet.Namespace{n.Host}) + strings.Join(leases(t, data), "\n")
 		if settled != "" && now != settled {
-			t.Fatalf("round %d left something:\n%s", round, testnet.Diff(settled, now))
+			t.Fatalf("round %d left objects behind:\n%s", round, testnet.Diff(settled, now))
 		}
 		settled = now
 	}

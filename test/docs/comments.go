@@ -16,13 +16,14 @@ import (
 
 const module = "github.com/tenon-cni/tenon/"
 
-// comments finds what the comments of fields say, in the words of configurations.
+// comments reads the comments of configuration fields and names JSON keys in place of Go fields.
 type comments struct {
 	root string
 	read map[string]map[string]string // import path → field as in [plugin.Schema] → comment
 }
 
-// annotate fills in the descriptions of a schema and of all that it holds. A field without a comment is an error.
+// annotate adds descriptions to a schema and to the schemas in it. A field without a comment is an
+// error.
 func (c *comments) annotate(s *plugin.Schema) error {
 	if s == nil {
 		return nil
@@ -87,7 +88,8 @@ type reader struct {
 	fields map[string]string
 }
 
-// typ reads the fields of a struct. A comment also holds for the fields that follow on the next lines and have none.
+// typ reads the fields of a struct. A comment also applies to the following fields without a
+// comment.
 func (r *reader) typ(name string, t ast.Expr) {
 	s, ok := t.(*ast.StructType)
 	if !ok {
@@ -138,8 +140,9 @@ var (
 	defaultClose = regexp.MustCompile(` Default:? .*\.$`)
 )
 
-// plain turns a comment on a field into a sentence about its key: "MTU is that of the link." becomes "That of the link."
-// Names of fields become keys, links words; what a tag says about the default is left out.
+// plain turns the comment of a field into a description of its key: "MTU is the size of packets."
+// becomes "The size of packets." It replaces field names by keys and links by words, and drops the
+// default, which a tag states.
 func plain(comment, name string, keys map[string]string, lit *ast.BasicLit) string {
 	text := strings.Join(strings.Fields(comment), " ")
 	text = link.ReplaceAllString(text, "$1")

@@ -44,7 +44,8 @@ func encode(t *testing.T, s *plugin.Schema) string {
 	return b.String()
 }
 
-// The pages and schemas of all plugins are those that follow from the source, and there are no others.
+// TestReference compares the pages and schemas of all plugins with the sources. There must be no
+// others.
 func TestReference(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{filepath.Join(root, "docs", "plugins", "README.md"): index(all.Plugins)}
@@ -77,17 +78,17 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// What is written by hand does not repeat what is made.
+// TestDocHasNoTableOfOptions: doc.md does not repeat generated content.
 func TestDocHasNoTableOfOptions(t *testing.T) {
 	t.Parallel()
 	for _, d := range all.Plugins {
 		if strings.Contains(d.Doc, "| key |") {
-			t.Errorf("doc.md of %s has a table of options: it is made from the comments of the fields", d.Name)
+			t.Errorf("doc.md of %s has a table of options: it comes from the comments of the fields", d.Name)
 		}
 	}
 }
 
-// A plugin whose configuration has an ipam section of its own manages addresses, and no other does.
+// TestRoles: only IPAM plugins define an ipam section of their own.
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	for _, d := range all.Plugins {
@@ -117,7 +118,8 @@ func accepts(t *testing.T, s *jsonschema.Schema, document string) error {
 	return s.Validate(v)
 }
 
-// Every example that is documented or tested obeys the published schemas: that of its plugin, and that of its IPAM plugin.
+// TestExamplesObeySchemas validates every example against the published schemas of its plugin and
+// its IPAM plugin.
 func TestExamplesObeySchemas(t *testing.T) {
 	t.Parallel()
 	checked := 0
@@ -201,7 +203,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// Plugins that make an interface have the options that all of them have: their configuration embeds attach.Common.
+// All interface plugins have the common options: their configuration embeds attach.Common.
 func TestCommonOptions(t *testing.T) {
 	t.Parallel()
 	for _, p := range all.Plugins {

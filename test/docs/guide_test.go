@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// What the guides and the README name of the public packages exists: `network.Client`, `Client.Add`.
+// TestNamesInProse: the names of public packages in guides and README, such as `network.Client`,
+// exist.
 func TestNamesInProse(t *testing.T) {
 	t.Parallel()
 	packages, members := map[string]bool{}, map[string]bool{}

@@ -52,7 +52,7 @@ func index(plugins []plugin.Definition) string {
 	return b.String()
 }
 
-// general are the keys that mean the same for every plugin and need no mention.
+// general is the prefix of keys with the same meaning for every plugin; pages leave them out.
 const general = module + "plugin.Common."
 
 // hasOwn reports whether a configuration has keys of its own.
@@ -63,7 +63,7 @@ func hasOwn(s *plugin.Schema) bool {
 	})
 }
 
-// options are the rows for the keys of an object and of the objects inside.
+// options returns the rows for the keys of an object and of its nested objects.
 func options(s *plugin.Schema, prefix string) []string {
 	var rows []string
 	for _, key := range s.Order {
@@ -88,7 +88,7 @@ func options(s *plugin.Schema, prefix string) []string {
 	return rows
 }
 
-// kind is the type in words.
+// kind returns the type in words.
 func kind(s *plugin.Schema, plural bool) string {
 	name := s.Type
 	switch {

@@ -12,8 +12,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// needed is what units cannot do without, which systemd does not know: by what a reload reaches the one, and the socket the
-// other.
+// needed lists lines that systemd does not require but the units do: one makes a reload reach the
+// service, the other names the socket.
 var needed = map[string][]string{
 	"tenon-repair.service": {
 		"Type=oneshot", "RemainAfterExit=yes", "ExecReload=/usr/local/bin/tenon repair",
@@ -23,7 +23,7 @@ var needed = map[string][]string{
 	"tenon-dhcp.socket":  {"ListenStream=" + dhcp.DefaultSocket, "SocketMode=0600", "RemoveOnStop=yes"},
 }
 
-// TestUnits has systemd read the units that operators are given.
+// TestUnits lets systemd verify the units in contrib.
 func TestUnits(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("systemd-analyze"))
@@ -31,7 +31,7 @@ func TestUnits(t *testing.T) {
 	if err != nil || len(units) != len(needed) {
 		t.Fatalf("%d units, expected %d: %v", len(units), len(needed), err)
 	}
-	dir := t.TempDir() // one, as they name each other
+	dir := t.TempDir() // a common one, because the units name each other
 	var copied []string
 	for _, unit := range units {
 		text, err := os.ReadFile(unit)
@@ -45,7 +45,7 @@ func TestUnits(t *testing.T) {
 			}
 		}
 		to := filepath.Join(dir, filepath.Base(unit))
-		program := strings.ReplaceAll(string(text), "=/usr/local/bin/tenon ", "=/bin/true ") // which is there
+		program := strings.ReplaceAll(string(text), "=/usr/local/bin/tenon ", "=/bin/true ") // a program that exists
 		if err := os.WriteFile(to, []byte(program), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +56,8 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// TestManifest: the daemon of the DaemonSet sees the namespaces of the node, and its socket is where the plugin looks for it.
+// TestManifest: the daemon of the DaemonSet sees the namespaces of the node, and its socket is at
+// the path that the plugin uses.
 func TestManifest(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../contrib/kubernetes/tenon-dhcp.yaml")

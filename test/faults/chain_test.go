@@ -4,14 +4,14 @@ package faults
 
 import "github.com/tenon-cni/tenon/internal/kernel"
 
-// first makes the interface that the chained plugins work on.
+// first creates the interface for the chained plugins.
 var first = &scenario{
 	plugin: "bridge", ipam: dualStack,
 	conf: map[string]any{"cniVersion": "1.1.0", "bridge": "br0", "isGateway": true, "ipMasq": true},
 }
 
-// chained are the plugins of a chain, each behind first. tuning and sbr work in the container's namespace, where only DEL
-// that has it can put things back.
+// chained lists chained plugins, each after first. tuning and sbr change the container's namespace,
+// so only a DEL with that namespace can restore it.
 var chained = []scenario{
 	{
 		name: "portmap", plugin: "portmap", behind: first, sample: 1, host: true, conf: published(nil),
@@ -48,7 +48,7 @@ var tuned = map[string]any{
 	"sysctl": map[string]any{"net.core.somaxconn": "500", "net.ipv4.conf.IFNAME.arp_notify": "1"},
 }
 
-// published is the configuration of portmap with each kind of mapping, and what else is given.
+// published returns a configuration of portmap with each kind of mapping and additional keys.
 func published(more map[string]any) map[string]any {
 	conf := map[string]any{
 		"cniVersion": "1.1.0", "snat": true, "capabilities": map[string]any{"portMappings": true},

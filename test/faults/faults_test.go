@@ -16,14 +16,15 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet/tracer"
 )
 
-// pluginDir is the folder of the plugins to break; without it those of this tree are built.
+// pluginDir names the directory of the plugins to break; by default the test builds the plugins of
+// this tree.
 var pluginDir = os.Getenv("TENON_PLUGINS")
 
-// all adds to the faults what is slow or differs little.
+// all adds slow faults and faults that differ little.
 var all = os.Getenv("TENON_FAULTS") == "all"
 
-// emulated says that this is a machine on which all takes many times as long (scripts/vm-tests): then one change in emulatedSample times
-// as many is broken.
+// emulated is true on an emulated processor (scripts/vm-tests), which is many times slower: the
+// sweep then breaks only every emulatedSample-th of the usual changes.
 var emulated = os.Getenv("TENON_SAMPLE") != ""
 
 const emulatedSample = 6
@@ -78,7 +79,7 @@ var scenarios = []scenario{
 		conf: map[string]any{"cniVersion": "1.1.0", "device": "ens1"},
 	},
 	{
-		// The namespace of the container holds all of it.
+		// All changes are in the namespace of the container.
 		name: "vlan", plugin: "vlan", ipam: dualStack, needs: kernel.FeatureVLAN, sample: 2,
 		setup: []string{"link add eno1 type veth peer name far", "link set eno1 up"},
 		conf:  map[string]any{"cniVersion": "1.1.0", "master": "eno1", "vlanId": 5, "dad": "off"},
@@ -92,7 +93,7 @@ var scenarios = []scenario{
 		conf: map[string]any{"cniVersion": "1.1.0"},
 	},
 	{
-		// The state of lo goes with the container's namespace.
+		// The state of lo ends with the container's namespace.
 		name: "loopback", plugin: "loopback",
 		conf: map[string]any{"cniVersion": "1.1.0"},
 	},
@@ -130,7 +131,8 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// builtPlugins returns a folder with the plugins of this tree, or the one named by TENON_PLUGINS.
+// builtPlugins returns a directory with the plugins of this tree, or the directory in
+// TENON_PLUGINS.
 func builtPlugins(t *testing.T) string {
 	t.Helper()
 	if pluginDir != "" {
@@ -140,7 +142,7 @@ func builtPlugins(t *testing.T) string {
 	return plugins
 }
 
-// build returns the executable of this tree, and a folder with its plugins.
+// build returns the path of a built tenon, and a directory with its plugins.
 func build(t *testing.T) (tenon, plugins string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -156,7 +158,7 @@ func build(t *testing.T) (tenon, plugins string) {
 	return tenon, plugins
 }
 
-// The reference plugins are known to leave things behind; a sweep that does not notice is worth nothing.
+// The upstream plugins leave objects behind; the sweep must find them.
 func TestSweepFindsWhatReferencePluginsLeave(t *testing.T) {
 	t.Parallel()
 	const upstream = "/usr/lib/cni"
@@ -182,7 +184,8 @@ func TestSweepFindsWhatReferencePluginsLeave(t *testing.T) {
 	}
 }
 
-// TestSettingsAreLookedAt: not after each fault, but in the end each is found.
+// TestSettingsAreLookedAt: the sweep compares settings not after each fault, but finds each
+// difference.
 func TestSettingsAreLookedAt(t *testing.T) {
 	t.Parallel()
 	var found []string

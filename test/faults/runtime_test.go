@@ -16,9 +16,9 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet/tracer"
 )
 
-// Field row 3, CACHE-11, LIF-04, RT-DEL-08: wherever a runtime is killed while it runs a chain of plugins, those who come
-// after it take back what it has left, with "tenon recover" and a DEL of what was finished. Where one of the plugins is
-// killed or fails, the runtime does so itself, or the next one. A neighbour is not harmed.
+// A runtime can be killed anywhere while it runs a chain of plugins: "tenon recover" and DEL of
+// finished attachments then clean up. If a plugin is killed or fails, the runtime cleans up itself,
+// or its successor does. A neighbour is not harmed (CACHE-11, LIF-04, RT-DEL-08).
 func TestRuntimeIsKilled(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Kernel(kernel.FeatureIFB, kernel.FeatureShaping))
@@ -28,7 +28,7 @@ func TestRuntimeIsKilled(t *testing.T) {
 		name   string
 		env    []string
 		fault  tracer.Fault
-		sample int // every so many changes; with TENON_FAULTS=all a tenth of that
+		sample int // breaks every n-th change; a tenth of n with TENON_FAULTS=all
 	}{
 		{"runtime, plugins are processes", always, tracer.Fault{Effect: tracer.Kill, First: true}, 10},
 		{"runtime, plugins are in the process", nil, tracer.Fault{Effect: tracer.Kill, First: true}, 50},
@@ -44,7 +44,7 @@ func TestRuntimeIsKilled(t *testing.T) {
 	}
 }
 
-// ports are the mappings of each container.
+// ports returns the port mappings of each container.
 var ports = map[string]string{
 	"container": `portMappings=[{"hostPort":8080,"containerPort":80,"protocol":"tcp"},{"hostPort":8053,"containerPort":53,"protocol":"udp","hostIP":"127.0.0.1"},` +
 		`{"hostPort":40000,"containerPort":40000,"range":10,"protocol":"udp"}]`,
@@ -58,7 +58,7 @@ type runtime struct {
 	program func(verb, container string) *exec.Cmd
 }
 
-// try runs a command that should succeed and returns what it prints.
+// try runs a command that should succeed and returns its output.
 func (r runtime) try(verb, container string) (string, error) {
 	r.t.Helper()
 	var out []byte
@@ -74,7 +74,7 @@ func (r runtime) must(verb, container string) {
 	}
 }
 
-// broken runs a verb that is killed at one of its changes.
+// broken runs a verb and kills it at one of its changes.
 func (r runtime) broken(verb string, f tracer.Fault) *tracer.Run {
 	r.t.Helper()
 	var result *tracer.Run
@@ -86,8 +86,8 @@ func (r runtime) broken(verb string, f tracer.Fault) *tracer.Run {
 	return result
 }
 
-// runtimeRig is "tenon" with a network of a whole chain of plugins, in namespaces and folders of its own. The container
-// "neighbour" is attached throughout.
+// runtimeRig is tenon with a network of a whole chain of plugins, in its own namespaces and
+// directories. The container "neighbour" is attached all the time.
 type runtimeRig struct {
 	runtime
 	tenon   string
@@ -95,7 +95,7 @@ type runtimeRig struct {
 	env     []string
 	dir     string // all state
 	netFile string
-	clean   string // snapshot with the neighbour alone
+	clean   string // the snapshot with the neighbour alone
 }
 
 func newRuntimeRig(t *testing.T, tenon, plugins string, env []string) *runtimeRig {
@@ -123,7 +123,7 @@ func newRuntimeRig(t *testing.T, tenon, plugins string, env []string) *runtimeRi
 		t.Fatal(err)
 	}
 	r.must("add", "neighbour")
-	// What attachments share is there before the first comparison.
+	// The shared objects exist before the first comparison.
 	r.must("add", "container")
 	r.must("del", "container")
 	r.clean = r.snapshot()
@@ -132,7 +132,7 @@ func newRuntimeRig(t *testing.T, tenon, plugins string, env []string) *runtimeRi
 
 func (r *runtimeRig) snapshot() string { return snapshot(r.t, testnet.Snapshot, r.net, r.dir) }
 
-// command is a verb for a container, or one that is about none.
+// command returns the arguments of a verb, for a container if it needs one.
 func (r *runtimeRig) command(verb, container string) *exec.Cmd {
 	args := []string{verb, "--state-dir", filepath.Join(r.dir, "tenon"), "--cache-dir", ""}
 	if verb != "ps" {
@@ -181,7 +181,7 @@ func (r *runtimeRig) sweep(verb string, f tracer.Fault, stride int) {
 	r.t.Logf("%d changes, every %d. tried", len(changes), stride)
 }
 
-// recover does what the next runtime does, and expects that nothing is left.
+// recover acts as the next runtime, and expects that nothing remains.
 func (r *runtimeRig) recover(what string) {
 	r.t.Helper()
 	if out, err := r.try("recover", ""); err != nil {
@@ -191,7 +191,7 @@ func (r *runtimeRig) recover(what string) {
 	if err != nil {
 		r.t.Errorf("%s: ps: %v\n%s", what, err, out)
 	}
-	if strings.Contains(out, " container ") { // not begun to be deleted, so it has to be whole
+	if strings.Contains(out, " container ") { // DEL has not begun, so the attachment must be complete
 		if out, err := r.try("check", "container"); err != nil {
 			r.t.Errorf("%s: recorded, but check: %v\n%s", what, err, out)
 		}

@@ -24,10 +24,10 @@ import (
 	builtin "github.com/tenon-cni/tenon/plugins/all"
 )
 
-// runtimeArg makes the test binary a runtime that embeds the library: see runAsRuntime.
+// runtimeArg turns the test binary into a runtime that embeds the library: see runAsRuntime.
 const runtimeArg = "sandbox-runtime"
 
-// job is what such a runtime is to do.
+// job is the task of such a runtime.
 type job struct {
 	Verb, ID, Netns  string
 	Ports            json.RawMessage
@@ -36,7 +36,7 @@ type job struct {
 	Parallel, Linked bool
 }
 
-// runAsRuntime does a job and reports whether the arguments ask for one.
+// runAsRuntime runs a job and returns true, if the arguments name one.
 func runAsRuntime(args []string) bool {
 	if len(args) != 3 || args[1] != runtimeArg {
 		return false
@@ -99,15 +99,16 @@ func (j job) caller() invoke.Caller {
 	return invoke.Process{Stderr: io.Discard}
 }
 
-// Field row 3, LIF-04: wherever a runtime that embeds the library is killed in a Setup or a Remove of three networks, after
-// the replay of the next one the container has all of them or nothing, and a neighbour is not harmed.
+// A runtime that embeds the library can be killed anywhere in a Setup or Remove of three networks:
+// after recovery by the next one, the container has all networks or none, and a neighbour is not
+// harmed (LIF-04).
 func TestSandboxRuntimeIsKilled(t *testing.T) {
 	t.Parallel()
 	_, plugins := build(t)
 	for _, row := range []struct {
 		name   string
 		job    job
-		sample int // every so many changes; with TENON_FAULTS=all each
+		sample int // breaks every n-th change; each with TENON_FAULTS=all
 	}{
 		{"in order", job{}, 3},
 		{"in parallel", job{Parallel: true}, 6},
@@ -122,12 +123,12 @@ func TestSandboxRuntimeIsKilled(t *testing.T) {
 	}
 }
 
-// sandboxRig is a runtime with three networks, loopback among them, in namespaces and folders of its own. The container
-// "neighbour" is attached throughout.
+// sandboxRig is a runtime with three networks, one of them loopback, in its own namespaces and
+// directories. The container "neighbour" is attached all the time.
 type sandboxRig struct {
 	runtime
 	job   job
-	clean string // snapshot with the neighbour alone
+	clean string // the snapshot with the neighbour alone
 }
 
 func newSandboxRig(t *testing.T, plugins string, j job) *sandboxRig {
@@ -145,7 +146,7 @@ func newSandboxRig(t *testing.T, plugins string, j job) *sandboxRig {
 		[]byte(`{"cniVersion":"1.1.0","name":"blue","plugins":[{"type":"ptp","ipMasq":true,"ipam":` + ipam("10.89.0.0/28") + `}]}`),
 	}
 	r.must("setup", "neighbour")
-	// What attachments share is there before the first comparison.
+	// The shared objects exist before the first comparison.
 	r.must("setup", "container")
 	r.must("remove", "container")
 	r.clean = r.snapshot()
@@ -203,18 +204,18 @@ func (r *sandboxRig) sweep(verb string, stride int) {
 	r.t.Logf("%d changes, every %d. tried", len(changes), stride)
 }
 
-// recover does what the next runtime does, and expects all or nothing.
+// recover acts as the next runtime, and expects all networks or none.
 func (r *sandboxRig) recover(verb, what string) {
 	r.t.Helper()
 	if out, err := r.try("recover", "container"); err != nil {
 		r.t.Errorf("%s: recover: %v\n%s", what, err, out)
 	}
 	out, err := r.try("check", "container")
-	if err == nil { // it was finished, or not begun to be removed
+	if err == nil { // Setup had finished, or Remove had not begun
 		r.must("remove", "container")
 	}
 	if diff := settledDiff(r.clean, r.snapshot, testnet.Patience); diff != "" {
-		r.t.Errorf("%s: there is something, check: %v\n%s\n%s", what, err, out, diff)
+		r.t.Errorf("%s: objects exist, but check: %v\n%s\n%s", what, err, out, diff)
 		_, _ = r.try("remove", "container")
 		r.clean = r.snapshot()
 	}

@@ -19,23 +19,23 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet/tracer"
 )
 
-// scenario is an attachment whose making and removal are broken.
+// scenario is an attachment; the sweep breaks its ADD and its removal.
 type scenario struct {
 	name   string
 	plugin string
 	conf   map[string]any // without name and dataDir
-	ipam   map[string]any // host-local's part, without dataDir; nil: none
-	setup  []string       // commands of ip that make what has to be there in the host
-	behind *scenario      // what makes the interface, undisturbed, for a chained plugin
-	env    []string       // beyond the protocol's variables
+	ipam   map[string]any // the section of host-local, without dataDir; nil: none
+	setup  []string       // ip commands that prepare the host
+	behind *scenario      // creates the interface for a chained plugin, without faults
+	env    []string       // in addition to the protocol's variables
 	slow   bool           // only with TENON_FAULTS=all
-	sample int            // without TENON_FAULTS=all: one fault only, at every so many changes; 0: all
-	host   bool           // all of it can be removed from the host: by GC, or by DEL without a namespace
-	needs  kernel.Feature // of the kernel; empty: nothing special
-	tool   string         // that has to be there; empty: none
+	sample int            // without TENON_FAULTS=all: a single fault at every n-th change; 0: all
+	host   bool           // all objects can be removed from the host: by GC, or by DEL without a namespace
+	needs  kernel.Feature // required kernel feature, or empty
+	tool   string         // required tool, or empty
 }
 
-// rig is a scenario in namespaces and state folders of its own.
+// rig is a scenario in its own namespaces and state directories.
 type rig struct {
 	t       testing.TB
 	net     *testnet.Net
@@ -43,10 +43,10 @@ type rig struct {
 	sample  int
 	env     []string
 	conf    map[string]any
-	state   string // folder of the state files
-	clean   string // snapshot without the attachment
+	state   string // directory of the state files
+	clean   string // the snapshot without the attachment
 	report  func(finding string)
-	settle  time.Duration // how long the kernel may take to finish what it does in the background
+	settle  time.Duration // the time that the kernel may take to finish work in the background
 }
 
 func newRig(t testing.TB, plugins string, s scenario, report func(finding string)) *rig {
@@ -64,14 +64,14 @@ func newRig(t testing.TB, plugins string, s scenario, report func(finding string
 		prev = r.must("ADD").Stdout
 	}
 	r.conf = s.complete(r.state, prev)
-	// What attachments share (bridge, nftables skeleton, lock files) is there before the first comparison.
+	// The shared objects (bridge, nftables skeleton, lock files) exist before the first comparison.
 	r.must("ADD")
 	r.must("DEL")
 	r.clean = r.snapshot(testnet.Snapshot)
 	return r
 }
 
-// complete returns the configuration with what depends on where it is used.
+// complete returns the configuration with the keys that depend on the rig.
 func (s *scenario) complete(state string, prev json.RawMessage) map[string]any {
 	conf := maps.Clone(s.conf)
 	conf["name"], conf["type"] = "faults", s.plugin
@@ -89,12 +89,12 @@ func (s *scenario) complete(state string, prev json.RawMessage) map[string]any {
 	return conf
 }
 
-// recovery is what a runtime does after an operation broke off.
+// recovery is an action of a runtime after an interrupted operation.
 type recovery int
 
 const (
 	del recovery = iota
-	gc           // keeps no attachment
+	gc           // without live attachments
 	delWithoutNamespace
 )
 
@@ -127,7 +127,7 @@ func (r *rig) start(verb, netns string, conf map[string]any, f tracer.Fault) *tr
 	return result
 }
 
-// must runs a verb that has to succeed.
+// must runs a verb that must succeed.
 func (r *rig) must(verb string) *tracer.Run {
 	r.t.Helper()
 	result := r.call(verb, tracer.Fault{})
@@ -145,8 +145,9 @@ func (r *rig) snapshot(take taker) string {
 	return snapshot(r.t, take, r.net, r.state)
 }
 
-// snapshot is the state without what host-local keeps on purpose: the last address, so that addresses rotate, and its
-// cache of who owns what. That the cache is right shows in the next ADD: the ranges have one address.
+// snapshot returns the state without the files that host-local keeps on purpose: the last address,
+// so that addresses rotate, and the index of owners. The next ADD proves that the index is right,
+// because each range has one address.
 func snapshot(t testing.TB, take taker, net *testnet.Net, state string) string {
 	t.Helper()
 	lines := strings.Split(take(t, net.Spaces(), state), "\n")
@@ -156,8 +157,8 @@ func snapshot(t testing.TB, take taker, net *testnet.Net, state string) string {
 	return strings.Join(lines, "\n")
 }
 
-// expectClean reports a finding unless the state is back to what it was, and starts anew from what it is. Settings are left
-// to expectSettings.
+// expectClean reports a finding if the state differs from the initial state, and then takes the
+// present state as the initial one. It does not compare settings: see expectSettings.
 func (r *rig) expectClean(format string, args ...any) {
 	r.t.Helper()
 	diff := settledDiff(testnet.WithoutSettings(r.clean), func() string { return r.snapshot(testnet.Objects) }, r.settle)
@@ -169,11 +170,11 @@ func (r *rig) expectClean(format string, args ...any) {
 	r.clean = r.snapshot(testnet.Snapshot)
 }
 
-// settingsEvery is at every how many changes the settings are looked at.
+// settingsEvery is the number of changes between two comparisons of settings.
 const settingsEvery = 8
 
-// expectSettings is expectClean with the settings. No ADD puts back one that was left, so they are looked at now and then:
-// reading them takes longer than breaking a plugin.
+// expectSettings is expectClean with settings. Reading them takes longer than breaking a plugin,
+// and no ADD restores a setting that was left behind, so the sweep compares them only now and then.
 func (r *rig) expectSettings(what string) {
 	r.t.Helper()
 	now := ""
@@ -187,7 +188,7 @@ func (r *rig) expectSettings(what string) {
 	}
 }
 
-// settledDiff is how the state differs from what it was, once the kernel has had its time.
+// settledDiff returns the difference from the initial state after the kernel had time to settle.
 func settledDiff(before string, snapshot func() string, settle time.Duration) string {
 	diff := testnet.Diff(before, snapshot())
 	for end := time.Now().Add(settle); diff != "" && time.Now().Before(end); {
@@ -197,27 +198,27 @@ func settledDiff(before string, snapshot func() string, settle time.Duration) st
 	return diff
 }
 
-// attempt is a fault and what comes after it.
+// attempt is a fault and the recovery after it.
 type attempt struct {
 	effect   tracer.Effect
 	recovery recovery
 }
 
-// attempts combines each effect with each recovery, where it matters: after a kill.
+// attempts combines each effect with each recovery if the recovery matters: after a kill.
 func attempts(effects []tracer.Effect, recoveries []recovery) (list []attempt) {
 	for _, e := range effects {
 		for _, c := range recoveries {
 			list = append(list, attempt{e, c})
 			if e != tracer.Kill {
-				break // what is left to recover does not depend on how
+				break // the remaining state does not depend on the effect
 			}
 		}
 	}
 	return list
 }
 
-// sweep breaks a verb at each of its changes in turn, with each effect. After a kill each of the recoveries has to
-// restore the state.
+// sweep breaks a verb at each of its changes in turn, with each effect. After a kill, each recovery
+// must restore the state.
 func (r *rig) sweep(verb string, effects []tracer.Effect, recoveries []recovery) {
 	r.t.Helper()
 	list := attempts(effects, recoveries)
@@ -246,11 +247,12 @@ func (r *rig) sweep(verb string, effects []tracer.Effect, recoveries []recovery)
 			r.expectSettings(fmt.Sprintf("%s, the faults at change %d (%s) or up to %d before,", verb, n+1, change.Name, settingsEvery-1))
 		}
 	}
-	// A plugin that had nothing to wait for makes a few calls less.
+	// A plugin that did not have to wait makes fewer calls.
 	r.t.Logf("%d changes, %d faults, of which %d came after the end", len(changes), tried, missed)
 }
 
-// picks reports whether fault number i of so many is tried at change number n: of a sample it is the next at the next.
+// picks reports whether the sweep tries fault number i of a number of faults at change number n. A
+// sample tries the faults in turn.
 func (r *rig) picks(n, i, faults int) bool {
 	if all || r.sample == 0 {
 		return true
@@ -258,7 +260,8 @@ func (r *rig) picks(n, i, faults int) bool {
 	return n%r.sample == 0 && n/r.sample%faults == i
 }
 
-// try breaks a verb once and looks at what is left. It reports whether the run got to where it was to break.
+// try breaks a verb once and checks the remaining state. It reports whether the run reached the
+// change.
 func (r *rig) try(verb string, f tracer.Fault, c recovery) (hit bool) {
 	r.t.Helper()
 	if verb == "DEL" {
@@ -270,7 +273,7 @@ func (r *rig) try(verb string, f tracer.Fault, c recovery) (hit bool) {
 		what = fmt.Sprintf("%s %s, change %d (%s)", f.Effect, verb, f.N+1, result.Changes[f.N].Name)
 	}
 	failed := result.Killed || result.Code != 0
-	if code, ok := errorCode(result); failed && ok && code == cni.CodeInternal { // which is for bugs
+	if code, ok := errorCode(result); failed && ok && code == cni.CodeInternal { // code 999 is for bugs
 		r.report(fmt.Sprintf("%s: no code for the cause: %q", what, result.Stdout))
 	}
 	switch {
@@ -289,7 +292,7 @@ func (r *rig) try(verb string, f tracer.Fault, c recovery) (hit bool) {
 	return result.Hit
 }
 
-// recover removes what a broken verb left and expects that nothing remains.
+// recover removes the remains of a broken verb and expects that none are left.
 func (r *rig) recover(c recovery, what string) {
 	r.t.Helper()
 	var result *tracer.Run
@@ -309,15 +312,15 @@ func (r *rig) recover(c recovery, what string) {
 	r.expectClean("%s: the following %s", what, c)
 }
 
-// wellFormedError reports whether a plugin ended with an error object, as the protocol demands, unless the object is what the
-// fault kept it from writing.
+// wellFormedError reports whether a plugin ended with an error object, as the protocol demands, or
+// could not write it because of the fault.
 func wellFormedError(result *tracer.Run, f tracer.Fault) bool {
 	_, printed := errorCode(result)
 	unable := result.Hit && result.Changes[f.N].Name == tracer.Result
 	return !result.Killed && (printed || unable)
 }
 
-// errorCode returns the code of the error object that a plugin has printed; ok is false if there is none.
+// errorCode returns the code of the error object that a plugin printed; ok is false without one.
 func errorCode(result *tracer.Run) (code cni.Code, ok bool) {
 	var object struct {
 		Code *cni.Code

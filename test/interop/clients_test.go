@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// newClients starts the containerd that scripts/test-clients has built.
+// newClients starts the containerd that scripts/test-clients built.
 func newClients(t *testing.T) *containerd {
 	t.Helper()
 	if os.Getenv(clientsDir) == "" {
@@ -29,7 +29,8 @@ func newClients(t *testing.T) *containerd {
 	return c
 }
 
-// configureSmall writes a network with GC and STATUS, room for few pods, and more plugins behind portmap.
+// configureSmall writes a network with GC and STATUS, few addresses, and more plugins after
+// portmap.
 func (c *containerd) configureSmall(subnet, more string) {
 	c.t.Helper()
 	c.write(podNetwork, `{"cniVersion":"1.1.0","name":"pods","plugins":[
@@ -46,7 +47,7 @@ func (c *containerd) ready() error {
 	return nil
 }
 
-// TestClientsStatus: containerd 2 asks for STATUS. A plugin that cannot work makes the node not ready, a full
+// TestClientsStatus: containerd 2 calls STATUS. A broken plugin makes the node not ready, a full
 // address pool does not.
 func TestClientsStatus(t *testing.T) {
 	t.Parallel()
@@ -69,7 +70,7 @@ func TestClientsStatus(t *testing.T) {
 		pods = append(pods, c.sandbox(fmt.Sprint("pod", i), 8080+i))
 	}
 	if _, err := c.call("RunPodSandbox", c.pod("late", 0)); err == nil || !strings.Contains(err.Error(), "10.85.0.") {
-		t.Errorf("a pod more than there are addresses: %v, want an error that names the range", err)
+		t.Errorf("a pod without a free address: %v, want an error that names the range", err)
 	}
 	if err := c.ready(); err != nil {
 		t.Errorf("with a full pool: %v", err)
@@ -82,7 +83,8 @@ func TestClientsStatus(t *testing.T) {
 	c.nothingKept()
 }
 
-// TestClientsCollect: GC of Tenon's command removes what no pod of containerd 2 has, and spares the pods.
+// TestClientsCollect: `tenon gc` removes attachments without a pod of containerd 2 and keeps the
+// others.
 func TestClientsCollect(t *testing.T) {
 	t.Parallel()
 	c := newClients(t)
@@ -126,8 +128,8 @@ func TestClientsVanished(t *testing.T) {
 	c.nothingKept()
 }
 
-// TestClientsKubeProxy: with the rules of kube-proxy a pod sees which pod reaches it through a service, and
-// the host port next to the service works.
+// TestClientsKubeProxy: with the rules of kube-proxy, a pod sees the address of a pod that reaches
+// it through a service, and its host port works too.
 func TestClientsKubeProxy(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables-restore"))
@@ -154,7 +156,7 @@ func TestClientsKubeProxy(t *testing.T) {
 				t.Errorf("through %s the pod sees %s, want %s", at, from, clients[0])
 			}
 		case <-time.After(time.Minute):
-			t.Fatalf("nothing comes through %s", at)
+			t.Fatalf("no connection arrives through %s", at)
 		}
 	}
 	c.served(server, "80", outside)
@@ -163,16 +165,16 @@ func TestClientsKubeProxy(t *testing.T) {
 	c.nothingKept()
 }
 
-// inPod calls do in the namespace of a pod.
+// inPod calls do in the network namespace of a pod.
 func (c *containerd) inPod(path string, do func() error) {
 	c.t.Helper()
-	ns, err := netns.Open(c.path(strings.TrimPrefix(path, "/var"))) // /var/run is a link, which would lead out of the node
+	ns, err := netns.Open(c.path(strings.TrimPrefix(path, "/var"))) // /var/run is a symlink that leads out of the node
 	must(c.t, err)
 	defer ns.Close()
 	must(c.t, ns.Run(do))
 }
 
-// listen accepts connections in a pod and returns the addresses that they come from.
+// listen accepts connections in a pod and returns their source addresses.
 func (c *containerd) listen(path string, port int) <-chan netip.Addr {
 	c.t.Helper()
 	seen := make(chan netip.Addr, 1)
@@ -209,7 +211,7 @@ func (c *containerd) dial(path, address string) {
 	})
 }
 
-// awaitLong is await for what kubelet does in its own time.
+// awaitLong is await with more patience, for periodic work of kubelet.
 func (c *containerd) awaitLong(what string, try func() error) {
 	c.t.Helper()
 	err := try()

@@ -17,14 +17,15 @@ const (
 	podNetwork       = netDir + "/10-pods.conflist"
 )
 
-// containerd is a node with containerd, whose pods serve a greeting.
+// containerd is a node with containerd. Its pods serve a greeting.
 type containerd struct {
 	*node
-	client string // the program of folder cri
+	client string // the program of directory cri
 	config string
 }
 
-// newContainerd starts containerd on a node. It looks for plugins where that does by default, and for networks in netDir.
+// newContainerd starts containerd on a node. It uses the default plugin directory and networks in
+// netDir.
 func newContainerd(t *testing.T) *containerd {
 	t.Helper()
 	testnet.Require(t, testnet.Tool("containerd"), testnet.Tool("ctr"), testnet.Tool("runc"))
@@ -54,13 +55,13 @@ func newContainerd(t *testing.T) *containerd {
 	return c
 }
 
-// load loads the image.
+// load imports the image.
 func (c *containerd) load() {
 	c.t.Helper()
 	c.run("ctr", "--namespace", "k8s.io", "image", "import", image(c.t))
 }
 
-// start starts containerd. It ends with the node, or with stop.
+// start starts containerd, which ends with the node or with stop.
 func (c *containerd) start() {
 	c.t.Helper()
 	c.run("sh", "-c", `containerd --config "$0" >>/run/containerd.log 2>&1 & echo $! >/run/containerd.pid`, c.config)
@@ -70,13 +71,13 @@ func (c *containerd) start() {
 	})
 }
 
-// kill kills containerd and waits until it is gone.
+// kill kills containerd and waits for its end.
 func (c *containerd) kill() {
 	c.t.Helper()
 	c.run("sh", "-c", `kill -KILL $(cat /run/containerd.pid); while kill -0 $(cat /run/containerd.pid) 2>/dev/null; do sleep 0.02; done`)
 }
 
-// call makes a call of the runtime interface.
+// call makes one call of the Container Runtime Interface.
 func (c *containerd) call(method string, request object) (response object, err error) {
 	c.t.Helper()
 	cmd := c.command(c.client, containerdSocket, method)
@@ -95,7 +96,8 @@ func (c *containerd) must(method string, request object) object {
 	return response
 }
 
-// pod is what a sandbox is made of, with port 80 as a port of the host unless that is 0.
+// pod returns the configuration of a sandbox. It publishes port 80 at a host port, unless that is
+// 0.
 func (c *containerd) pod(name string, hostPort int) object {
 	config := object{
 		"metadata": object{"name": name, "uid": "uid-of-" + name, "namespace": "default"},
@@ -107,7 +109,7 @@ func (c *containerd) pod(name string, hostPort int) object {
 	return object{"config": config}
 }
 
-// sandbox runs a pod and returns its identifier.
+// sandbox runs a pod and returns its ID.
 func (c *containerd) sandbox(name string, hostPort int) (id string) {
 	c.t.Helper()
 	return c.must("RunPodSandbox", c.pod(name, hostPort))["podSandboxId"].(string)
@@ -120,7 +122,7 @@ func (c *containerd) remove(id string) {
 	c.must("RemovePodSandbox", object{"pod_sandbox_id": id})
 }
 
-// sandboxes are the identifiers of all pods.
+// sandboxes returns the IDs of all pods.
 func (c *containerd) sandboxes() (ids []string) {
 	c.t.Helper()
 	list, _ := c.must("ListPodSandbox", object{})["items"].([]any)
@@ -130,7 +132,8 @@ func (c *containerd) sandboxes() (ids []string) {
 	return ids
 }
 
-// addresses are those of a pod as the runtime tells them, and netns the path of its namespace.
+// addresses returns a pod's addresses and the path of its network namespace, as the runtime reports
+// them.
 func (c *containerd) addresses(id string) (addresses []string, netns string) {
 	c.t.Helper()
 	response := c.must("PodSandboxStatus", object{"pod_sandbox_id": id, "verbose": true})
@@ -161,7 +164,7 @@ func (c *containerd) addresses(id string) (addresses []string, netns string) {
 	return addresses, netns
 }
 
-// networkReady is what the runtime says of the network, and of the folder of networks.
+// networkReady returns the network status that the runtime reports.
 func (c *containerd) networkReady() (ready bool, message string) {
 	c.t.Helper()
 	response := c.must("Status", object{"verbose": true})
@@ -175,7 +178,8 @@ func (c *containerd) networkReady() (ready bool, message string) {
 	return ready, message + ": " + loaded
 }
 
-// configure writes a network, of a version that containerd knows and of one that has GC, with more plugins behind portmap, and waits until the runtime has it.
+// configure writes a network with more plugins after portmap and waits until the runtime has loaded
+// it. The network offers a version that containerd supports and one with GC.
 func (c *containerd) configure(more string) {
 	c.t.Helper()
 	c.write(podNetwork, `{"cniVersion":"1.0.0","cniVersions":["1.0.0","1.1.0"],"name":"pods","plugins":[
@@ -190,12 +194,12 @@ func (c *containerd) configure(more string) {
 	})
 }
 
-// served checks who reaches a pod at its addresses and at its port of the host.
+// served checks that a pod is reachable at its addresses and at its host port.
 func (c *containerd) served(id string, hostPort string, outside *testnet.Namespace) {
 	c.t.Helper()
 	addresses, _ := c.addresses(id)
 	if len(addresses) != 2 {
-		c.t.Errorf("addresses %q, want one of each family", addresses)
+		c.t.Errorf("addresses %q, want one per family", addresses)
 	}
 	for _, a := range addresses {
 		greeted(c.t, c.Host, net.JoinHostPort(a, "80"), true)

@@ -1,11 +1,14 @@
-// Package interop has runtimes and plugins that nobody here wrote work with Tenon's: containerd 1.6 through its Container Runtime Interface,
-// Podman 4.3 with its CNI backend, the reference plugins under Tenon's library and in its place for the same containers, and
-// a plugin that is a shell script. It holds only tests.
+// Package interop tests Tenon with software of other projects: containerd 1.6 through its Container
+// Runtime Interface, Podman 4.3 with its CNI backend, the upstream plugins (under Tenon's runtime,
+// and taking turns with Tenon's plugins for the same containers), an earlier version of Tenon, and
+// a plugin that is a shell script. It contains only tests.
 //
-// It needs root and the Debian packages in scripts/test-deps, and no registry: the one image is made of a static busybox. Each test that has a
-// runtime has a node: network, mount and process namespaces of its own with empty folders /run, /var/lib and /opt, where runtimes find
-// everything at its usual place. All processes, mounts and control groups of a node end with the test, also if that is killed.
+// The tests need root and the Debian packages in scripts/test-deps, but no registry: they build the
+// only image from a static busybox. Each test with a runtime has a node: its own network, mount and
+// process namespaces with empty directories /run, /var/lib and /opt, so that runtimes find
+// everything in its usual place. All processes, mounts and control groups of a node end with the
+// test, even if the test is killed.
 //
-// Tests with the build tag clients need the programs that scripts/test-clients builds: containerd 2 and
-// kubelet. With these in front, the tests of containerd run under version 2, too.
+// Tests with the build tag clients need the programs that scripts/test-clients builds: containerd 2
+// and kubelet. If these come first in PATH, the tests of containerd run with version 2.
 package interop

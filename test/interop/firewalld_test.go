@@ -14,7 +14,7 @@ const busConfig = `<busconfig><type>system</type><listen>unix:path=/run/dbus/sys
 	<policy context="default"><allow user="*"/><allow own="*"/><allow send_type="method_call"/>
 	<allow send_destination="*" eavesdrop="true"/><allow receive_sender="*"/></policy></busconfig>`
 
-// firewalld starts firewalld on a node, with a system bus and an empty configuration of its own.
+// firewalld starts firewalld on a node, with its own system bus and an empty configuration.
 func (n *node) firewalld() {
 	n.t.Helper()
 	testnet.Require(n.t, testnet.Tool("firewalld"), testnet.Tool("dbus-daemon"))
@@ -43,8 +43,8 @@ func (n *node) sources() string {
 	return strings.TrimSpace(n.run("firewall-cmd", "--zone=trusted", "--list-sources"))
 }
 
-// TestClientsFirewalld: firewalld forgets the addresses of pods in a reload, and repair gives them back. After
-// the whole ruleset was flushed, the next pods and repair work, and pods are removed.
+// TestClientsFirewalld: firewalld forgets the addresses of pods in a reload, and repair restores
+// them. After a flush of the whole ruleset, new pods and repair work, and pods can be removed.
 func TestClientsFirewalld(t *testing.T) {
 	t.Parallel()
 	c := newClients(t)
@@ -54,7 +54,7 @@ func TestClientsFirewalld(t *testing.T) {
 	web, other := c.sandbox("web", 8080), c.sandbox("other", 8081)
 	all := c.sources()
 	if n := len(strings.Fields(all)); n != 4 {
-		t.Errorf("sources %q, want two addresses of each of two pods", all)
+		t.Errorf("sources %q, want two addresses for each of two pods", all)
 	}
 	c.run("firewall-cmd", "--reload")
 	if got := c.sources(); got != "" {
@@ -67,8 +67,8 @@ func TestClientsFirewalld(t *testing.T) {
 	greeted(t, c.Host, c.first(web), true)
 
 	c.Host.Command("nft", "flush", "ruleset")
-	c.remove(web)                    // though firewalld cannot remove its addresses
-	c.await("reload", func() error { // the first one misses the tables that were flushed
+	c.remove(web)                    // succeeds although firewalld cannot remove its addresses
+	c.await("reload", func() error { // the first reload fails because the flush removed its tables
 		out, err := c.try("firewall-cmd", "--reload")
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
@@ -87,7 +87,7 @@ func TestClientsFirewalld(t *testing.T) {
 	c.nothingKept()
 }
 
-// first is where a pod serves.
+// first is the address of the first pod.
 func (c *containerd) first(id string) string {
 	c.t.Helper()
 	addresses, _ := c.addresses(id)

@@ -24,8 +24,8 @@ const (
 	greeting  = "hello from the container"
 )
 
-// image makes an image that serves a greeting at port 80: an archive as docker save writes it, of one layer with a static
-// busybox.
+// image writes an image that serves a greeting at port 80, in the format of docker save: one layer
+// with a static busybox.
 func image(t *testing.T) (path string) {
 	t.Helper()
 	testnet.Require(t, static("busybox"))
@@ -48,7 +48,7 @@ func image(t *testing.T) (path string) {
 	return path
 }
 
-// static is the need for an executable that needs no libraries.
+// static is the need for a statically linked binary.
 func static(name string) testnet.Need {
 	return func() error {
 		path, err := exec.LookPath(name)
@@ -61,7 +61,7 @@ func static(name string) testnet.Need {
 		}
 		defer f.Close()
 		if f.Section(".interp") != nil {
-			return fmt.Errorf("%s needs libraries, that of Debian's package %s-static does not", path, name)
+			return fmt.Errorf("%s is linked dynamically; install Debian's package %s-static", path, name)
 		}
 		return nil
 	}
@@ -94,7 +94,7 @@ func greeted(t *testing.T, from *testnet.Namespace, address string, want bool) {
 	t.Helper()
 	var answer []byte
 	var err error
-	for range 50 { // it may not have started
+	for range 50 { // the server may still be starting
 		if answer, err = get(from, address); err == nil || !want {
 			break
 		}

@@ -15,8 +15,8 @@ const (
 	kubeletConfig = "/run/kubelet.yaml"
 )
 
-// startKubelet starts the kubelet in a mount namespace where settings of the whole machine are files that have
-// the values it wants, so that it changes none.
+// startKubelet starts the kubelet in a mount namespace in which files with the values that it wants
+// hide the settings of the whole host, so that it changes none.
 const startKubelet = `
 	while read -r key value; do
 		mkdir -p /run/settings/${key%/*} && echo $value >/run/settings/$key && mount --bind /run/settings/$key /proc/sys/$key
@@ -31,7 +31,8 @@ const startKubelet = `
 	kubelet --config "$0" --root-dir /var/lib/kubelet --hostname-override node >>/run/kubelet.log 2>&1 &
 	echo $! >/run/kubelet.pid`
 
-// kubelet starts the kubelet without an API server: it runs the pods of a directory. It ends with the node.
+// kubelet starts the kubelet without an API server: it runs the pods of a directory and ends with
+// the node.
 func (c *containerd) kubelet() {
 	c.t.Helper()
 	c.write(kubeletConfig, fmt.Sprintf(`
@@ -59,7 +60,7 @@ imageMinimumGCAge: 24h
 	c.run("unshare", "--mount", "--propagation", "slave", "sh", "-ec", startKubelet, kubeletConfig)
 }
 
-// staticPod has kubelet run a pod with a port of the host.
+// staticPod makes kubelet run a pod with a host port.
 func (c *containerd) staticPod(name string, hostPort int) {
 	c.t.Helper()
 	c.write(manifests+"/"+name+".yaml", fmt.Sprintf(`
@@ -77,14 +78,14 @@ spec:
 `, name, imageName, hostPort))
 }
 
-// TestClientsKubelet: kubelet runs static pods with host ports, restarts their containers though no address is
-// free, survives its own restart, and removes everything of a pod.
+// TestClientsKubelet: kubelet runs static pods with host ports, restarts their containers without a
+// free address, survives its own restart, and removes pods completely.
 func TestClientsKubelet(t *testing.T) {
 	t.Parallel()
 	c := newClients(t)
 	c.install()
 	outside := c.Uplink()
-	c.configureSmall("10.85.0.0/30", "") // one address for pods: kubelet removes pods that it does not know
+	c.configureSmall("10.85.0.0/30", "") // one address for pods; kubelet removes unknown pods
 	c.remove(c.sandbox("first", 8080))
 	before := c.snapshot()
 	c.kubelet()
@@ -106,7 +107,7 @@ func TestClientsKubelet(t *testing.T) {
 	c.awaitLong("static pod", serves(true))
 
 	if _, err := c.call("RunPodSandbox", c.pod("late", 0)); err == nil || !strings.Contains(err.Error(), "10.85.0.") {
-		t.Errorf("a pod more than there are addresses: %v, want an error that names the range", err)
+		t.Errorf("a pod without a free address: %v, want an error that names the range", err)
 	}
 	c.endContainers()
 	c.awaitLong("restart of the container with a full pool", serves(true))
@@ -130,7 +131,7 @@ func (c *containerd) endContainers() {
 	c.t.Helper()
 	list, _ := c.must("ListContainers", object{})["containers"].([]any)
 	if len(list) == 0 {
-		c.t.Error("there is no container")
+		c.t.Error("no container to end")
 	}
 	for _, item := range list {
 		c.run("ctr", "--namespace", "k8s.io", "task", "kill", "--signal", "KILL", item.(object)["id"].(string))

@@ -19,7 +19,8 @@ import (
 
 func TestMain(m *testing.M) { plugintest.Main(m, all.Plugins...) }
 
-// reference is the folder of the reference plugins, and plugins the one where runtimes look for plugins by default.
+// upstream is the directory of Debian's upstream plugins, plugins the default plugin directory of
+// runtimes.
 const (
 	upstream = "/usr/lib/cni"
 	plugins  = "/opt/cni/bin"
@@ -29,18 +30,19 @@ const (
 // see scripts/test-clients.
 const clientsDir = "TENON_CLIENTS"
 
-// node is a machine of its own as far as a runtime is concerned: network, mount and process namespaces, and folders that are empty.
-// All that is started there ends with the test.
+// node looks like a host of its own to a runtime: network, mount and process namespaces, and empty
+// directories. All processes on it end with the test.
 type node struct {
 	*testnet.Net
 	t      *testing.T
 	dir    string // the same path inside and outside
-	cgroup string // what all control groups of the node have to be in
-	pid    int    // of a process in its namespaces, whose children are in the process namespace
+	cgroup string // the parent of all control groups of the node
+	pid    int    // a process in its namespaces; its children are in the process namespace
 }
 
-// nodeScript makes a node of a network namespace. When its input ends, as it does also if the tests are killed, so does the first process of the
-// process namespace, and all others with it. Where both kinds of control groups are mounted it leaves the old one.
+// nodeScript turns a network namespace into a node. When its input ends, also because the tests
+// were killed, the first process of the process namespace ends, and the kernel kills the others. If
+// both versions of control groups are mounted, it leaves version 1.
 const nodeScript = `
 	for dir in /run /opt /var/lib /dev/shm; do mount -t tmpfs -o mode=755 interop $dir; done
 	mkdir -p /run/lock /run/netns /opt/cni/bin /var/lib/cni
@@ -90,7 +92,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// install has Tenon install its plugins where runtimes look for them, and returns Tenon.
+// install installs the plugins in the default directory and returns the path of tenon.
 func (n *node) install() (tenon string) {
 	n.t.Helper()
 	tenon = n.build("../../cmd/tenon", "tenon")
@@ -98,7 +100,7 @@ func (n *node) install() (tenon string) {
 	return tenon
 }
 
-// build builds the program in a folder, which may be of another module.
+// build builds the program in a directory, which may belong to another module.
 func (n *node) build(dir, name string) (path string) {
 	n.t.Helper()
 	path = filepath.Join(n.dir, name)
@@ -111,7 +113,7 @@ func (n *node) build(dir, name string) (path string) {
 	return path
 }
 
-// command is one to be run in the node.
+// command returns a command that runs in the node.
 func (n *node) command(args ...string) *exec.Cmd {
 	parent := fmt.Sprintf("/proc/%d", n.pid)
 	cmd := exec.Command("nsenter", append([]string{"--net=" + parent + "/ns/net", "--mount=" + parent + "/ns/mnt", "--pid=" + parent + "/ns/pid_for_children", "--"}, args...)...)
@@ -119,7 +121,7 @@ func (n *node) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// programs is where a node looks for programs.
+// programs returns the PATH of the node.
 func programs() string {
 	path := "/usr/sbin:/usr/bin:/sbin:/bin"
 	if dir := os.Getenv(clientsDir); dir != "" {
@@ -128,7 +130,7 @@ func programs() string {
 	return path
 }
 
-// try runs a command in the node and returns what it prints. The error has what it prints, too.
+// try runs a command in the node and returns its output, which the error contains too.
 func (n *node) try(args ...string) (string, error) {
 	return output(n.command(args...))
 }
@@ -142,7 +144,7 @@ func output(cmd *exec.Cmd) (string, error) {
 	return out.String(), nil
 }
 
-// run runs a command in the node. If it fails, so does the test.
+// run runs a command in the node and fails the test if the command fails.
 func (n *node) run(args ...string) string {
 	n.t.Helper()
 	out, err := n.try(args...)
@@ -150,12 +152,12 @@ func (n *node) run(args ...string) string {
 	return out
 }
 
-// path is how to get from here to a path in the node.
+// path returns a path of the node as the test sees it.
 func (n *node) path(inside string) string {
 	return fmt.Sprintf("/proc/%d/root%s", n.pid, inside)
 }
 
-// write writes a file of the node. Whoever watches its folder sees no half of it.
+// write writes a file of the node atomically.
 func (n *node) write(name, text string) {
 	n.t.Helper()
 	name = n.path(name)
@@ -163,7 +165,7 @@ func (n *node) write(name, text string) {
 	must(n.t, errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(half, []byte(text), 0o600), os.Rename(half, name)))
 }
 
-// files lists the files of the node that match a pattern, by their base names.
+// files returns the base names of the files in the node that match a pattern.
 func (n *node) files(pattern string) (names []string) {
 	n.t.Helper()
 	paths, err := filepath.Glob(n.path(pattern))
@@ -174,13 +176,14 @@ func (n *node) files(pattern string) (names []string) {
 	return names
 }
 
-// snapshot is the state of the node's network.
+// snapshot returns the state of the node's network.
 func (n *node) snapshot() string {
 	n.t.Helper()
 	return testnet.Snapshot(n.t, []*testnet.Namespace{n.Host})
 }
 
-// unchanged fails the test if the network of the node is not as it was before. Links of a namespace that ends go in the background.
+// unchanged fails the test if the network of the node differs from an earlier snapshot. It waits,
+// because the kernel deletes the links of a namespace in the background.
 func (n *node) unchanged(before string) {
 	n.t.Helper()
 	diff := testnet.Diff(before, n.snapshot())
@@ -192,7 +195,7 @@ func (n *node) unchanged(before string) {
 	}
 }
 
-// nothingKept fails the test if there is a file of an attachment, or a namespace.
+// nothingKept fails the test if a file of an attachment or a namespace exists.
 func (n *node) nothingKept() {
 	n.t.Helper()
 	for _, pattern := range []string{"/var/lib/cni/networks/*/[1f]*", "/var/lib/cni/results/*", "/run/netns/*"} {
@@ -202,7 +205,7 @@ func (n *node) nothingKept() {
 	}
 }
 
-// await waits until there is no error any more.
+// await repeats try until it succeeds.
 func (n *node) await(what string, try func() error) {
 	n.t.Helper()
 	err := try()

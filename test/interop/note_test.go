@@ -9,7 +9,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// Where the plugin of testdata/note has its files on a node, and how a network names it at the end of its plugins.
+// The plugin of testdata/note keeps its files in noteDir; a network names it at the end of its
+// plugins.
 const (
 	noteDir  = "/run/note"
 	noteConf = `,{"type":"note","dir":"` + noteDir + `","capabilities":{"portMappings":true,"bandwidth":true,"dns":true,"ipRanges":true,"io.kubernetes.cri.pod-annotations":true}}`
@@ -26,8 +27,8 @@ func (n *node) installNote() {
 	must(n.t, os.Mkdir(n.path(noteDir), 0o755))
 }
 
-// TestShellPlugin: a plugin that is a shell script, from a drop-in file, behind Tenon's: all verbs, what it says on standard error, and
-// its errors.
+// TestShellPlugin: a plugin that is a shell script, added by a drop-in file after Tenon's plugins:
+// all verbs, its messages on standard error, and its errors.
 func TestShellPlugin(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, plugins)
@@ -38,7 +39,7 @@ func TestShellPlugin(t *testing.T) {
 	l.container("web")
 	l.container("other")
 	l.must("add", "pods", "web", "--id", "web")
-	l.must("del", "pods", "web", "--id", "web") // leaves what is shared
+	l.must("del", "pods", "web", "--id", "web") // leaves the shared objects
 	before := l.snapshot()
 
 	l.write(noteDir+"/refuse", "")
@@ -51,7 +52,7 @@ func TestShellPlugin(t *testing.T) {
 	l.must("status", "pods")
 
 	if out := l.must("add", "pods", "web", "--id", "web"); !strings.Contains(out, "note: ADD of web") {
-		t.Errorf("nothing of what the plugin says: %s", out)
+		t.Errorf("the messages of the plugin are missing: %s", out)
 	}
 	l.must("add", "pods", "other", "--id", "other")
 	l.must("check", "pods", "web", "--id", "web")
@@ -70,7 +71,7 @@ func TestShellPlugin(t *testing.T) {
 	l.unchanged(before)
 }
 
-// refused runs the command, which has to fail with an error of the plugin.
+// refused runs a command that must fail with an error of the plugin.
 func (l *lab) refused(code int, message string, args ...string) {
 	l.t.Helper()
 	out, err := l.tenon(append(args, "--json")...)

@@ -11,7 +11,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// podman is a node with Podman, whose plugins are in a folder that can be changed, and Tenon.
+// podman is a node with Podman, a plugin directory that can change, and Tenon.
 type podman struct {
 	*node
 	tenon   string
@@ -51,7 +51,7 @@ func newPodman(t *testing.T) *podman {
 	return p
 }
 
-// plugins has Podman use those of a folder from now on.
+// plugins makes Podman use the plugins of a directory from now on.
 func (p *podman) plugins(dir string) {
 	p.t.Helper()
 	p.run("ln", "-sfn", dir, "/opt/cni/current")
@@ -62,7 +62,8 @@ func (p *podman) podman(args ...string) string {
 	return p.run(append([]string{"env", "CONTAINERS_CONF=/run/containers.conf", "CONTAINERS_STORAGE_CONF=/run/storage.conf", "podman"}, args...)...)
 }
 
-// serve starts a container that serves the greeting at port 8080 of the host, with further options.
+// serve starts a container, with further options, that serves the greeting at port 8080 of the
+// host.
 func (p *podman) serve(name string, options ...string) {
 	p.t.Helper()
 	p.podman(append(append([]string{"run", "--detach", "--name", name, "--publish", "8080:80"}, options...), imageName)...)
@@ -73,7 +74,7 @@ func (p *podman) remove(name string) {
 	p.podman("rm", "--force", "--time", "0", name)
 }
 
-// addresses are those of a container in its networks.
+// addresses returns the addresses of a container in its networks.
 func (p *podman) addresses(name string) map[string][]string {
 	p.t.Helper()
 	var networks map[string]struct{ IPAddress, GlobalIPv6Address string }
@@ -88,7 +89,7 @@ func (p *podman) addresses(name string) map[string][]string {
 	return all
 }
 
-// published checks who reaches a container at its port of the host.
+// published checks whether a container is reachable at its host port.
 func (p *podman) published(hosts ...string) {
 	p.t.Helper()
 	for _, host := range hosts {
@@ -97,8 +98,8 @@ func (p *podman) published(hosts ...string) {
 	}
 }
 
-// TestPodman: Podman with Tenon's plugins. What it makes of networks works: its default one, and those that containers join and
-// leave while they run.
+// TestPodman: Podman with Tenon's plugins, in its default network and in networks that containers
+// join and leave while they run.
 func TestPodman(t *testing.T) {
 	t.Parallel()
 	p := newPodman(t)
@@ -109,7 +110,7 @@ func TestPodman(t *testing.T) {
 	dual()
 	for _, network := range []string{"podman", "dual"} {
 		p.serve("first", "--network", network)
-		p.remove("first") // leaves what is shared
+		p.remove("first") // leaves the shared objects
 	}
 	p.podman("network", "rm", "dual")
 	before := p.snapshot()
@@ -125,7 +126,7 @@ func TestPodman(t *testing.T) {
 	}
 	p.serve("web", "--network", "dual")
 	p.published("192.0.2.1", "2001:db8::1")
-	p.podman("network", "connect", "other", "web") // for which Podman asks for the port once more
+	p.podman("network", "connect", "other", "web") // Podman requests the port again for this network
 	addresses := p.addresses("web")
 	if len(addresses["dual"]) != 2 || len(addresses["other"]) != 1 {
 		t.Fatalf("addresses %q, want two and one", addresses)
@@ -148,7 +149,7 @@ func TestPodman(t *testing.T) {
 		t.Errorf("addresses %q, want %q", got, want)
 	}
 	if links := p.podman("exec", "both", "busybox", "ip", "link"); !strings.Contains(links, "02:00:00:aa:bb:cc") {
-		t.Errorf("another hardware address than asked for: %s", links)
+		t.Errorf("the MAC address is not the requested one: %s", links)
 	}
 	p.remove("both")
 	p.podman("network", "rm", "dual", "other")
@@ -156,8 +157,8 @@ func TestPodman(t *testing.T) {
 	p.nothingKept()
 }
 
-// TestPodmanTakeover: what the plugins of either side have attached Podman removes with those of the other. What those of the
-// reference do not know Tenon's GC removes.
+// TestPodmanTakeover: Podman detaches containers with the plugins of the other implementation.
+// Tenon's GC removes objects that the upstream plugins do not know.
 func TestPodmanTakeover(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(upstream+"/bridge"), testnet.Tool("iptables"))
@@ -165,7 +166,7 @@ func TestPodmanTakeover(t *testing.T) {
 	for _, dir := range []string{upstream, plugins} {
 		p.plugins(dir)
 		p.serve("first")
-		p.remove("first") // leaves what is shared
+		p.remove("first") // leaves the shared objects
 	}
 	before := p.snapshot()
 
@@ -181,13 +182,13 @@ func TestPodmanTakeover(t *testing.T) {
 	p.published("192.0.2.1")
 	p.remove("ours")
 	left := testnet.Diff(before, p.snapshot())
-	for line := range strings.Lines(left) { // of which the reference knows nothing
+	for line := range strings.Lines(left) { // the upstream plugins do not know these
 		if !strings.Contains(line, `inet tenon `) {
 			t.Errorf("left: %s", line)
 		}
 	}
 	if left == "" {
-		t.Error("nothing is left that could be collected")
+		t.Error("nothing is left for GC")
 	}
 	p.run(p.tenon, "gc", "podman", "--keep-none", "--all-runtimes", "--net-dir", netDir)
 	p.unchanged(before)

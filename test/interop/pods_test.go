@@ -14,22 +14,23 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// TestContainerd: containerd and its CRI plugin with Tenon's plugins. Pods are addressed and reached, a port that another has is
-// refused with Tenon's words (R-89), and nothing of a pod stays, though containerd was killed meanwhile or the namespace is gone. Tenon's
-// command checks and repairs what containerd has attached.
+// TestContainerd: containerd and its CRI plugin with Tenon's plugins. Pods get addresses and are
+// reachable, a host port in use is refused with Tenon's message, and removing a pod leaves nothing
+// behind, even if containerd was killed or the network namespace no longer exists. `tenon` checks
+// and repairs the attachments of containerd.
 func TestContainerd(t *testing.T) {
 	t.Parallel()
 	c := newContainerd(t)
 	tenon := c.install()
 	outside := c.Uplink()
 	c.configure("")
-	c.remove(c.sandbox("first", 8080)) // leaves what is shared
+	c.remove(c.sandbox("first", 8080)) // leaves the shared objects
 	before := c.snapshot()
 
 	web := c.sandbox("web", 8080)
 	c.served(web, "8080", outside)
 	if _, err := c.call("RunPodSandbox", c.pod("late", 8080)); err == nil || !strings.Contains(err.Error(), "8080") || !strings.Contains(err.Error(), web) {
-		t.Errorf("error of a pod whose port is taken: %v, want the port and who has it: %s", err, web)
+		t.Errorf("error for a host port in use: %v, want the port and its holder %s", err, web)
 	}
 	other := c.sandbox("other", 8081)
 	c.served(other, "8081", outside)
@@ -41,11 +42,11 @@ func TestContainerd(t *testing.T) {
 		t.Errorf("after a restart there are pods %q", ids)
 	}
 	c.served(web, "8080", outside)
-	c.Host.Command("nft", "flush", "ruleset") // as a firewall does when it is started again
+	c.Host.Command("nft", "flush", "ruleset") // as a firewall does when it restarts
 	greeted(t, outside, "192.0.2.1:8080", false)
 	check := []string{tenon, "check", "pods", "--id", web, "--net-dir", netDir}
 	if out, err := c.try(check...); err == nil {
-		t.Errorf("CHECK notices nothing: %s", out)
+		t.Errorf("CHECK succeeds after a flush: %s", out)
 	}
 	c.run(tenon, "repair", "--net-dir", netDir)
 	c.run(check...)
@@ -64,7 +65,7 @@ func TestContainerd(t *testing.T) {
 	c.nothingKept()
 }
 
-// TestContainerdStatus: as long as there is no network that can be used, containerd says that it is not ready, and why.
+// TestContainerdStatus: without a usable network, containerd reports that it is not ready, and why.
 func TestContainerdStatus(t *testing.T) {
 	t.Parallel()
 	c := newContainerd(t)
@@ -88,8 +89,8 @@ func TestContainerdStatus(t *testing.T) {
 	c.remove(c.sandbox("pod", 0))
 }
 
-// TestContainerdKilled: what is left of a pod when containerd is killed while ADD is under way, which it then knows nothing of, Tenon's
-// GC removes, and spares the pods that run.
+// TestContainerdKilled: containerd, killed during an ADD, does not know the pod afterwards. Tenon's
+// GC removes its remains and keeps the running pods.
 func TestContainerdKilled(t *testing.T) {
 	t.Parallel()
 	c := newContainerd(t)
@@ -97,7 +98,7 @@ func TestContainerdKilled(t *testing.T) {
 	c.installNote()
 	outside := c.Uplink()
 	c.configure(noteConf)
-	c.remove(c.sandbox("first", 8080)) // leaves what is shared
+	c.remove(c.sandbox("first", 8080)) // leaves the shared objects
 	empty := c.snapshot()
 	web := c.sandbox("web", 8080)
 	before := c.snapshot()
@@ -111,17 +112,17 @@ func TestContainerdKilled(t *testing.T) {
 		return err
 	})
 	c.kill()
-	_ = run.Wait() // its server is gone
+	_ = run.Wait() // fails because containerd was killed
 	c.run("sh", "-c", `cd "$0"; rm stop; kill -KILL $(cat stopped)`, noteDir)
 	c.start()
 	if diff := testnet.Diff(before, c.snapshot()); !strings.Contains(diff, "8082") || !strings.Contains(diff, "veth") {
-		t.Errorf("nothing is left that could be collected:\n%s", diff)
+		t.Errorf("nothing is left for GC:\n%s", diff)
 	}
 	c.run(tenon, "gc", "pods", "--keep-recorded", "--net-dir", netDir)
 	c.unchanged(before)
 	_, netns := c.addresses(web)
 	c.endNamespaces(netns)
-	// The loopback is a network of its own, of which there is no configuration but in the record.
+	// Loopback is a network of its own; only its record has the configuration.
 	c.run(tenon, "gc", "cni-loopback", "--all-runtimes", "--keep", web+"/lo")
 	c.served(web, "8080", outside)
 	c.remove(web)
@@ -129,20 +130,21 @@ func TestContainerdKilled(t *testing.T) {
 	c.nothingKept()
 }
 
-// endNamespaces ends the namespaces of pods but one.
+// endNamespaces ends the namespaces of all pods but one.
 func (c *containerd) endNamespaces(except string) {
 	c.t.Helper()
 	c.run("sh", "-c", `cd /run/netns; for ns in *; do [ $ns = "$0" ] || { umount $ns && rm $ns; }; done`, filepath.Base(except))
 }
 
-// TestContainerdForgets: when containerd has lost its state, the attachments that it had are deleted by a list of those that are in use.
+// TestContainerdForgets: after containerd lost its state, GC with a list of live attachments
+// deletes the others.
 func TestContainerdForgets(t *testing.T) {
 	t.Parallel()
 	c := newContainerd(t)
 	tenon := c.install()
 	outside := c.Uplink()
 	c.configure("")
-	c.remove(c.sandbox("first", 8080)) // leaves what is shared
+	c.remove(c.sandbox("first", 8080)) // leaves the shared objects
 	before := c.snapshot()
 	c.sandbox("web", 8080)
 	c.sandbox("other", 8081)
@@ -162,8 +164,9 @@ func TestContainerdForgets(t *testing.T) {
 	c.unchanged(before)
 }
 
-// TestContainerdSends: what containerd tells a plugin that has all capabilities, as text, but for the identifier of the pod and results. Plugins and
-// their tests go by it: names of members, in which it is not consistent, and the arguments of Kubernetes.
+// TestContainerdSends records the input that containerd gives a plugin with all capabilities,
+// without pod IDs and results. Plugins and their tests rely on it: the names of members, which
+// containerd spells inconsistently, and the arguments of Kubernetes.
 func TestContainerdSends(t *testing.T) {
 	t.Parallel()
 	c := newContainerd(t)
@@ -176,10 +179,10 @@ func TestContainerdSends(t *testing.T) {
 	config["dns_config"] = object{"servers": []string{"192.0.2.53"}, "searches": []string{"example"}, "options": []string{"ndots:5"}}
 	id := c.must("RunPodSandbox", request)["podSandboxId"].(string)
 	if shaping := c.run("tc", "qdisc"); !strings.Contains(shaping, "rate 10Mbit") || !strings.Contains(shaping, "rate 20Mbit") {
-		t.Errorf("rates are not those of the annotations: %s", shaping)
+		t.Errorf("rates differ from the annotations: %s", shaping)
 	}
 	c.remove(id)
-	calls := c.run("jq", "-Ss", `map(del(.conf.prevResult) | .args |= (split(";") | sort)) | unique`, noteDir+"/calls") // arguments come in any order
+	calls := c.run("jq", "-Ss", `map(del(.conf.prevResult) | .args |= (split(";") | sort)) | unique`, noteDir+"/calls") // the order of arguments varies
 	path := "testdata/containerd.json"
 	if os.Getenv(clientsDir) != "" {
 		path = "testdata/containerd2.json"

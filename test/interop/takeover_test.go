@@ -17,23 +17,24 @@ import (
 	"github.com/tenon-cni/tenon/plugins/all"
 )
 
-// takeover is a plugin that is in both folders, with what its network needs.
+// takeover is a plugin that both implementations have, with its network.
 type takeover struct {
 	plugin  string
-	name    string // of the row, if there are several
+	name    string // of the row, if the plugin has several
 	members string // of the configuration
 	kernel  []kernel.Feature
 	dataDir bool // the plugin keeps files in dataDir
-	oneWay  bool // DEL of the reference fails after ADD of Tenon's
+	oneWay  bool // upstream's DEL fails after Tenon's ADD
 
-	from, to outcome // where Tenon's takes over from the reference, and where that takes over
+	from, to outcome // Tenon takes over from upstream, or the reverse
 }
 
-// outcome is what DEL leaves: each line of the difference has one of these texts, and each of them is in one.
+// outcome lists the objects that DEL leaves behind: each line of the difference contains one of
+// these texts, and each text is in a line.
 type outcome struct {
-	drift     bool     // CHECK of who takes over is not called, as it fails
-	collected []string // Tenon's GC removes it
-	stays     []string // it does not, as it goes with the interface or the container
+	drift     bool     // CHECK of the implementation that takes over fails, so the test does not call it
+	collected []string // Tenon's GC removes these
+	stays     []string // GC does not: they end with the interface or the container
 }
 
 const (
@@ -41,7 +42,8 @@ const (
 	mapping = `,"runtimeConfig":{"portMappings":[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]}`
 )
 
-// What the reference does not know: elements of sets, whose comments name the owner, and files of what was before.
+// Objects that upstream does not know: elements with the owner in their comment, and files with
+// previous values.
 var (
 	elements = []string{"nft set inet tenon"}
 	file     = "file "
@@ -58,7 +60,7 @@ var takeovers = []takeover{
 	{plugin: "ipvlan", members: `,"master":"eno1"` + dual, kernel: []kernel.Feature{kernel.FeatureIPvlan}},
 	{plugin: "vlan", members: `,"master":"eno1","vlanId":5` + dual, kernel: []kernel.Feature{kernel.FeatureVLAN}},
 	{plugin: "host-device", members: `,"device":"eno1"` + dual, dataDir: true,
-		from: outcome{stays: []string{`- host link eno1 ifalias "eno1"`}}, // which the reference leaves
+		from: outcome{stays: []string{`- host link eno1 ifalias "eno1"`}}, // upstream leaves it
 		to:   outcome{collected: []string{file}}},
 	{plugin: "loopback"},
 	{plugin: "host-local", members: dual},
@@ -73,22 +75,22 @@ var takeovers = []takeover{
 		kernel: []kernel.Feature{kernel.FeatureIFB, kernel.FeatureShaping},
 		to:     outcome{stays: []string{"host filter dev veth0", "host qdisc ", `host link veth0 qdisc "tbf"`}}},
 	{plugin: "tuning", members: `,"mac":"02:00:00:aa:bb:cc","mtu":1400,"promisc":true,"sysctl":{"net.core.somaxconn":"5"}`, dataDir: true,
-		from: outcome{stays: []string{"c sysctl core/somaxconn"}}, // nobody remembers it
+		from: outcome{stays: []string{"c sysctl core/somaxconn"}}, // upstream does not store it
 		to:   outcome{collected: []string{"c sysctl core/somaxconn", file}}},
 	{plugin: "firewall", to: outcome{drift: true, collected: elements}},
 	{plugin: "firewall", name: "iptables", members: `,"backend":"iptables"`, to: outcome{collected: elements}},
 	{plugin: "sbr", from: outcome{stays: []string{"c route "}}, to: outcome{stays: []string{"c route "}}},
-	// The reference loses addresses and routes of the container when it moves the interface.
+	// Upstream loses addresses and routes of the container when it moves the interface.
 	{plugin: "vrf", members: `,"vrfname":"blue"`, kernel: []kernel.Feature{kernel.FeatureVRF},
 		from: outcome{drift: true, stays: []string{"- c route "}}, to: outcome{stays: []string{"- c route ", "- c addr "}}},
 }
 
-// TestTakeover: what the reference plugin has attached Tenon's checks and deletes, and the other way round. Nothing is left but what is in the
-// table.
+// TestTakeover: Tenon's plugin checks and deletes the attachments of the upstream plugin, and the
+// reverse. Only the objects in the table remain.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	for _, row := range takeovers {
-		for side, tenonAdds := range map[string]bool{"from the reference": false, "to the reference": true} {
+		for side, tenonAdds := range map[string]bool{"from upstream": false, "to upstream": true} {
 			if row.oneWay && tenonAdds {
 				continue
 			}
@@ -101,7 +103,8 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-// test attaches with one of Tenon and the plugins in dir, and detaches with the other.
+// test attaches with Tenon or with the plugins in dir, as tenonAdds says, and detaches with the
+// other.
 func (row takeover) test(t *testing.T, dir string, tenonAdds bool) {
 	r := row.runtime(t)
 	call := func(tenon bool, verb cni.Command, container string, prev json.RawMessage) json.RawMessage {
@@ -115,7 +118,7 @@ func (row takeover) test(t *testing.T, dir string, tenonAdds bool) {
 		}
 		return r.Foreign(dir, q)
 	}
-	for i, tenon := range []bool{true, false} { // leaves what is shared
+	for i, tenon := range []bool{true, false} { // leaves the shared objects
 		warm := fmt.Sprintf("warm-%d", i)
 		call(tenon, cni.Del, warm, call(tenon, cni.Add, warm, nil))
 		r.Remove(warm)
@@ -133,12 +136,12 @@ func (row takeover) test(t *testing.T, dir string, tenonAdds bool) {
 	call(!tenonAdds, cni.Del, "c", result)
 	want.compare(t, "DEL", testnet.Diff(before, r.State()))
 	want.collected = nil
-	r.Conf["cniVersion"] = "1.1.0" // the first with GC
+	r.Conf["cniVersion"] = "1.1.0" // the first version with GC
 	r.Must(r.Collect())
 	want.compare(t, "GC", testnet.Diff(before, r.State()))
 }
 
-// compare fails the test if a verb has left something else.
+// compare fails the test if a verb left other objects behind.
 func (o outcome) compare(t *testing.T, verb, diff string) {
 	t.Helper()
 	texts := slices.Concat(o.collected, o.stays)
@@ -154,7 +157,7 @@ func (o outcome) compare(t *testing.T, verb, diff string) {
 	}
 }
 
-// runtime is a host with the network, at the newest version that Debian's plugins know.
+// runtime returns a host with the network, in the newest version that Debian's plugins support.
 func (row takeover) runtime(t *testing.T) *plugintest.Runtime {
 	t.Helper()
 	i := slices.IndexFunc(all.Plugins, func(p plugin.Definition) bool { return p.Name == row.plugin })
@@ -166,13 +169,13 @@ func (row takeover) runtime(t *testing.T) *plugintest.Runtime {
 	return r
 }
 
-// TestTakeoverOfAll: each plugin that there is in both folders is in the table.
+// TestTakeoverOfAll: the table has every plugin that both implementations have.
 func TestTakeoverOfAll(t *testing.T) {
 	t.Parallel()
 	for _, p := range all.Plugins {
 		_, err := os.Stat(filepath.Join(upstream, p.Name))
 		listed := slices.ContainsFunc(takeovers, func(row takeover) bool { return row.plugin == p.Name })
-		if listed != (err == nil) && p.Name != "dhcp" { // which package chain tests, as it needs servers
+		if listed != (err == nil) && p.Name != "dhcp" { // package chain tests it, with servers
 			t.Errorf("%s: in the table: %t, in %s: %v", p.Name, listed, upstream, err)
 		}
 	}

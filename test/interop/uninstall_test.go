@@ -10,8 +10,9 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// TestUninstall hands containers that Tenon has attached over to Debian's upstream plugins: host ports answer and an open
-// connection goes on, upstream's DEL succeeds with what libcni would pass, and nothing of Tenon is left on the node.
+// TestUninstall hands attached containers over to Debian's upstream plugins: host ports answer, an
+// open connection continues, upstream's DEL succeeds with the input that libcni passes, and Tenon
+// leaves nothing on the node.
 func TestUninstall(t *testing.T) {
 	t.Parallel()
 	l := upstreamLab(t)
@@ -27,7 +28,7 @@ func TestUninstall(t *testing.T) {
 	}
 	l.add("web", 8080)
 	l.must("del", "pods", "web", "--id", "web")       // makes shared chains
-	for _, family := range []string{"ipv4", "ipv6"} { // Tenon's settings of the bridge, which stays
+	for _, family := range []string{"ipv4", "ipv6"} { // Tenon's settings on the bridge, which stays
 		l.run("sh", "-c", "echo 0 > /proc/sys/net/"+family+"/conf/cni0/accept_redirects")
 	}
 	before := l.snapshot()
@@ -68,7 +69,7 @@ func TestUninstall(t *testing.T) {
 	l.nothingKept()
 }
 
-// opened is a connection on which half a request was sent.
+// opened is a connection with half of a request sent.
 type opened struct {
 	t *testing.T
 	net.Conn
@@ -87,13 +88,13 @@ func open(t *testing.T, from *testnet.Namespace, address string) opened {
 	return c
 }
 
-// goesOn fails the test if the rest of the request is not answered.
+// goesOn sends the rest of the request and fails the test without an answer.
 func (c opened) goesOn() {
 	c.t.Helper()
 	must(c.t, c.SetDeadline(time.Now().Add(time.Minute)))
 	_, err := io.WriteString(c, "\r\n")
 	must(c.t, err)
 	if answer, err := io.ReadAll(c); err != nil || !strings.Contains(string(answer), greeting) {
-		c.t.Errorf("a connection from before was answered with %q, %v", answer, err)
+		c.t.Errorf("the earlier connection answered %q, %v", answer, err)
 	}
 }

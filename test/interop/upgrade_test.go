@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// previousTenon is the command of an earlier version, and previousPlugins the directory of its plugins.
-// scripts/previous builds both.
+// previousTenon is the command of an earlier version, and previousPlugins the directory of its
+// plugins. scripts/previous builds both.
 const (
 	previousTenon   = "../../bin/tenon-previous"
 	previousPlugins = "../../bin/previous"
@@ -29,8 +29,8 @@ func earlierVersion(t *testing.T) (command, dir string) {
 	return command, dir
 }
 
-// TestUpgrade attaches with an earlier version and calls CHECK, DEL and GC of this one, and the other
-// way round. Nothing may remain.
+// TestUpgrade attaches with an earlier version and calls CHECK, DEL and GC of this one, and the
+// other way round. Nothing may remain.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	_, dir := earlierVersion(t)
@@ -53,8 +53,9 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// TestUpgradeRepair attaches a container with an earlier version's command and flushes the rule set.
-// This version's command then repairs the attachment from the record, checks it and detaches it.
+// TestUpgradeRepair attaches a container with an earlier version's command and flushes the rule
+// set. This version's command then repairs the attachment from the record, checks it and detaches
+// it.
 func TestUpgradeRepair(t *testing.T) {
 	t.Parallel()
 	command, dir := earlierVersion(t)
@@ -72,7 +73,7 @@ func TestUpgradeRepair(t *testing.T) {
 	this := l.command
 	l.command = command
 	l.add("web", 8080)
-	l.must("del", "pods", "web", "--id", "web") // leaves what is shared
+	l.must("del", "pods", "web", "--id", "web") // leaves the shared objects
 	before := l.snapshot()
 	l.add("web", 8080)
 	l.add("other", 8081)

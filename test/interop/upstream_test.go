@@ -42,14 +42,14 @@ func (l *lab) add(name string, port int) {
 	l.must("add", "pods", name, "--id", name, "--cap", mapping)
 }
 
-// container makes a container.
+// container creates a container that serves the greeting.
 func (l *lab) container(name string) {
 	l.t.Helper()
 	l.run("ip", "netns", "add", name)
 	l.run("ip", "netns", "exec", name, "busybox", "httpd", "-p", "80", "-h", "/run/www")
 }
 
-// tenon runs the command, and returns what it prints on both outputs.
+// tenon runs the command and returns its output, standard error included.
 func (l *lab) tenon(args ...string) (string, error) {
 	l.t.Helper()
 	args = append([]string{l.command}, args...)
@@ -83,12 +83,12 @@ func TestUpstreamPlugins(t *testing.T) {
 		l.container(name)
 	}
 	l.add("web", 8080)
-	l.must("del", "pods", "web", "--id", "web") // leaves what is shared
+	l.must("del", "pods", "web", "--id", "web") // leaves the shared objects
 	before := l.snapshot()
 	l.add("web", 8080)
 	l.add("other", 8081)
 	l.must("add", "pods", "plain", "--id", "plain")
-	l.must("check", "pods", "plain", "--id", "plain") // that of ports fails in Debian's portmap, whoever calls
+	l.must("check", "pods", "plain", "--id", "plain") // Debian's portmap fails in CHECK of ports
 	for _, from := range []*testnet.Namespace{l.Host, outside} {
 		greeted(t, from, "192.0.2.1:8080", true)
 		greeted(t, from, "192.0.2.1:8081", true)

@@ -1,6 +1,7 @@
-// Command rows says which tests prove which requirements of the catalogue (conformance.Rows). A test proves a requirement
-// by carrying its identifier, in its name, a comment or a string. What no test can prove, or not yet, stands in
-// untested.tsv with the reason. It fails if a requirement has neither, or a test carries what is in no catalogue.
+// Command rows lists the tests that prove each requirement of the catalogue (conformance.Rows). A
+// test proves a requirement if its name, a comment or a string contains the identifier. The file
+// untested.tsv gives the reason for each requirement without a test. The command fails if a
+// requirement has neither, or if a test names an identifier that the catalogue does not contain.
 package main
 
 import (

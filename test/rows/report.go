@@ -10,14 +10,15 @@ import (
 	"github.com/tenon-cni/tenon/conformance"
 )
 
-// report is what is to be told.
+// report is the content of the output.
 type report struct {
 	rows     []conformance.Row
 	reasons  map[string]string // why an identifier has no test
 	mentions []mention
 }
 
-// print writes the report and returns whether every row has a test or a reason, and every mention a row.
+// print writes the report. It returns true if every row has a test or a reason, and every
+// identifier in a test has a row.
 func (r report) print(w io.Writer, verbose bool) bool {
 	tests, known := map[string][]mention{}, map[string]bool{}
 	for _, m := range r.mentions {
@@ -51,7 +52,7 @@ func (r report) print(w io.Writer, verbose bool) bool {
 	return missing == 0 && len(unknown) == 0
 }
 
-// evidence is a line for each test, or one for the reason.
+// evidence returns one line for each test, or a line with the reason.
 func evidence(proof []mention, reason string) string {
 	var b strings.Builder
 	for _, m := range proof {
@@ -63,7 +64,7 @@ func evidence(proof []mention, reason string) string {
 	return b.String()
 }
 
-// unknown tells the identifiers that are in no catalogue.
+// unknown lists identifiers that the catalogue does not contain.
 func (r report) unknown(known map[string]bool, tests map[string][]mention) []string {
 	var lines []string
 	for _, id := range slices.Sorted(maps.Keys(tests)) {

@@ -10,7 +10,8 @@ import (
 	"github.com/tenon-cni/tenon/conformance"
 )
 
-// Identifiers of these tests are put together, so that no row of the catalogue counts as tested by them.
+// These tests assemble identifiers from parts, so that no row of the catalogue counts as tested by
+// them.
 const first, second, third = "DLG" + "-01", "DLG" + "-02", "RT-GC" + "-08"
 
 func catalogue() []conformance.Row {
@@ -44,7 +45,7 @@ func TestScan(t *testing.T) {
 		"other data are no tests":           {"p/testdata/a.txtar", third, ""},
 		"part of a longer word is none":     {"p_test.go", "package p\n\n// A" + first + " " + first + "99 " + first + "a\n", ""},
 		"several next to each other":        {"a_test.go", "package p // " + first + "/" + second, first + " a_test.go:1\n" + second + " a_test.go:1"},
-		"what is in no catalogue is found":  {"a_test.go", "package p // DLG" + "-77", "DLG" + "-77 a_test.go:1"},
+		"outside the catalogue":             {"a_test.go", "package p // DLG" + "-77", "DLG" + "-77 a_test.go:1"},
 		"an identifier of another document": {"a_test.go", "package p // CVE-2025-67499", ""},
 	} {
 		if diff := cmp.Diff(row.want, found(t, row.file, row.content)); diff != "" {

@@ -14,9 +14,9 @@ import (
 	"github.com/tenon-cni/tenon/conformance"
 )
 
-// mention is a place in a test where an identifier stands.
+// mention is a place in a test that names an identifier.
 type mention struct {
-	id, file, test string // test: the declaration it stands in or at; empty outside of one
+	id, file, test string // test: the declaration around it; empty outside declarations
 	line           int
 }
 
@@ -24,8 +24,8 @@ func (m mention) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%s:%d %s", m.file, m.line, m.test))
 }
 
-// scan finds the identifiers in all tests of a module: Go files that are tests or import package testing, and the
-// archives of test/script.
+// scan finds the identifiers in all tests of a module: in Go files that are tests or import package
+// testing, and in the archives of test/script.
 func scan(root fs.FS, rows []conformance.Row) ([]mention, error) {
 	s := scanner{root: root, ids: identifiers(rows)}
 	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
@@ -48,7 +48,7 @@ func scan(root fs.FS, rows []conformance.Row) ([]mention, error) {
 	return s.found, err
 }
 
-// identifiers matches what looks like the identifier of a row: the letters of one, and a number.
+// identifiers matches the letters of an existing identifier, followed by any number.
 func identifiers(rows []conformance.Row) *regexp.Regexp {
 	var areas []string
 	for _, r := range rows {
@@ -112,7 +112,7 @@ func (s *scanner) goFile(name string) error {
 	return nil
 }
 
-// declaration names the function or variable that a position belongs to, its comment included.
+// declaration returns the name of the function or variable, with its comment, around a position.
 func declaration(f *ast.File, pos token.Pos) string {
 	for _, d := range f.Decls {
 		switch d := d.(type) {

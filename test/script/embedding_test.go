@@ -18,8 +18,9 @@ import (
 // exampleEnv names the program of the embedding guide.
 const exampleEnv = "TENON_SCRIPT_EXAMPLE"
 
-// G of issue 14, field row 67: the first example of the embedding guide, typed as it is there, harms no attachment of other
-// runtimes: of tenon, of a runtime with another state directory, of libcni.
+// G of issue 14, field row 67: the first example of the embedding guide, typed as it is there,
+// harms no attachment of other runtimes: of tenon, of a runtime with another state directory, of
+// libcni.
 func TestEmbeddingGuide(t *testing.T) {
 	t.Parallel()
 	require(t)

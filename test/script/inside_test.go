@@ -15,8 +15,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// inside runs one script in the namespaces of this process. Folders that everybody uses are empty here: names of
-// namespaces, plugins, records and reservations stay within the script.
+// inside runs one script in the namespaces of this process. Folders that everybody uses are empty
+// here: names of namespaces, plugins, records and reservations stay within the script.
 func inside(script string) int {
 	if err := prepare(); err != nil {
 		fmt.Fprintln(os.Stderr, "namespaces of the script:", err)
@@ -62,8 +62,8 @@ func prepare() error {
 	return exec.Command("ip", "link", "set", "lo", "up").Run()
 }
 
-// environment of a script: PATH begins with the executable under test; networks are configured in $WORK/net.d,
-// plugins are in /opt/cni/bin; the documents are in $DOCS.
+// environment of a script: PATH begins with the executable under test; networks are configured in
+// $WORK/net.d, plugins are in /opt/cni/bin; the documents are in $DOCS.
 func environment(e *testscript.Env) error {
 	for _, dir := range []string{e.WorkDir, filepath.Dir(e.WorkDir)} {
 		if err := os.Chmod(dir, 0o755); err != nil { // some scripts become another user

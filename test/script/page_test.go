@@ -18,10 +18,10 @@ var pages = []string{"README.md", "docs/getting-started.md", "docs/operating.md"
 
 // TestPages runs the examples of each page in order, on a host of its own.
 //
-// A fenced block "console" holds commands, which begin with "$ ", and the output that follows each of
-// them; "…" in it stands for any text within a line, and a line "…" for any lines. A command whose
-// output is not shown may print anything, but must succeed. A block with title="PATH" is the content
-// of that file.
+// A fenced block "console" holds commands, which begin with "$ ", and the output that follows each
+// of them; "…" in it stands for any text within a line, and a line "…" for any lines. A command
+// whose output is not shown may print anything, but must succeed. A block with title="PATH" is the
+// content of that file.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	require(t)
@@ -131,8 +131,8 @@ func runPage(path string) error {
 	return nil
 }
 
-// run runs the command and compares its output. A command that fails prints its exit status last, as
-// "exit status N", which the page has to show.
+// run runs the command and compares its output. A command that fails prints its exit status last,
+// as "exit status N", which the page has to show.
 func (e example) run() error {
 	cmd := exec.Command("bash", "-c", e.command)
 	cmd.Dir = pageDir
@@ -157,8 +157,9 @@ func (e example) run() error {
 // pageDir is the working directory of a reader: a clone of the repository after "make build".
 const pageDir = "/opt/tenon"
 
-// makeHost makes the files that a reader has: the clone with its binaries, Debian's upstream plugins, an
-// /etc of the reader's own, and commands in PATH that this host lacks or that must not act on it.
+// makeHost makes the files that a reader has: the clone with its binaries, Debian's upstream
+// plugins, an /etc of the reader's own, and commands in PATH that this host lacks or that must not
+// act on it.
 func makeHost() error {
 	repository, err := filepath.Abs("../..")
 	if err != nil {

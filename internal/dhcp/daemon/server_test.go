@@ -61,14 +61,18 @@ func sampleResult(t *testing.T) (r *cni.Result, encoded json.RawMessage) {
 // TestCall checks that a request arrives with the namespace, and the reply with the socket.
 func TestCall(t *testing.T) {
 	_, encoded := sampleResult(t)
-	var got dhcp.Request
-	var ns unix.Stat_t
+	type received struct {
+		dhcp.Request
+		ns unix.Stat_t
+	}
+	requests := make(chan received, 1)
 	socket := serve(t, func(_ context.Context, q *dhcp.Request) *dhcp.Reply {
-		got = *q
-		if err := unix.Fstat(int(q.NS.Fd()), &ns); err != nil {
+		r := received{Request: *q}
+		if err := unix.Fstat(int(q.NS.Fd()), &r.ns); err != nil {
 			return dhcp.Fail(err)
 		}
-		got.NS = nil
+		r.NS = nil
+		requests <- r
 		passed, err := os.Open(os.DevNull)
 		if err != nil {
 			return dhcp.Fail(err)
@@ -88,12 +92,13 @@ func TestCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Listener.Close()
-	if diff := cmp.Diff(q, got); diff != "" {
+	got := <-requests
+	if diff := cmp.Diff(q, got.Request); diff != "" {
 		t.Error(diff)
 	}
 	var want unix.Stat_t
-	if err := unix.Fstat(int(self.Fd()), &want); err != nil || want.Ino != ns.Ino {
-		t.Errorf("received another namespace: %d, %d, %v", ns.Ino, want.Ino, err)
+	if err := unix.Fstat(int(self.Fd()), &want); err != nil || want.Ino != got.ns.Ino {
+		t.Errorf("the daemon received another namespace: inode %d, sent %d, %v", got.ns.Ino, want.Ino, err)
 	}
 	if string(r.Result) != string(compact(t, encoded)) || r.Listener == nil {
 		t.Errorf("%+v", r)

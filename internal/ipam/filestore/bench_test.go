@@ -12,8 +12,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/ipam/storetest"
 )
 
-// filled makes a directory as the upstream plugin leaves it: addresses of a /16 from the first on,
-// except the ones for which skip returns true.
+// filled creates a directory in the state that upstream leaves: addresses of a /16 from the first
+// one on, except those for which skip returns true.
 func filled(t testing.TB, leases int, skip func(i int) bool) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "net")
@@ -24,7 +24,8 @@ func filled(t testing.TB, leases int, skip func(i int) bool) string {
 	for i := range leases {
 		if !skip(i) {
 			content := fmt.Sprintf("%064d\r\neth0", i)
-			if err := os.WriteFile(filepath.Join(path, a.String()), []byte(content), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(path, a.String()), []byte(content),
+				0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -33,7 +34,8 @@ func filled(t testing.TB, leases int, skip func(i int) bool) string {
 	return path
 }
 
-// layouts are how full a /16 is. The last two are fragmented: every eighth address is free, or one far from the last.
+// layouts are the numbers of reservations in a /16. The last two are fragmented: every eighth
+// address is free, or only one that is far from the last.
 var layouts = []struct {
 	name   string
 	leases int
@@ -46,8 +48,9 @@ var layouts = []struct {
 	{"full but one", 65532, func(i int) bool { return i == 40000 }},
 }
 
-// BenchmarkAllocateRelease is an ADD and a DEL, without a process: in the steady state, and after somebody else
-// changed the directory, when all files are read. In the steady state all layouts cost the same.
+// BenchmarkAllocateRelease runs an ADD and a DEL in one process: in the steady state, and after
+// another program has changed the directory, when all files are read. In the steady state all
+// layouts cost the same.
 func BenchmarkAllocateRelease(b *testing.B) {
 	sets := storetest.Sets(b, "10.1.0.0/16")
 	for _, layout := range layouts {

@@ -13,11 +13,11 @@ import (
 	"github.com/tenon-cni/tenon/internal/ipam"
 )
 
-// bitmap has a bit for each address of a range, by its offset: set when the address is taken.
+// bitmap has a bit for each address of a range, by its offset; a set bit means reserved.
 type bitmap []byte
 
-// maxBitmap is the size of the largest range that has a bitmap. A larger one is never nearly full, so trying address by
-// address finds a free one at once.
+// maxBitmap is the size of the largest range that has a bitmap. A larger range is never nearly
+// full, so probing address by address finds a free one at once.
 const maxBitmap = 1 << 20
 
 func (m bitmap) set(i uint64) { m[i/8] |= 1 << (i % 8) }
@@ -29,7 +29,7 @@ func (m bitmap) count() (n uint64) {
 	return n
 }
 
-// free is the lowest offset between from and to whose bit is not set.
+// free returns the lowest offset between from and to with a clear bit.
 func (m bitmap) free(from, to uint64) (uint64, bool) {
 	for i := from; i <= to; i = i/8*8 + 8 {
 		if zeros := ^m[i/8] >> (i % 8); zeros != 0 {
@@ -40,12 +40,12 @@ func (m bitmap) free(from, to uint64) (uint64, bool) {
 	return 0, false
 }
 
-// mapMagic begins the file. It ends in a zero byte for the reason that indexMagic does.
+// mapMagic begins the file. It ends in a zero byte for the same reason as indexMagic.
 var mapMagic = []byte("tenon map v1\n\x00")
 
 func mapName(r ipam.Range) string { return "map." + r.String() }
 
-// mapRange is the range whose bitmap has this name; only its ends are known.
+// mapRange returns the range of a bitmap file name; only Start and End are set.
 func mapRange(name string) (r ipam.Range, ok bool) {
 	text, ok := strings.CutPrefix(name, "map.")
 	start, end, _ := strings.Cut(text, "-")
@@ -55,7 +55,8 @@ func mapRange(name string) (r ipam.Range, ok bool) {
 	return r, ok && errStart == nil && errEnd == nil
 }
 
-// bitmap reads the bitmap of a range of at most maxBitmap addresses, and makes it if need be.
+// bitmap reads the bitmap of a range of at most maxBitmap addresses, or creates it if it is
+// missing.
 func (s *Store) bitmap(ctx context.Context, r ipam.Range) (bitmap, error) {
 	if err := s.load(ctx); err != nil {
 		return nil, err
@@ -77,12 +78,13 @@ func (s *Store) bitmap(ctx context.Context, r ipam.Range) (bitmap, error) {
 		}
 	}
 	if err := s.owners.replace(mapName(r), content); err != nil {
-		s.log.Debug("bitmap is not kept", "err", err)
+		s.log.Debug("cannot store the bitmap", "err", err)
 	}
 	return m, nil
 }
 
-// mark notes in all bitmaps whether an address is taken. A bitmap that cannot be changed is removed.
+// mark records in all bitmaps whether an address is reserved. A bitmap that cannot be changed is
+// removed.
 func (s *Store) mark(a netip.Addr, reserved bool) error {
 	return s.eachMap(func(name string, r ipam.Range) error {
 		if !r.Contains(a) {

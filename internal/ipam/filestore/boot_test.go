@@ -21,7 +21,8 @@ import (
 
 func boot(n int) string { return fmt.Sprintf("0a1b2c3d-0000-4000-8000-%012d", n) }
 
-// The first operation after a boot reclaims what was reserved before it, unless somebody else reserved it.
+// TestReservationsOfAnEarlierBoot: the first operation after a boot reclaims earlier reservations,
+// except for those of other implementations.
 func TestReservationsOfAnEarlierBoot(t *testing.T) {
 	t.Parallel()
 	sets := storetest.Sets(t, "10.0.0.0/24")
@@ -48,10 +49,12 @@ func TestReservationsOfAnEarlierBoot(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				wantBoots(t, path, boot(2), "10.0.0.2 earlier", "10.0.0.3 earlier", "10.0.0.9 foreign")
+				wantBoots(t, path, boot(2), "10.0.0.2 earlier", "10.0.0.3 earlier",
+					"10.0.0.9 foreign")
 				var log bytes.Buffer
 				operation(t, logged(path, boot(2), &log))
-				want := fmt.Sprintf("level=INFO msg=\"reclaimed addresses that nobody holds\" dir=%s count=2\n", path)
+				want := fmt.Sprintf(
+					"level=INFO msg=\"reclaimed unused addresses\" dir=%s count=2\n", path)
 				if log.String() != want {
 					t.Errorf("logged  %swant %s", log.String(), want)
 				}
@@ -82,7 +85,8 @@ func wantBoots(t *testing.T, path, boot string, want ...string) {
 	}
 }
 
-// The same container may come back after a boot and get the same address from somebody else: that one counts.
+// TestForeignReservationInThePlaceOfAnEarlierOne: after a boot, another implementation reserves the
+// same address for the same container; that reservation counts.
 func TestForeignReservationInThePlaceOfAnEarlierOne(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -97,8 +101,9 @@ func TestForeignReservationInThePlaceOfAnEarlierOne(t *testing.T) {
 	wantBoots(t, path, boot(2), "10.0.0.2 foreign", "10.0.0.3 current")
 }
 
-// Who holds what others reserved before the system started can be guessed only by the time of the file, and clocks may be
-// wrong: it is told, not reclaimed.
+// TestForeignReservationOlderThanTheSystem: only the time of a file suggests that another
+// implementation reserved the address before the boot, and clocks may be wrong. The lease reports
+// it, but is not reclaimed.
 func TestForeignReservationOlderThanTheSystem(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -116,7 +121,7 @@ func TestForeignReservationOlderThanTheSystem(t *testing.T) {
 	wantBoots(t, path, boot(1), "10.0.0.2 foreign, earlier", "10.0.0.3 foreign", "10.0.0.4 current")
 }
 
-// Containers that nobody releases fill a range once per boot, not once and for all.
+// TestBootsDoNotExhaust: containers without DEL fill a range once per boot, not permanently.
 func TestBootsDoNotExhaust(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -135,8 +140,9 @@ func TestBootsDoNotExhaust(t *testing.T) {
 	})
 }
 
-// 50 times a machine with a /24 starts 200 containers, of whose ADDs any may be killed at any point, and goes down
-// without one DEL: the range is never exhausted, and of those that got an address no two got the same (field row 1).
+// TestRebootsWithKilledADDs: 50 times a host with a /24 starts 200 containers and reboots without a
+// single DEL; each ADD may be killed at any point. The range is never exhausted, and no two
+// containers of a boot get the same address.
 func TestRebootsWithKilledADDs(t *testing.T) {
 	t.Parallel()
 	if !inMemory(t) {
@@ -166,7 +172,8 @@ func TestRebootsWithKilledADDs(t *testing.T) {
 				}
 			}
 			if err != nil || len(leases) < len(holder) || len(holder) < 100 {
-				t.Errorf("boot %d: %d reservations for %d containers: %v", b, len(leases), len(holder), err)
+				t.Errorf("boot %d: %d reservations for %d containers: %v", b, len(leases),
+					len(holder), err)
 			}
 		})
 		if t.Failed() {
@@ -178,9 +185,11 @@ func TestRebootsWithKilledADDs(t *testing.T) {
 
 var errDied = errors.New("died")
 
-// addAndDie allocates an address in a process that ends after n changes, if it makes so many: nothing is taken back and
-// no cache is sealed.
-func addAndDie(path, boot, container string, sets []ipam.RangeSet, n int) (a netip.Addr, err error) {
+// addAndDie allocates an address in a process that ends after n changes or earlier, without
+// rollback and without sealing a cache.
+func addAndDie(
+	path, boot, container string, sets []ipam.RangeSet, n int,
+) (a netip.Addr, err error) {
 	s, err := network(path, boot)(ctx, func(_ string, apply, _ func() error) error {
 		if n--; n < 0 {
 			return errDied
@@ -200,7 +209,8 @@ func addAndDie(path, boot, container string, sets []ipam.RangeSet, n int) (a net
 	return all[0].Addr, s.Close()
 }
 
-// killProcess kills a process that allocates 20 addresses, wherever it is, and returns those that it got.
+// killProcess kills a process that allocates 20 addresses at a random moment, and returns the
+// addresses that it got.
 func killProcess(t *testing.T, path, boot string, random *rand.Rand) map[netip.Addr]string {
 	t.Helper()
 	cmd := child("allocate", path, boot)
@@ -223,14 +233,15 @@ func killProcess(t *testing.T, path, boot string, random *rand.Rand) map[netip.A
 	return holder
 }
 
-// allocateMany allocates 20 addresses in a process of its own and prints them.
+// allocateMany allocates 20 addresses in a separate process and prints them.
 func allocateMany(args []string) int {
 	path, boot := args[0], args[1]
 	sets := []ipam.RangeSet{{{Subnet: netip.MustParsePrefix("10.0.0.0/24")}}}
 	err := ipam.CanonicalizeSets(sets)
 	for i := 0; i < 20 && err == nil; i++ {
 		var all []ipam.Allocation
-		all, err = network(path, boot).Allocate(ctx, ipam.Request{Owner: owner(fmt.Sprint("k", i)), Sets: sets})
+		all, err = network(path, boot).
+			Allocate(ctx, ipam.Request{Owner: owner(fmt.Sprint("k", i)), Sets: sets})
 		if err == nil {
 			fmt.Println(all[0].Addr)
 		}

@@ -12,12 +12,11 @@ import (
 
 func cursorName(set int) string { return fmt.Sprintf("last_reserved_ip.%d", set) }
 
-// Last implements [ipam.Reservations]. A file without an address counts as unknown, as in the
-// upstream plugin.
+// Last implements [ipam.Reservations]. As upstream, it treats a file without an address as unknown.
 func (s *Store) Last(_ context.Context, set int) (netip.Addr, error) {
 	f, err := s.dir.read(cursorName(set))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.log.Warn("the last reserved address is not known", "err", err)
+		s.log.Warn("cannot read the last reserved address", "err", err)
 	}
 	a, err := netip.ParseAddr(string(f.content))
 	if err != nil {
@@ -43,8 +42,8 @@ func (s *Store) setLast(set int, a netip.Addr) error {
 	return s.change("write "+s.dir.name(name), apply, undo)
 }
 
-// overwrite writes in place: a new file would cost an inode per reservation, and one that a killed process left
-// between two addresses only makes the next search begin elsewhere.
+// overwrite writes in place: a new file would cost an inode per reservation, and a mixture of two
+// addresses that a killed process leaves only makes the next search begin elsewhere.
 func (d *dir) overwrite(name string, content []byte) error {
 	f, err := d.openFile(name, unix.O_WRONLY|unix.O_CREAT, 0o600)
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
-// dir is an open directory. Names in it are looked up without following symbolic links.
+// dir is an open directory. Its methods do not follow symbolic links.
 type dir struct {
 	fd   int
 	path string
 }
 
-// missing is the descriptor of a directory that does not exist: nor does what is looked up in it.
+// missing is the descriptor of a directory that does not exist; no file exists in it either.
 const missing = -1
 
 func openDir(path string) (*dir, error) {
@@ -50,7 +50,7 @@ func (d *dir) close() {
 
 func (d *dir) name(name string) string { return filepath.Join(d.path, name) }
 
-// fail adds to err what was done to what.
+// fail adds the operation and the path to err.
 func (d *dir) fail(op, name string, err error) error {
 	if err == nil {
 		return nil
@@ -63,8 +63,8 @@ func (d *dir) open(name string, flags int, mode uint32) (int, error) {
 	return fd, d.fail("open", name, err)
 }
 
-// openFile opens a regular file. The error wraps [statefile.ErrNotRegular] if there is something else
-// in its place.
+// openFile opens a regular file. The error wraps [statefile.ErrNotRegular] if the name belongs to
+// anything else.
 func (d *dir) openFile(name string, flags int, mode uint32) (*os.File, error) {
 	fd, err := d.open(name, flags|unix.O_NONBLOCK, mode)
 	if errors.Is(err, unix.ENXIO) { // a FIFO without a reader, opened for writing
@@ -108,26 +108,29 @@ func (d *dir) stat(name string) (unix.Stat_t, error) {
 	return st, d.fail("stat", name, err)
 }
 
-func (d *dir) remove(name string) error { return d.fail("remove", name, unix.Unlinkat(d.fd, name, 0)) }
+func (d *dir) remove(name string) error {
+	return d.fail("remove", name, unix.Unlinkat(d.fd, name, 0))
+}
 
-// file is a regular file that was read.
+// file is the content and the metadata of a regular file.
 type file struct {
 	content  []byte
 	boot     string // see statefile.BootOf
 	modified time.Time
 }
 
-// maxContent is more than any file read as a whole has: a string of the environment, so a container ID, is at most
-// 128 KiB long (MAX_ARG_STRLEN), and so are the bits of a bitmap.
+// maxContent exceeds the size of every file that is read as a whole: a string of the environment,
+// and therefore a container ID, has at most 128 KiB (MAX_ARG_STRLEN), and the bits of a bitmap have
+// at most 128 KiB.
 const maxContent = 129 << 10
 
-// errStrange says that a file cannot be one that host-local has written.
+// errStrange reports a file that host-local cannot have written.
 var errStrange = errors.New("not a small regular file")
 
-// read reads a file as a whole. The error wraps errStrange or ELOOP if no implementation of
-// host-local has written the file.
+// read reads a whole file. The error wraps errStrange or ELOOP if no implementation of host-local
+// has written the file.
 func (d *dir) read(name string) (file, error) {
-	fd, err := d.open(name, unix.O_RDONLY|unix.O_NONBLOCK, 0) // so that a FIFO does not block
+	fd, err := d.open(name, unix.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO does not block
 	if err != nil {
 		return file{}, err
 	}
@@ -161,15 +164,15 @@ func readFull(fd int, b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// put makes a new file with this content that names the boot. What a killed process left under the name is removed, not
-// written to: it may be a second link to an address file.
+// put creates a new file with this content and the boot. It removes a file that a killed process
+// left under the name instead of writing to it, because it may be a second link to an address file.
 func (d *dir) put(name string, content []byte, id string) error {
 	_ = d.remove(name)
 	return d.create(name, content, id)
 }
 
-// create creates a file with this content that names the boot. The error wraps fs.ErrExist if there
-// is a file of that name. After any other error there is none.
+// create creates a file with this content and the boot. The error wraps fs.ErrExist if the name
+// exists. After any other error the file does not exist.
 func (d *dir) create(name string, content []byte, id string) error {
 	f, err := d.openFile(name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
 	if err != nil {
@@ -183,7 +186,7 @@ func (d *dir) create(name string, content []byte, id string) error {
 	return err
 }
 
-// replace puts a file in the place of another: a reader sees the one or the other, whole.
+// replace replaces a file atomically: a reader sees either the old or the new content.
 func (d *dir) replace(name string, content []byte) error {
 	unfinished := name + ".new"
 	if err := d.put(unfinished, content, ""); err != nil {

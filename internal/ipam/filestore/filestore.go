@@ -1,5 +1,6 @@
-// Package filestore keeps reservations as files, in the layout of the upstream host-local plugin: both can work in one
-// directory at the same time, and either takes over from the other. It does not decide which address to reserve.
+// Package filestore keeps reservations as files, in the layout of the upstream host-local plugin:
+// both implementations can work in one directory at the same time, and each can take over from the
+// other. It does not decide which address to reserve.
 //
 //	DIR/NETWORK/
 //	    ADDRESS              container ID CR LF interface name
@@ -7,16 +8,17 @@
 //	    lock                 flock(2) target
 //	    .owners/             read only by this package
 //	        index            hash of the container ID in an address file → address
-//	        map.START-END    one bit per address of a range, set when it is taken
+//	        map.START-END    one bit per address of a range, set if the address is reserved
 //	        new              the next address file, until it is complete
 //
-// Only the address files count. One is created complete, so an empty one is debris of a process that was killed or of
-// a full disk, and is removed. Its extended attribute user.tenon.boot names the boot that reserved the address; what
-// another boot reserved is removed, because no network namespace survives a boot. The directory therefore belongs to
-// one host.
+// Only the address files count. They are created complete, so an empty one is left from a killed
+// process or a full disk, and is removed. The extended attribute user.tenon.boot names the boot in
+// which the address was reserved; reservations of another boot are removed, because no network
+// namespace survives a boot. The directory therefore belongs to one host.
 //
-// The index and the bitmaps are caches that make the cost of an operation independent of the number of reservations;
-// seal.go says when they are valid. Nothing is synced to disk: after a power cut the boot differs and all is read anew.
+// The index and the bitmaps are caches that make the cost of an operation independent of the number
+// of reservations; seal.go explains when they are valid. Nothing is synced to disk: after a power
+// failure the boot differs and all files are read again.
 package filestore
 
 import (
@@ -30,28 +32,29 @@ import (
 	"github.com/tenon-cni/tenon/internal/ipam"
 )
 
-// Options say which store to open, and how.
+// Options selects a store and how it is opened.
 type Options struct {
-	Dir     string       // where the directories of all networks are
-	Network string       // a valid network name
-	Create  bool         // create the directory if it is missing; without, a missing one is an empty store
-	Peek    bool         // for who only reads: where others have locked the directory, do not wait; see Open
-	BootID  string       // names the running boot, at most 64 bytes; when empty, no reservation counts as an earlier boot's
-	Change  ipam.Change  // makes the changes to reservations; nil makes them at once, and nothing takes them back
-	Log     *slog.Logger // is told what was reclaimed and what could not be read; may be nil
+	Dir     string // contains the directories of all networks
+	Network string // a valid network name
+	Create  bool   // create a missing directory, which otherwise is an empty store
+	Peek    bool   // read without waiting for the lock; see Open
+	// ID of the running boot, at most 64 bytes; without it no reservation is outdated
+	BootID string
+	Change ipam.Change  // makes the changes to reservations; nil makes them at once and permanently
+	Log    *slog.Logger // receives warnings and the number of reclaimed addresses; may be nil
 }
 
-// ownersDir is hidden so that listings of a network's directory show what they always did.
+// ownersDir is hidden so that listings of a network's directory equal upstream's.
 const ownersDir = ".owners"
 
 // Store implements [ipam.Store].
 type Store struct {
-	dir    *dir     // of the network
-	lock   *os.File // nil when dir is missing
-	owners *dir     // what is hidden in dir
+	dir    *dir     // the directory of the network
+	lock   *os.File // nil if dir is missing
+	owners *dir     // the hidden directory in dir
 	index  *index   // nil until load
-	unread []unread // after a rebuild: files that may belong to anyone
-	dirty  bool     // dir was changed by us
+	unread []unread // after a rebuild: files with an unknown owner
+	dirty  bool     // this process has changed dir
 	closed bool
 	boot   string
 	change ipam.Change
@@ -60,9 +63,9 @@ type Store struct {
 
 var _ ipam.Store = (*Store)(nil)
 
-// Open locks the directory of the network and waits for others as long as ctx allows. With Peek it waits for nobody: what
-// others are at work on is read as it is at the moment, from the address files alone, those of an earlier boot included,
-// and cannot be changed. Errors name the path.
+// Open locks the directory of the network and waits for other processes as long as ctx allows. With
+// Peek it never waits: if another process has the lock, the store shows the current address files,
+// including reservations of an earlier boot, and cannot be changed. Errors contain the path.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{boot: o.BootID, change: o.Change, log: o.Log}
 	if s.change == nil {
@@ -79,7 +82,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	var err error
 	s.dir, s.lock, err = openLocked(path, wait)
 	for o.Create && errors.Is(err, fs.ErrNotExist) {
-		if err := s.change("create "+path, func() error { return os.MkdirAll(path, 0o755) }, nil); err != nil {
+		if err := s.change("create "+path, func() error {
+			return os.MkdirAll(path, 0o755)
+		}, nil); err != nil {
 			return nil, err
 		}
 		s.dir, s.lock, err = openLocked(path, wait)
@@ -89,7 +94,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	if errors.Is(err, errBusy) {
 		s.change = func(string, func() error, func() error) error { return err }
-		s.owners, s.index = &dir{missing, path}, newIndex(nil) // the caches are in other hands
+		// another process may be changing the caches
+		s.owners, s.index = &dir{missing, path}, newIndex(nil)
 		return s, nil
 	}
 	if err != nil {
@@ -109,8 +115,8 @@ func (s *Store) Close() error {
 	return s.Abandon()
 }
 
-// Abandon unlocks the directory as the end of the process would: the caches are not valid afterwards. It does nothing behind
-// Close, so that it can be deferred against a panic.
+// Abandon unlocks the directory like the end of the process: the caches are not valid afterwards.
+// It does nothing after Close, so that it can be deferred for the case of a panic.
 func (s *Store) Abandon() error {
 	if s.closed {
 		return nil

@@ -33,7 +33,8 @@ var ctx = context.Background()
 // network opens the directory during the given boot.
 func network(path, boot string) storetest.Network {
 	return func(ctx context.Context, change ipam.Change) (ipam.Store, error) {
-		return filestore.Open(ctx, filestore.Options{Dir: filepath.Dir(path), Network: filepath.Base(path), Create: true, BootID: boot, Change: change})
+		return filestore.Open(ctx, filestore.Options{Dir: filepath.Dir(path),
+			Network: filepath.Base(path), Create: true, BootID: boot, Change: change})
 	}
 }
 
@@ -44,7 +45,8 @@ func TestStore(t *testing.T) {
 	storetest.Run(t, func(t testing.TB) storetest.Network { return network(newPath(t), bootID) })
 }
 
-// Without a boot ID no index is ever valid: every operation reads all files.
+// TestStoreWithoutIndex: without a boot ID no index is ever valid, and every operation reads all
+// files.
 func TestStoreWithoutIndex(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t testing.TB) storetest.Network { return network(newPath(t), "") })
@@ -54,7 +56,7 @@ func owner(container string) ipam.Owner { return ipam.Owner{Container: container
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
-// listing describes what others see of a directory.
+// listing returns the visible contents of a directory.
 func listing(t testing.TB, path string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(path)
@@ -100,7 +102,9 @@ func write(t testing.TB, path, content string) {
 	}
 }
 
-func mustAllocate(t testing.TB, n storetest.Network, o ipam.Owner, sets []ipam.RangeSet) []ipam.Allocation {
+func mustAllocate(
+	t testing.TB, n storetest.Network, o ipam.Owner, sets []ipam.RangeSet,
+) []ipam.Allocation {
 	t.Helper()
 	all, err := n.Allocate(ctx, ipam.Request{Owner: o, Sets: sets})
 	if err != nil {
@@ -116,9 +120,8 @@ func mustRelease(t testing.TB, n storetest.Network, o ipam.Owner) {
 	}
 }
 
-// host-local.md 4, 8: the files equal the upstream plugin's, byte for byte, and only their owner
-// can read them. White space around the ID is not stored. Names are addresses (IPAM-09,
-// DIS-28).
+// TestLayout: the files equal upstream's, byte for byte, and only their owner can read them. White
+// space around the ID is not stored. File names are addresses (IPAM-09, DIS-28).
 func TestLayout(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a", "b", "net")
@@ -142,15 +145,15 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// host-local.md 4: garbage only makes the search begin with the first address.
+// TestLastReservedAddress: after an invalid last address the search begins with the first address.
 func TestLastReservedAddress(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, content, want string }{
-		{"longer than the next", "10.0.0.10", "10.0.0.2"},
+		{"longer than the next one", "10.0.0.10", "10.0.0.2"},
 		{"inside", "10.0.0.4", "10.0.0.5"},
 		{"empty", "", "10.0.0.2"},
 		{"garbage", "what?", "10.0.0.2"},
-		{"with a newline, as the reference plugin never writes it", "10.0.0.4\n", "10.0.0.2"},
+		{"with a newline, which upstream never writes", "10.0.0.4\n", "10.0.0.2"},
 		{"the other family", "2001:db8::1", "10.0.0.2"},
 	}
 	for _, test := range tests {
@@ -167,7 +170,8 @@ func TestLastReservedAddress(t *testing.T) {
 	}
 }
 
-// A failed allocation restores what was last reserved, however long.
+// TestRollbackRestoresLastReservedAddress: a failed allocation restores the last reserved address,
+// even if its length differs.
 func TestRollbackRestoresLastReservedAddress(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -190,7 +194,7 @@ func TestRollbackRestoresLastReservedAddress(t *testing.T) {
 	}
 }
 
-// host-local.md 5, 8: reservations that name no interface are released, after those that do.
+// TestOldFormat: reservations without an interface are released if none names the interface.
 func TestOldFormat(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -212,15 +216,16 @@ func TestOldFormat(t *testing.T) {
 	mustRelease(t, n, owner("c1"))
 	n.Want(t)
 
-	// What names the interface counts alone.
+	// Records with the interface take precedence.
 	write(t, filepath.Join(path, "10.0.0.7"), "c1")
 	write(t, filepath.Join(path, "10.0.0.8"), "c1\r\neth0")
 	mustRelease(t, n, owner("c1"))
 	n.Want(t, "10.0.0.7 container c1")
 }
 
-// A reservation that is rewritten in place with the container ID alone, as the old format has it,
-// counts as the container's. The directory does not change then, so the index stays valid.
+// TestRewrittenInOldFormat: a reservation that is rewritten in place in the old format, with only
+// the container ID, belongs to the container. The rewrite does not change the directory, so the
+// index stays valid.
 func TestRewrittenInOldFormat(t *testing.T) {
 	t.Parallel()
 	for _, content := range []string{"c1", "c1\n", "c1\r\n"} {
@@ -256,8 +261,8 @@ func TestRewrittenInOldFormat(t *testing.T) {
 	}
 }
 
-// A reservation that cannot be read is not forgotten: Release reports it, the index is not sealed
-// without it, and once it can be read again the next Release frees it.
+// TestUnreadableReservation: Release reports a reservation that it cannot read, and the index is
+// not sealed without it. Once the file is readable, the next Release frees it.
 func TestUnreadableReservation(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Root)
@@ -319,7 +324,8 @@ func withoutOverride(t *testing.T, fn func()) {
 	<-done
 }
 
-// An empty file holds nothing. It is reclaimed by the next allocation, also when the caches were valid before.
+// TestDebrisIsReclaimed: an empty file reserves nothing. The next allocation reclaims it, even if
+// the caches were valid before.
 func TestDebrisIsReclaimed(t *testing.T) {
 	t.Parallel()
 	for _, content := range []string{"", " \r\n"} {
@@ -330,7 +336,8 @@ func TestDebrisIsReclaimed(t *testing.T) {
 			write(t, filepath.Join(path, a), content)
 		}
 		for i, want := range []string{"10.0.0.3", "10.0.0.4", "10.0.0.5"} {
-			if got := mustAllocate(t, n, owner(fmt.Sprint("n", i)), sets); got[0].Addr != addr(want) {
+			if got := mustAllocate(t, n, owner(fmt.Sprint("n", i)),
+				sets); got[0].Addr != addr(want) {
 				t.Errorf("got %s, want %s", got[0].Addr, want)
 			}
 		}
@@ -345,7 +352,8 @@ func TestDebrisIsReclaimed(t *testing.T) {
 	}
 }
 
-// What cannot be read as a reservation is neither handed out nor touched, and stops nothing.
+// TestStrangeFiles: a file that cannot be a reservation is not changed, its address is not
+// allocated, and operations continue.
 func TestStrangeFiles(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -354,7 +362,8 @@ func TestStrangeFiles(t *testing.T) {
 	write(t, filepath.Join(path, "10.0.0.010"), "c1\r\neth0")
 	write(t, filepath.Join(path, "2001:DB8::2"), "c1\r\neth0")
 	write(t, filepath.Join(path, "::ffff:10.0.0.4"), "c1\r\neth0")
-	for _, name := range []string{"10.0.0.2.bak", "10.0.0.2\n", " 10.0.0.2", "10.0.0.2\xff", "\x01", "10.0.0.2%eth0", strings.Repeat("9", 255)} {
+	for _, name := range []string{"10.0.0.2.bak", "10.0.0.2\n", " 10.0.0.2", "10.0.0.2\xff", "\x01",
+		"10.0.0.2%eth0", strings.Repeat("9", 255)} {
 		write(t, filepath.Join(path, name), "c1\r\neth0")
 	}
 	write(t, filepath.Join(path, "sub", "10.0.0.6"), "c1\r\neth0")
@@ -371,12 +380,15 @@ func TestStrangeFiles(t *testing.T) {
 	}
 	before := listing(t, path)
 	n := network(path, bootID)
-	if got := mustAllocate(t, n, owner("c1"), storetest.Sets(t, "10.0.0.0/28")); got[0].Addr != addr("10.0.0.7") {
+	if got := mustAllocate(t, n, owner("c1"),
+		storetest.Sets(t, "10.0.0.0/28")); got[0].Addr != addr("10.0.0.7") {
 		t.Errorf("got %s", got[0].Addr)
 	}
-	_, err := n.Allocate(ctx, ipam.Request{Owner: owner("c2"), Sets: storetest.Sets(t, "10.0.0.0/28"), Addrs: []netip.Addr{addr("10.0.0.2")}})
+	_, err := n.Allocate(ctx, ipam.Request{Owner: owner("c2"),
+		Sets: storetest.Sets(t, "10.0.0.0/28"), Addrs: []netip.Addr{addr("10.0.0.2")}})
 	var inUse *ipam.InUseError
-	if !errors.As(err, &inUse) || inUse.Holder.Addr != addr("10.0.0.2") || inUse.Holder.String() != "10.0.0.2 held by somebody unknown" {
+	if !errors.As(err, &inUse) || inUse.Holder.Addr != addr("10.0.0.2") ||
+		inUse.Holder.String() != "10.0.0.2 held by an unknown owner" {
 		t.Errorf("symbolic link: %v", err)
 	}
 	mustRelease(t, n, owner("c1"))
@@ -388,10 +400,12 @@ func TestStrangeFiles(t *testing.T) {
 	})
 	for _, a := range []string{"10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"} {
 		if name := filepath.Join(path, a); !strings.Contains(log.String(), name) {
-			t.Errorf("collect did not tell of %s: %s", name, log.String())
+			t.Errorf("collect did not log %s: %s", name, log.String())
 		}
 	}
-	after := slices.DeleteFunc(listing(t, path), func(line string) bool { return strings.HasPrefix(line, "l") })
+	after := slices.DeleteFunc(listing(t, path), func(line string) bool {
+		return strings.HasPrefix(line, "l")
+	})
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("(-before +after):\n%s", diff)
 	}
@@ -400,7 +414,7 @@ func TestStrangeFiles(t *testing.T) {
 	}
 }
 
-// Symbolic links in the place of our own files are not followed.
+// TestLinksAreNotFollowed: symbolic links in place of Tenon's files are not followed.
 func TestLinksAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"lock", "last_reserved_ip.0", ".owners"} {
@@ -418,7 +432,9 @@ func TestLinksAreNotFollowed(t *testing.T) {
 			if err := os.Symlink(target, filepath.Join(path, name)); err != nil {
 				t.Fatal(err)
 			}
-			_, err := network(path, bootID).Allocate(ctx, ipam.Request{Owner: owner("c1"), Sets: storetest.Sets(t, "10.0.0.0/29")})
+			_, err := network(path, bootID).
+				Allocate(ctx,
+					ipam.Request{Owner: owner("c1"), Sets: storetest.Sets(t, "10.0.0.0/29")})
 			var pathError *fs.PathError
 			if !errors.As(err, &pathError) || pathError.Path != filepath.Join(path, name) {
 				t.Errorf("got %v", err)
@@ -426,14 +442,16 @@ func TestLinksAreNotFollowed(t *testing.T) {
 			if entries, err := os.ReadDir(outside); err != nil || len(entries) > 0 {
 				t.Errorf("written outside: %v, %v", entries, err)
 			}
-			if _, err := os.Lstat(filepath.Join(path, "10.0.0.2")); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("reserved all the same: %v", err)
+			if _, err := os.Lstat(filepath.Join(path, "10.0.0.2")); !errors.Is(err,
+				fs.ErrNotExist) {
+				t.Errorf("reserved despite the error: %v", err)
 			}
 		})
 	}
 }
 
-// FIFOs in the place of our own files are refused: opening one would wait for its other end.
+// TestFIFOsAreRefused: FIFOs in place of Tenon's files are refused, because opening one would
+// block.
 func TestFIFOsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"lock", "last_reserved_ip.0"} {
@@ -442,13 +460,15 @@ func TestFIFOsAreRefused(t *testing.T) {
 		if err := errors.Join(os.Mkdir(path, 0o755), unix.Mkfifo(fifo, 0o600)); err != nil {
 			t.Fatal(err)
 		}
-		_, err := network(path, bootID).Allocate(ctx, ipam.Request{Owner: owner("c1"), Sets: storetest.Sets(t, "10.0.0.0/29")})
+		_, err := network(path, bootID).
+			Allocate(ctx, ipam.Request{Owner: owner("c1"), Sets: storetest.Sets(t, "10.0.0.0/29")})
 		var pathError *fs.PathError
-		if !errors.Is(err, statefile.ErrNotRegular) || !errors.As(err, &pathError) || pathError.Path != fifo {
+		if !errors.Is(err, statefile.ErrNotRegular) || !errors.As(err, &pathError) ||
+			pathError.Path != fifo {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// The caches are made anew, the drafts are removed.
+	// The caches are built again, and the drafts are removed.
 	for _, name := range []string{"index", "new", "index.new", "map.10.0.0.1-10.0.0.6"} {
 		path := newPath(t)
 		n, sets := network(path, bootID), storetest.Sets(t, "10.0.0.0/29")
@@ -464,23 +484,26 @@ func TestFIFOsAreRefused(t *testing.T) {
 	}
 }
 
-// Whoever only looks or frees does not create a directory.
+// TestMissingDirectory: operations that only read or release do not create the directory.
 func TestMissingDirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	open := storetest.Network(func(ctx context.Context, change ipam.Change) (ipam.Store, error) {
-		return filestore.Open(ctx, filestore.Options{Dir: filepath.Join(dir, "none"), Network: "net", BootID: bootID, Change: change})
+		return filestore.Open(ctx, filestore.Options{Dir: filepath.Join(dir, "none"),
+			Network: "net", BootID: bootID, Change: change})
 	})
 	open.Do(t, nil, func(s ipam.Store) {
 		sets := storetest.Sets(t, "10.0.0.0/24", "2001:db8::/64")
 		held, errHeld := s.Held(ctx, owner("c1"))
 		freed, errCollect := s.Collect(ctx, nil)
 		used, errUsed := s.Used(ctx, sets[0][0])
-		err := errors.Join(errHeld, errCollect, errUsed, s.Release(ctx, owner("c1")), ipam.Available(ctx, s, sets))
+		err := errors.Join(errHeld, errCollect, errUsed, s.Release(ctx, owner("c1")),
+			ipam.Available(ctx, s, sets))
 		if err != nil || len(held) > 0 || len(freed) > 0 || used > 0 {
 			t.Errorf("held %v, freed %v, used %d, %v", held, freed, used, err)
 		}
-		if err := s.Reserve(ctx, 0, addr("10.0.0.2"), owner("c1")); !errors.Is(err, fs.ErrNotExist) {
+		if err := s.Reserve(ctx, 0, addr("10.0.0.2"), owner("c1")); !errors.Is(err,
+			fs.ErrNotExist) {
 			t.Errorf("reserve: %v", err)
 		}
 	})
@@ -488,30 +511,36 @@ func TestMissingDirectory(t *testing.T) {
 	wantListing(t, dir)
 }
 
-// logged opens the network and collects what is logged.
+// logged opens the network and collects the log.
 func logged(path, boot string, log *bytes.Buffer) storetest.Network {
-	handler := slog.NewTextHandler(log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}})
+	handler := slog.NewTextHandler(log,
+		&slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}})
 	return func(ctx context.Context, change ipam.Change) (ipam.Store, error) {
-		return filestore.Open(ctx, filestore.Options{Dir: filepath.Dir(path), Network: filepath.Base(path), Create: true, BootID: boot, Change: change, Log: slog.New(handler)})
+		return filestore.Open(ctx,
+			filestore.Options{Dir: filepath.Dir(path), Network: filepath.Base(path), Create: true,
+				BootID: boot, Change: change, Log: slog.New(handler)})
 	}
 }
 
-// host-local.md 8: the first allocation tells nothing, in particular not that there is no last address yet.
+// TestFirstAllocationIsQuiet: the first allocation logs nothing, although there is no last address
+// yet.
 func TestFirstAllocationIsQuiet(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	mustAllocate(t, logged(newPath(t), bootID, &log), owner("c1"), storetest.Sets(t, "10.0.0.0/24", "2001:db8::/64"))
+	mustAllocate(t, logged(newPath(t), bootID, &log), owner("c1"),
+		storetest.Sets(t, "10.0.0.0/24", "2001:db8::/64"))
 	if log.Len() > 0 {
 		t.Errorf("logged %s", log.String())
 	}
 }
 
-// The age of a reservation is that of its file, whoever wrote it.
+// TestConflictReportsAge: the age of a reservation is the age of its file, even if another program
+// wrote it.
 func TestConflictReportsAge(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -522,16 +551,18 @@ func TestConflictReportsAge(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := network(path, bootID).Allocate(ctx, ipam.Request{
-		Owner: owner("c1"), Sets: storetest.Sets(t, "10.0.0.0/24"), Addrs: []netip.Addr{addr("10.0.0.7")},
+		Owner: owner("c1"), Sets: storetest.Sets(t, "10.0.0.0/24"),
+		Addrs: []netip.Addr{addr("10.0.0.7")},
 	})
-	const want = "failed to allocate for range 0: requested IP address 10.0.0.7 is not available in range set 10.0.0.1-10.0.0.254"
+	const want = "failed to allocate for range 0: requested IP address 10.0.0.7 is not available " +
+		"in range set 10.0.0.1-10.0.0.254"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v", err)
 	}
 }
 
-// The oldest reservations come first. Reservations of equal age, written within one tick of the
-// clock, are sorted by address.
+// TestOldest: the oldest reservations come first. Reservations of equal age, written within one
+// tick of the clock, are sorted by address.
 func TestOldest(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -562,7 +593,7 @@ func TestOldest(t *testing.T) {
 	})
 }
 
-// 60 000 reservations that the upstream plugin left do not hinder anything.
+// TestHugeDirectory: all operations work with 60,000 reservations of upstream.
 func TestHugeDirectory(t *testing.T) {
 	t.Parallel()
 	if !inMemory(t) {
@@ -595,7 +626,8 @@ func TestDirectoryIsAFile(t *testing.T) {
 	path := newPath(t)
 	write(t, path, "")
 	for _, p := range []string{path, filepath.Join(path, "net")} {
-		_, err := network(p, bootID).Allocate(ctx, ipam.Request{Owner: owner("c1"), Sets: storetest.Sets(t, "10.0.0.0/24")})
+		_, err := network(p, bootID).
+			Allocate(ctx, ipam.Request{Owner: owner("c1"), Sets: storetest.Sets(t, "10.0.0.0/24")})
 		var pathError *fs.PathError
 		if !errors.As(err, &pathError) || !strings.HasPrefix(pathError.Path, path) {
 			t.Errorf("got %v", err)
@@ -603,7 +635,8 @@ func TestDirectoryIsAFile(t *testing.T) {
 	}
 }
 
-// When the directory is removed while somebody waits for its lock, the waiting one starts over.
+// TestRemovedWhileWaiting: an operation starts again if the directory is removed while it waits for
+// the lock.
 func TestRemovedWhileWaiting(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -625,7 +658,7 @@ func TestRemovedWhileWaiting(t *testing.T) {
 	n.Want(t, "10.0.0.2 container c1 interface eth0", "last 0 10.0.0.2")
 }
 
-// host-local.md 8: the lock is the one of the upstream plugin, flock(2) on the file lock.
+// TestForeignLock: the lock is upstream's, flock(2) on the file lock.
 func TestForeignLock(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -639,10 +672,12 @@ func TestForeignLock(t *testing.T) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	n, req := network(path, bootID), ipam.Request{Owner: owner("c1"), Sets: storetest.Sets(t, "10.0.0.0/24")}
+	n, req := network(path, bootID), ipam.Request{Owner: owner("c1"),
+		Sets: storetest.Sets(t, "10.0.0.0/24")}
 	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer cancel()
-	if _, err := n.Allocate(short, req); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), name) {
+	if _, err := n.Allocate(short, req); !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), name) {
 		t.Errorf("while others hold the lock: %v", err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_UN); err != nil {
@@ -653,7 +688,7 @@ func TestForeignLock(t *testing.T) {
 	}
 }
 
-// waitForLock returns when somebody waits for the lock in the directory.
+// waitForLock returns when a process waits for the lock in the directory.
 func waitForLock(t testing.TB, path string) {
 	t.Helper()
 	var st unix.Stat_t
@@ -674,7 +709,7 @@ func waitForLock(t testing.TB, path string) {
 	}
 }
 
-// What is to be freed is freed for the one who was seen to hold it.
+// TestFree frees an address only for the expected holder.
 func TestFree(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -714,7 +749,7 @@ func TestFree(t *testing.T) {
 	wantConsistent(t, path, sets)
 }
 
-// An operation ends with its context, wherever it is.
+// TestContextEnds: every operation ends with its context.
 func TestContextEnds(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -746,10 +781,11 @@ func TestContextEnds(t *testing.T) {
 			}
 		})
 	}
-	n.Want(t, "10.0.0.2 container c1 interface eth0", "2001:db8::2 container c1 interface eth0", "last 0 10.0.0.2", "last 1 2001:db8::2")
+	n.Want(t, "10.0.0.2 container c1 interface eth0", "2001:db8::2 container c1 interface eth0",
+		"last 0 10.0.0.2", "last 1 2001:db8::2")
 }
 
-// After the end of an operation it cannot be taken back any more, and says so.
+// TestUndoAfterClose: after Close a change cannot be undone, and undo returns an error.
 func TestUndoAfterClose(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)

@@ -11,10 +11,11 @@ import (
 	"github.com/tenon-cni/tenon/internal/ipam/storetest"
 )
 
-// FuzzAddressFile reads what an address file may hold. Nothing but white space is debris; anything else names a holder,
-// who keeps the address and is found by it.
+// FuzzAddressFile reads arbitrary content of an address file. Only white space is debris; any other
+// content names a holder, which keeps the address and finds it.
 func FuzzAddressFile(f *testing.F) {
-	for _, seed := range []string{"c1\r\neth0", "c1", "c1\n", "", " \r\n", "\r\neth0", "a\r\nb\r\nc", "a \r\neth0", "\x00\xff", strings.Repeat("x", 5000)} {
+	for _, seed := range []string{"c1\r\neth0", "c1", "c1\n", "", " \r\n", "\r\neth0",
+		"a\r\nb\r\nc", "a \r\neth0", "\x00\xff", strings.Repeat("x", 5000)} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
@@ -35,7 +36,7 @@ func FuzzAddressFile(f *testing.F) {
 				t.Fatalf("%q: %v, %v", content, leases, err)
 			}
 			if c := leases[0].Owner.Container; c != strings.TrimSpace(c) {
-				return // as nobody writes it: IDs are trimmed
+				return // implementations trim IDs before writing
 			}
 			held, err := s.Held(ctx, leases[0].Owner)
 			if err != nil || len(held) != 1 || held[0].Owner != leases[0].Owner {
@@ -45,8 +46,8 @@ func FuzzAddressFile(f *testing.F) {
 	})
 }
 
-// FuzzCaches reads an index and a bitmap that are not what was written, under an unbroken seal. Whatever they say, an
-// address that has a file is not given again, and its file stays.
+// FuzzCaches reads a damaged index and a damaged bitmap under an intact seal. An address that has a
+// file is never allocated again, and its file stays.
 func FuzzCaches(f *testing.F) {
 	build := func(t testing.TB) (path string, n storetest.Network, sets []ipam.RangeSet) {
 		path = newPath(t)
@@ -65,7 +66,8 @@ func FuzzCaches(f *testing.F) {
 	}
 	f.Add(index, bitmap)
 	f.Add(index[:128], []byte{})
-	f.Add(append(append([]byte{}, index[:88]...), make([]byte, len(index)-88)...), append(bitmap[:len(bitmap)-1:len(bitmap)-1], 0))
+	f.Add(append(append([]byte{}, index[:88]...), make([]byte, len(index)-88)...),
+		append(bitmap[:len(bitmap)-1:len(bitmap)-1], 0))
 	f.Add([]byte("tenon index v2\n\x00"), append(bitmap[:len(bitmap)-1:len(bitmap)-1], 0xff))
 	f.Fuzz(func(t *testing.T, index, bitmap []byte) {
 		path, n, sets := build(t)
@@ -86,7 +88,8 @@ func FuzzCaches(f *testing.F) {
 		if err := n.Release(ctx, owner("c2")); err != nil {
 			t.Error(err)
 		}
-		if content, err := os.ReadFile(filepath.Join(path, "10.0.0.2")); err != nil || string(content) != "c1\r\neth0" {
+		if content, err := os.ReadFile(filepath.Join(path, "10.0.0.2")); err != nil ||
+			string(content) != "c1\r\neth0" {
 			t.Errorf("the file of c1: %q, %v", content, err)
 		}
 	})

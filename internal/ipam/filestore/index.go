@@ -11,23 +11,23 @@ import (
 	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
-// index finds the address files that name a container. It is a hash table with linear probing, in
-// a file or, when that cannot be written, in memory. It knows the hash of the container ID, not the
-// ID, so the caller has to check what it finds.
+// index finds the address files of a container. It is a hash table with linear probing, in a file
+// or, if that cannot be written, in memory. It contains the hash of the container ID, not the ID,
+// so the caller must check the files that it finds.
 type index struct {
 	table interface {
 		io.ReaderAt
 		io.WriterAt
 	}
 	head   header
-	broken bool // a change is missing
+	broken bool // a change could not be written
 }
 
 // header begins the table and is padded to headerSize. All numbers are little endian.
 type header struct {
 	Magic [16]byte
 	Boot  [statefile.MaxBootID]byte // the boot that wrote the table
-	Mtime int64                     // the mtime of the directory while the table is valid, in seconds
+	Mtime int64                     // mtime of the directory while the table is valid, in seconds
 	Slots uint64                    // a power of two
 	Used  uint64                    // slots that are not empty
 }
@@ -39,7 +39,8 @@ const (
 	minSlots   = 256
 )
 
-// indexMagic ends in a zero byte: the upstream plugin compares all files below the directory with container IDs.
+// indexMagic ends in a zero byte, because upstream compares all files below the directory with
+// container IDs.
 var indexMagic = [16]byte([]byte("tenon index v2\n\x00"))
 
 // slot is an entry of the table in memory order: address, hash, state.
@@ -51,10 +52,10 @@ type slot struct {
 const (
 	empty uint64 = iota
 	live
-	freed // like empty, but a search continues past it
+	freed // like empty, but a search continues
 )
 
-// entry records that the file of an address names a container, by the hash of its ID.
+// entry maps a container, by the hash of its ID, to the address of a file that names it.
 type entry struct {
 	addr netip.Addr
 	hash uint64
@@ -66,21 +67,22 @@ func hashOf(container string) uint64 {
 	return h.Sum64()
 }
 
-// memory is a table that is lost with the process, or on its way to a file.
+// memory is a table in memory, temporary or before it is written to a file.
 type memory []byte
 
 func (m memory) ReadAt(b []byte, off int64) (int, error)  { return copy(b, m[off:]), nil }
 func (m memory) WriteAt(b []byte, off int64) (int, error) { return copy(m[off:], b), nil }
 
-// newIndex makes a table that is at most half full.
+// newIndex returns a table that is at most half full.
 func newIndex(entries []entry) *index {
 	slots := uint64(minSlots)
 	for slots < 2*uint64(len(entries)) {
 		slots *= 2
 	}
-	x := &index{table: make(memory, headerSize+slots*slotSize), head: header{Magic: indexMagic, Slots: slots}}
+	x := &index{table: make(memory, headerSize+slots*slotSize),
+		head: header{Magic: indexMagic, Slots: slots}}
 	for _, e := range entries {
-		_ = x.insert(e) // memory does not fail and there is room
+		_ = x.insert(e) // memory never fails, and the table has room
 	}
 	return x
 }
@@ -100,7 +102,8 @@ func readIndex(f *os.File) (*index, error) {
 		return nil, err
 	}
 	n := x.head.Slots
-	if x.head.Magic != indexMagic || n == 0 || n&(n-1) != 0 || st.Size() != int64(headerSize+n*slotSize) {
+	if x.head.Magic != indexMagic || n == 0 || n&(n-1) != 0 ||
+		st.Size() != int64(headerSize+n*slotSize) {
 		return nil, errors.New("not an index")
 	}
 	return x, nil
@@ -113,7 +116,7 @@ func (x *index) close() error {
 	return nil
 }
 
-// lookup lists the addresses that may belong to a key.
+// lookup returns the addresses that may belong to a key.
 func (x *index) lookup(hash uint64) (found []netip.Addr, err error) {
 	err = x.search(hash, func(_ uint64, s slot) bool {
 		if s.state == live && s.hash == hash {
@@ -124,7 +127,7 @@ func (x *index) lookup(hash uint64) (found []netip.Addr, err error) {
 	return found, err
 }
 
-// errFull says that the table has to grow first.
+// errFull reports that the table must grow first.
 var errFull = errors.New("index is full")
 
 func (x *index) insert(e entry) error {
@@ -162,7 +165,8 @@ func (x *index) remove(e entry) error {
 	return errors.Join(err, failed)
 }
 
-// search visits the slots where entries with this hash can be, the empty one behind them included, until visit says no.
+// search visits the slots that can contain entries with this hash, up to and including the next
+// empty one, until visit returns false.
 func (x *index) search(hash uint64, visit func(at uint64, s slot) bool) error {
 	var b [slotSize]byte
 	for i := range x.head.Slots {
@@ -178,7 +182,7 @@ func (x *index) search(hash uint64, visit func(at uint64, s slot) bool) error {
 	return nil
 }
 
-// entries lists what the table holds.
+// entries returns the entries of the table.
 func (x *index) entries() ([]entry, error) {
 	b := make([]byte, x.head.Slots*slotSize)
 	if _, err := x.table.ReadAt(b, offset(0)); err != nil {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Entries whose hashes lead to few places are found and removed as in a map, through any number of changes.
+// TestIndexWithCollisions: entries with colliding hashes are found and removed as in a map, through
+// any number of changes.
 func TestIndexWithCollisions(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -16,7 +17,8 @@ func TestIndexWithCollisions(t *testing.T) {
 	model := map[entry]bool{}
 	hashes := []uint64{0, 1, minSlots - 1, 2*minSlots - 1, 5 * minSlots}
 	for range 5000 {
-		e := entry{netip.AddrFrom4([4]byte{10, 0, 0, byte(random.IntN(20))}), hashes[random.IntN(len(hashes))]}
+		e := entry{netip.AddrFrom4([4]byte{10, 0, 0, byte(random.IntN(20))}),
+			hashes[random.IntN(len(hashes))]}
 		if random.IntN(2) == 0 {
 			if err := x.insert(e); err != nil {
 				t.Fatal(err)
@@ -56,7 +58,8 @@ func TestIndexIsFull(t *testing.T) {
 	var err error
 	n := 0
 	for ; err == nil && n < 2*minSlots; n++ {
-		err = x.insert(entry{netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}), hashOf(fmt.Sprint(n))})
+		err = x.insert(entry{netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}),
+			hashOf(fmt.Sprint(n))})
 	}
 	if err != errFull || n != minSlots*3/4+1 {
 		t.Errorf("insert %d: %v", n, err)

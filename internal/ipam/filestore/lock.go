@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openLocked opens the directory at path and locks the file lock in it, as the upstream plugin does. wait is called where
-// somebody else has the lock. It starts again when the directory was removed while it waited.
+// openLocked opens the directory at path and locks the file lock in it, like upstream. It calls
+// wait if another process has the lock. If the directory is removed meanwhile, it starts again.
 func openLocked(path string, wait func(*os.File) error) (*dir, *os.File, error) {
 	for {
 		d, err := openDir(path)
@@ -36,10 +36,11 @@ func openLocked(path string, wait func(*os.File) error) (*dir, *os.File, error) 
 
 var (
 	errRemoved = errors.New("lock was removed")
-	errBusy    = errors.New("somebody else is at work")
+	errBusy    = errors.New("another process holds the lock")
 )
 
-// acquire locks f. On error f is closed, if need be later, when the lock is granted that nobody waits for any more.
+// acquire locks f. On error it closes f; after an interrupted wait, f is closed when the lock is
+// granted.
 func acquire(f *os.File, wait func(*os.File) error) error {
 	switch err := flock(f, unix.LOCK_EX|unix.LOCK_NB); {
 	case errors.Is(err, unix.EWOULDBLOCK):
@@ -56,7 +57,8 @@ func acquire(f *os.File, wait func(*os.File) error) error {
 	return errors.Join(errRemoved, f.Close())
 }
 
-// await blocks a thread of its own, which cannot be interrupted, so the others take their turns in the kernel's order.
+// await blocks a separate thread, which cannot be interrupted, so that the kernel grants the lock
+// in order.
 func await(ctx context.Context, f *os.File) error {
 	result := make(chan error)
 	go func() {
@@ -78,7 +80,7 @@ func await(ctx context.Context, f *os.File) error {
 	}
 }
 
-// giveUp does not wait.
+// giveUp returns errBusy instead of waiting.
 func giveUp(f *os.File) error { return errors.Join(errBusy, f.Close()) }
 
 func flock(f *os.File, how int) error {

@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// TestMain runs the tests, or what one of them started this executable for.
+// TestMain runs the tests or, in a process that a test started, the child.
 func TestMain(m *testing.M) {
 	if name := os.Getenv("FILE_TEST_CHILD"); name != "" {
 		if errno := linkErrors[os.Getenv(noLinksEnv)]; errno != 0 {
@@ -25,14 +25,17 @@ func TestMain(m *testing.M) {
 	testnet.Main(m)
 }
 
-// children are what processes started by tests do; they return their exit status.
-var children = map[string]func(args []string) int{"churn": churn, "allocate": allocateMany, "full-disk": fullDisk, "no-links": noLinks}
+// children are the functions of processes that tests start; they return the exit status.
+var children = map[string]func(args []string) int{
+	"churn": churn, "allocate": allocateMany, "full-disk": fullDisk, "no-links": noLinks,
+}
 
-// memoryDir names, in a process that inMemory started, the folder to work in.
+// memoryDir is the environment variable with the directory of a process that inMemory started.
 const memoryDir = "FILE_TEST_MEMORY"
 
-// inMemory runs a test again in a process of its own, on a file system in memory, and is true there: making thousands of
-// files on a disk takes seconds. The test returns where it is false.
+// inMemory runs a test again in a separate process, on a file system in memory, and returns true
+// there, because creating thousands of files on a disk takes seconds. If it returns false, the test
+// must return.
 func inMemory(t *testing.T) bool {
 	t.Helper()
 	testnet.Require(t, testnet.Root)
@@ -53,13 +56,14 @@ func inMemory(t *testing.T) bool {
 	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.run=^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), memoryDir+"="+dir, "TMPDIR="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
-	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+	if out, err := cmd.CombinedOutput(); err != nil ||
+		!strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	return false
 }
 
-// child prepares a process of this executable.
+// child prepares a process of this test binary.
 func child(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Env = append(os.Environ(), "FILE_TEST_CHILD="+name)

@@ -18,26 +18,26 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// linkErrors are what link(2) answers on file systems without hard links: vfat and exfat, network
+// linkErrors are the errors of link(2) on file systems without hard links: vfat and exfat, network
 // file systems, old FUSE servers.
 var linkErrors = map[string]unix.Errno{
 	"EPERM": unix.EPERM, "EOPNOTSUPP": unix.EOPNOTSUPP, "ENOSYS": unix.ENOSYS,
 }
 
-// noLinksEnv names in a process of a test the error that linkat(2) has to give.
+// noLinksEnv is the environment variable that names the error of linkat(2) in a child process.
 const noLinksEnv = "FILE_TEST_LINK_ERROR"
 
-// without runs a child without hard links. Without a name of an error it has them.
+// without makes a child run without hard links, unless the name of the error is empty.
 func without(name string, cmd *exec.Cmd) *exec.Cmd {
 	cmd.Env = append(cmd.Env, noLinksEnv+"="+name)
 	return cmd
 }
 
-// withoutLinks makes linkat(2) fail in this process from now on, by seccomp(2): neither the
-// host kernel nor the kernel of the vm stage has a writable file system without hard links.
+// withoutLinks makes linkat(2) fail in this process from now on, by seccomp(2), because neither the
+// host kernel nor the kernel of the VM tier has a writable file system without hard links.
 func withoutLinks(errno unix.Errno) error {
 	filter := []unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // the number of the call
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // the number of the system call
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_LINKAT, Jf: 1},
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(errno)},
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
@@ -52,8 +52,8 @@ func withoutLinks(errno unix.Errno) error {
 	return nil
 }
 
-// host-local keeps the layout and the behaviour of its files where there are no hard links: files
-// are complete, no address is handed out twice, and the caches are valid.
+// TestFileSystemWithoutHardLinks: without hard links the layout and the behaviour stay the same:
+// files are complete, no address is allocated twice, and the caches are valid.
 func TestFileSystemWithoutHardLinks(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Root)
@@ -97,11 +97,13 @@ func noLinks(args []string) int {
 		}
 		errs = append(errs, err)
 	}
-	_, err := n.Allocate(ctx, ipam.Request{Owner: owner("c4"), Sets: sets, Addrs: []netip.Addr{addr("10.0.0.3")}})
+	_, err := n.Allocate(ctx,
+		ipam.Request{Owner: owner("c4"), Sets: sets, Addrs: []netip.Addr{addr("10.0.0.3")}})
 	if inUse := new(ipam.InUseError); !errors.As(err, &inUse) || inUse.Holder.Owner != owner("c2") {
 		errs = append(errs, fmt.Errorf("second holder: %v", err))
 	}
-	errs = append(errs, n.Release(ctx, owner("c2")), os.Link(filepath.Join(path, "10.0.0.2"), path+"/link"))
+	errs = append(errs, n.Release(ctx, owner("c2")),
+		os.Link(filepath.Join(path, "10.0.0.2"), path+"/link"))
 	if err := errors.Join(errs...); !strings.HasPrefix(err.Error(), "link ") {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

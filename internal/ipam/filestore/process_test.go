@@ -23,7 +23,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// claim notes in the file system that the caller, and nobody else, holds an address.
+// claim records in the file system that only the caller holds an address.
 func claim(claims, address, container string) error {
 	f, err := os.OpenFile(filepath.Join(claims, address), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -33,12 +33,14 @@ func claim(claims, address, container string) error {
 	return errors.Join(err, f.Close())
 }
 
-// churn allocates, claims, and releases under the name of its first argument, for as many rounds as the last says.
+// churn allocates, claims and releases addresses for the container in its first argument, for the
+// number of rounds in the last one.
 func churn(args []string) int {
 	name, path, claims, rounds := args[0], args[1], args[2], 0
 	fmt.Sscan(args[3], &rounds)
 	n := network(path, bootID)
-	sets := []ipam.RangeSet{{{Subnet: netip.MustParsePrefix("10.0.0.0/26")}}, {{Subnet: netip.MustParsePrefix("2001:db8::/64")}}}
+	sets := []ipam.RangeSet{{{Subnet: netip.MustParsePrefix("10.0.0.0/26")}},
+		{{Subnet: netip.MustParsePrefix("2001:db8::/64")}}}
 	err := ipam.CanonicalizeSets(sets)
 	for i := 0; i < rounds && err == nil; i++ {
 		err = churnOnce(n, sets, claims, fmt.Sprintf("%s-%d", name, i))
@@ -74,7 +76,8 @@ func TestProcesses(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
-			if out, err := child("churn", fmt.Sprint("p", i), path, claims, "25").CombinedOutput(); err != nil {
+			if out, err := child("churn", fmt.Sprint("p", i), path, claims, "25").
+				CombinedOutput(); err != nil {
 				t.Errorf("%v: %s", err, out)
 			}
 		})
@@ -93,8 +96,8 @@ func wantNoLeases(t testing.TB, path string) {
 	}
 }
 
-// Processes that are killed at any moment leave nothing that DEL does not remove, and no address with
-// two holders, with and without hard links.
+// TestKilledProcesses: processes that are killed at any moment leave nothing that DEL does not
+// remove, and no address with two holders, with and without hard links.
 func TestKilledProcesses(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Root)
@@ -105,7 +108,8 @@ func TestKilledProcesses(t *testing.T) {
 			var killed [2]*exec.Cmd
 			var stderr [2]bytes.Buffer
 			for j := range killed {
-				killed[j] = without(linkError, child("churn", fmt.Sprintf("k%d-%d", i, j), path, claims, "1000000"))
+				killed[j] = without(linkError,
+					child("churn", fmt.Sprintf("k%d-%d", i, j), path, claims, "1000000"))
 				killed[j].Stderr = &stderr[j]
 				if err := killed[j].Start(); err != nil {
 					t.Fatal(err)
@@ -127,7 +131,7 @@ func TestKilledProcesses(t *testing.T) {
 	}
 }
 
-// cleanUp does the DEL of all that hold an address.
+// cleanUp runs DEL for all containers that hold an address.
 func cleanUp(t *testing.T, n storetest.Network, claims string) {
 	t.Helper()
 	var leases []ipam.Lease
@@ -138,7 +142,8 @@ func cleanUp(t *testing.T, n storetest.Network, claims string) {
 		}
 	})
 	for _, l := range leases {
-		if err := os.Remove(filepath.Join(claims, l.Addr.String())); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := os.Remove(filepath.Join(claims, l.Addr.String())); err != nil &&
+			!errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
 		mustRelease(t, n, l.Owner)
@@ -148,7 +153,8 @@ func cleanUp(t *testing.T, n storetest.Network, claims string) {
 	}
 }
 
-// A process that dies right before or after any change leaves what DEL removes.
+// TestKilledAtEachChange: DEL removes all files of a process that dies right before or after any
+// change.
 func TestKilledAtEachChange(t *testing.T) {
 	t.Parallel()
 	sets := storetest.Sets(t, "10.0.0.0/26", "2001:db8::/64")
@@ -182,8 +188,8 @@ func TestKilledAtEachChange(t *testing.T) {
 	}
 }
 
-// TestFullDisk gives an allocation one page more after the other, and one inode more after the other: it succeeds or
-// leaves nothing.
+// TestFullDisk runs an allocation with an increasing number of free pages, and of free inodes: it
+// succeeds or leaves nothing behind.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Root)
@@ -196,7 +202,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// fullDisk runs in a mount namespace of its own. Its argument is where to mount.
+// fullDisk runs in a separate mount namespace. Its argument is the mount point.
 func fullDisk(args []string) int {
 	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
 	for _, limit := range []string{"nr_blocks", "nr_inodes"} {
@@ -211,7 +217,8 @@ func fullDisk(args []string) int {
 			}
 		}
 		if err == nil && (failed < 4 || succeeded < 4) {
-			err = fmt.Errorf("%s: the disk was full %d times, and not %d times", limit, failed, succeeded)
+			err = fmt.Errorf("%s: the disk was full %d times, and not %d times", limit, failed,
+				succeeded)
 		}
 	}
 	if err != nil {
@@ -221,14 +228,15 @@ func fullDisk(args []string) int {
 	return 0
 }
 
-// allocateOn allocates on a small file system and reports whether it was full.
+// allocateOn allocates on a small file system and reports whether the file system was full.
 func allocateOn(dir, options string) (full bool, err error) {
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
 		return false, fmt.Errorf("mount: %w", err)
 	}
 	defer unix.Unmount(dir, unix.MNT_DETACH)
 	path := filepath.Join(dir, "net")
-	sets := []ipam.RangeSet{{{Subnet: netip.MustParsePrefix("10.0.0.0/26")}}, {{Subnet: netip.MustParsePrefix("2001:db8::/64")}}}
+	sets := []ipam.RangeSet{{{Subnet: netip.MustParsePrefix("10.0.0.0/26")}},
+		{{Subnet: netip.MustParsePrefix("2001:db8::/64")}}}
 	if err := ipam.CanonicalizeSets(sets); err != nil {
 		return false, err
 	}
@@ -237,13 +245,14 @@ func allocateOn(dir, options string) (full bool, err error) {
 		return false, network(path, bootID).Release(ctx, owner("c1"))
 	}
 	var pathError *os.PathError
-	if !errors.Is(err, unix.ENOSPC) || !errors.As(err, &pathError) || !strings.HasPrefix(pathError.Path, path) {
+	if !errors.Is(err, unix.ENOSPC) || !errors.As(err, &pathError) ||
+		!strings.HasPrefix(pathError.Path, path) {
 		return true, fmt.Errorf("%s: %w", options, err)
 	}
 	return true, wantEmpty(path)
 }
 
-// wantEmpty reports reservations, complete or not.
+// wantEmpty returns an error if there are reservations, complete or incomplete.
 func wantEmpty(path string) error {
 	for _, pattern := range []string{"1*", "2*", "last*", ".owners/*new"} {
 		if left, err := filepath.Glob(filepath.Join(path, pattern)); err != nil || len(left) > 0 {

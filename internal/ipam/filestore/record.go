@@ -14,17 +14,18 @@ import (
 	"github.com/tenon-cni/tenon/internal/ipam"
 )
 
-// record is what an address file says.
+// record is the content of an address file.
 type record struct {
 	addr  netip.Addr
-	key   string // the trimmed content; empty: debris
-	boot  string // which boot reserved the address; empty: not known
+	key   string // the trimmed content; an empty one is debris
+	boot  string // the boot of the reservation; empty if not known
 	since time.Time
 }
 
 const separator = "\r\n"
 
-// key returns the content of a file of the owner. A file written before 0.7 names no interface.
+// key returns the content of a file of the owner. A file written before version 0.7 contains no
+// interface.
 func key(o ipam.Owner) string {
 	if o.IfName == "" {
 		return container(o)
@@ -32,12 +33,12 @@ func key(o ipam.Owner) string {
 	return container(o) + separator + o.IfName
 }
 
-// container returns the container ID of the owner as files hold it.
+// container returns the container ID of the owner as it appears in files.
 func container(o ipam.Owner) string { return strings.TrimSpace(o.Container) }
 
-// entryOf returns the index entry for an address with this content in its file. Entries are
-// found by the container alone, so that they still hold after a file was rewritten in place in the
-// old format, which leaves the modification time of the directory as it was.
+// entryOf returns the index entry for an address with this content in its file. The entry depends
+// on the container alone, so that it stays valid after a file was rewritten in place in the old
+// format, which does not change the modification time of the directory.
 func entryOf(a netip.Addr, key string) entry {
 	container, _, _ := strings.Cut(key, separator)
 	return entry{a, hashOf(container)}
@@ -45,7 +46,8 @@ func entryOf(a netip.Addr, key string) entry {
 
 func trim(content []byte) string { return string(bytes.TrimSpace(content)) }
 
-// addrOf is the address that a file with this name reserves. Names in another form than the canonical one reserve none.
+// addrOf returns the address that a file with this name reserves. Names in another than the
+// canonical form reserve none.
 func addrOf(name string) (a netip.Addr, ok bool) {
 	a, err := netip.ParseAddr(name)
 	return a, err == nil && a.Zone() == "" && !a.Is4In6() && a.String() == name
@@ -59,10 +61,11 @@ type unread struct {
 
 // unreadable reports whether a failed read may have hidden a reservation.
 func unreadable(err error) bool {
-	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errStrange) && !errors.Is(err, unix.ELOOP)
+	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errStrange) &&
+		!errors.Is(err, unix.ELOOP)
 }
 
-// reserved lists the addresses that have a file, whatever it holds.
+// reserved returns the addresses that have a file with any content.
 func (s *Store) reserved() ([]netip.Addr, error) {
 	names, err := s.dir.names()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -84,7 +87,8 @@ func (s *Store) read(a netip.Addr) (record, error) {
 
 func (s *Store) lease(r record) ipam.Lease {
 	container, ifName, _ := strings.Cut(r.key, separator)
-	l := ipam.Lease{Addr: r.addr, Owner: ipam.Owner{Container: container, IfName: ifName}, Since: r.since, Age: max(0, time.Since(r.since))}
+	l := ipam.Lease{Addr: r.addr, Owner: ipam.Owner{Container: container, IfName: ifName},
+		Since: r.since, Age: max(0, time.Since(r.since))}
 	switch {
 	case s.earlier(r):
 		l.Boot = ipam.BootEarlier
@@ -96,7 +100,7 @@ func (s *Store) lease(r record) ipam.Lease {
 	return l
 }
 
-// uptime is the time since the system started, as far as it can be told.
+// uptime returns the time since the last boot, or the longest duration if it is not known.
 func uptime() time.Duration {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
@@ -108,7 +112,7 @@ func uptime() time.Duration {
 // earlier reports whether another boot reserved the address.
 func (s *Store) earlier(r record) bool { return r.boot != "" && s.boot != "" && r.boot != s.boot }
 
-// create makes an address file, complete. The error matches fs.ErrExist if there is one.
+// create creates a complete address file. The error wraps fs.ErrExist if it exists.
 func (s *Store) create(a netip.Addr, key string) error {
 	if err := s.makeOwners(); err != nil {
 		return err
@@ -119,15 +123,15 @@ func (s *Store) create(a netip.Addr, key string) error {
 	}
 	s.dirty = true
 	err := unix.Linkat(s.owners.fd, unfinished, s.dir.fd, a.String(), 0)
-	_ = s.owners.remove(unfinished) // if it stays, the next put removes it
+	_ = s.owners.remove(unfinished) // if this fails, the next put removes the file
 	if linksUnsupported(err) {
 		return s.dir.create(a.String(), []byte(key), s.boot)
 	}
 	return s.dir.fail("create", a.String(), err)
 }
 
-// linksUnsupported reports whether link(2) failed as it does on file systems without hard links,
-// such as vfat and some network file systems. There an address file is created under its own name
+// linksUnsupported reports whether link(2) failed because the file system has no hard links, such
+// as vfat and some network file systems. On these, an address file is created under its final name
 // and then written. A process killed in between leaves an empty file and a broken seal, so the next
 // operation reads all files and reclaims it.
 func linksUnsupported(err error) bool {

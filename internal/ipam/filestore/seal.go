@@ -13,14 +13,15 @@ import (
 	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
-// The index and the bitmaps are valid exactly while the mtime of the directory has the value that the index names.
-// That value lies in the past, so no change to the directory can produce it: whoever adds or removes an address file,
-// we included, breaks the seal, and we put it back when the caches agree with our own changes. A killed process
-// leaves it broken. The real time of our last change would not do: another change within the same tick of the
-// kernel's clock has the same. What users see of this is a directory that seems unchanged for long; its ctime is
-// right.
+// The index and the bitmaps are valid exactly while the mtime of the directory has the value in the
+// index. That value lies in the past, so no change to the directory can produce it: any process
+// that adds or removes an address file, including this one, breaks the seal, and this package
+// restores it when the caches agree with its own changes. A killed process leaves the seal broken.
+// The real time of the last change would not work, because another change within the same tick of
+// the kernel's clock has the same time. A visible effect is that the directory seems unchanged for
+// a long time; its ctime is correct.
 
-// load makes the caches valid, from the address files if need be.
+// load makes the caches valid and reads the address files if necessary.
 func (s *Store) load(ctx context.Context) error {
 	if s.index != nil {
 		return nil
@@ -31,10 +32,10 @@ func (s *Store) load(ctx context.Context) error {
 	}
 	removed, err := s.rebuild(ctx, func(record) bool { return false })
 	if len(removed) > 0 {
-		s.log.Info("reclaimed addresses that nobody holds", "dir", s.dir.path, "count", len(removed))
+		s.log.Info("reclaimed unused addresses", "dir", s.dir.path, "count", len(removed))
 	}
 	if err != nil && s.index != nil {
-		s.log.Warn("some addresses that nobody holds could not be reclaimed", "err", err)
+		s.log.Warn("cannot reclaim some unused addresses", "err", err)
 		err = nil
 	}
 	return err
@@ -52,7 +53,8 @@ func (s *Store) sealed() *index {
 		err = unix.Fstat(s.dir.fd, &st)
 	}
 	sec, nsec := st.Mtim.Unix()
-	if err != nil || s.boot == "" || x.head.Boot != bootField(s.boot) || sec != x.head.Mtime || nsec != 0 {
+	if err != nil || s.boot == "" || x.head.Boot != bootField(s.boot) || sec != x.head.Mtime ||
+		nsec != 0 {
 		_ = f.Close()
 		return nil
 	}
@@ -60,11 +62,14 @@ func (s *Store) sealed() *index {
 }
 
 // rebuild reads all address files, removes empty ones and those for which drop returns true, and
-// makes the caches anew. It continues past files that it cannot read, which it keeps in s.unread,
-// and past failures to remove one, which it returns joined. After either, and when the caches cannot
-// be written, they serve this operation only: an index that lacks an address would hide it from
-// Release for as long as the index is valid. Without a new index rebuild failed as a whole.
-func (s *Store) rebuild(ctx context.Context, drop func(record) bool) (removed []ipam.Lease, err error) {
+// builds the caches. It continues after files that it cannot read, which it keeps in s.unread, and
+// after failures to remove a file, which it returns joined. After such failures, and if the caches
+// cannot be written, the caches serve this operation only, because an index that lacks an address
+// would hide the address from Release while the index is valid. If s.index is nil afterwards,
+// rebuild failed as a whole.
+func (s *Store) rebuild(
+	ctx context.Context, drop func(record) bool,
+) (removed []ipam.Lease, err error) {
 	addrs, err := s.reserved()
 	if err != nil {
 		return nil, err
@@ -85,7 +90,9 @@ func (s *Store) rebuild(ctx context.Context, drop func(record) bool) (removed []
 			continue
 		}
 		if r.key == "" || s.earlier(r) || drop(r) {
-			err := s.change("reclaim "+s.dir.name(a.String()), func() error { return s.unlink(a) }, nil)
+			err := s.change("reclaim "+s.dir.name(a.String()), func() error {
+				return s.unlink(a)
+			}, nil)
 			if err == nil {
 				removed = append(removed, s.lease(r))
 				continue
@@ -113,10 +120,10 @@ func (s *Store) setIndex(x *index) {
 	s.index = x
 }
 
-// keepCaches writes the index in memory to disk, to be sealed.
+// keepCaches writes the index from memory to disk, so that it can be sealed.
 func (s *Store) keepCaches() {
 	s.index.head.Boot = bootField(s.boot)
-	s.index.head.Mtime = time.Now().Add(-time.Hour).Unix() &^ 1 // vfat has even seconds only
+	s.index.head.Mtime = time.Now().Add(-time.Hour).Unix() &^ 1 // vfat stores only even seconds
 	err := s.makeOwners()
 	if err == nil {
 		err = s.removeMaps()
@@ -125,7 +132,7 @@ func (s *Store) keepCaches() {
 		err = s.writeIndex()
 	}
 	if err != nil {
-		s.log.Debug("index of reservations is not kept", "err", err)
+		s.log.Debug("cannot store the index of reservations", "err", err)
 	}
 }
 
@@ -146,7 +153,7 @@ func (s *Store) writeIndex() error {
 	return nil
 }
 
-// remember notes in the caches that the address has a file with this key, or that it has none any more.
+// remember records in the caches that the address has a file with this key, or no file.
 func (s *Store) remember(e entry, reserved bool) {
 	err := s.mark(e.addr, reserved)
 	if err == nil && reserved {
@@ -157,11 +164,11 @@ func (s *Store) remember(e entry, reserved bool) {
 	}
 	if err != nil {
 		s.index.broken = true
-		s.log.Debug("index of reservations is not kept", "err", err)
+		s.log.Debug("cannot update the index of reservations", "err", err)
 	}
 }
 
-// insert adds to the index, which doubles when it is full.
+// insert adds an entry to the index and doubles the index if it is full.
 func (s *Store) insert(e entry) error {
 	err := s.index.insert(e)
 	if !errors.Is(err, errFull) {
@@ -189,9 +196,10 @@ func (s *Store) seal() {
 	if _, onDisk := s.index.table.(*os.File); !onDisk {
 		return
 	}
-	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(s.index.head.Mtime * int64(time.Second))}
+	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT},
+		unix.NsecToTimespec(s.index.head.Mtime * int64(time.Second))}
 	if err := unix.UtimesNanoAt(s.dir.fd, ".", times, 0); err != nil {
-		s.log.Debug("index of reservations is not kept", "err", err)
+		s.log.Debug("cannot seal the index of reservations", "err", err)
 	}
 }
 

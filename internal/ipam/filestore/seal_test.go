@@ -17,7 +17,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/ipam/storetest"
 )
 
-// scans counts how often all files are read: the directory in the place of an address file is complained about each time.
+// scans counts how often all files are read: each time, a warning about the directory in place of
+// an address file is logged.
 type scans struct {
 	log  bytes.Buffer
 	open storetest.Network
@@ -41,8 +42,9 @@ func (c *scans) want(t testing.TB, when string, want int) {
 	c.log.Reset()
 }
 
-// Only a change by somebody else makes an operation read all files, and only the next one: what an operation costs does
-// not depend on the number of reservations.
+// TestFilesAreReadOnlyAfterForeignChanges: only a change by another program makes an operation read
+// all files, and only the next one. The cost of an operation therefore does not depend on the
+// number of reservations.
 func TestFilesAreReadOnlyAfterForeignChanges(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -54,12 +56,17 @@ func TestFilesAreReadOnlyAfterForeignChanges(t *testing.T) {
 			allocated++
 			mustAllocate(t, c.open, owner(fmt.Sprint("c", allocated)), sets)
 		},
-		"release":   func() { mustRelease(t, c.open, owner("unknown")) },
-		"held":      func() { c.open.Do(t, nil, func(s ipam.Store) { s.Held(ctx, owner("unknown")) }) },
-		"available": func() { c.open.Do(t, nil, func(s ipam.Store) { ipam.Available(ctx, s, sets) }) },
-		"used":      func() { c.open.Do(t, nil, func(s ipam.Store) { s.Used(ctx, sets[0][0]) }) },
+		"release": func() { mustRelease(t, c.open, owner("unknown")) },
+		"held": func() {
+			c.open.Do(t, nil, func(s ipam.Store) { s.Held(ctx, owner("unknown")) })
+		},
+		"available": func() {
+			c.open.Do(t, nil, func(s ipam.Store) { ipam.Available(ctx, s, sets) })
+		},
+		"used": func() { c.open.Do(t, nil, func(s ipam.Store) { s.Used(ctx, sets[0][0]) }) },
 		"refused": func() {
-			c.open.Allocate(ctx, ipam.Request{Owner: owner("c1"), Sets: sets, Addrs: []netip.Addr{addr("10.0.0.1")}})
+			c.open.Allocate(ctx,
+				ipam.Request{Owner: owner("c1"), Sets: sets, Addrs: []netip.Addr{addr("10.0.0.1")}})
 		},
 	}
 	operations["allocate"]()
@@ -87,7 +94,8 @@ func TestFilesAreReadOnlyAfterForeignChanges(t *testing.T) {
 	c.want(t, "with a new index", 0)
 }
 
-// An operation that changes nothing does not hide what somebody without the lock changes in the meantime.
+// TestForeignChangeDuringAnOperation: an operation without changes does not hide concurrent changes
+// of a program that ignores the lock.
 func TestForeignChangeDuringAnOperation(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -103,8 +111,8 @@ func TestForeignChangeDuringAnOperation(t *testing.T) {
 	n.Want(t, "10.0.0.2 container c1 interface eth0", "last 0 10.0.0.2")
 }
 
-// A change by somebody else is seen however soon it follows ours: within one tick of the kernel's clock, directory
-// times of both are the same.
+// TestForeignChangeInTheSameTick: a change by another program is noticed even if it happens within
+// the same tick of the kernel's clock as Tenon's, with the same time of the directory.
 func TestForeignChangeInTheSameTick(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -121,7 +129,8 @@ func TestForeignChangeInTheSameTick(t *testing.T) {
 	}
 }
 
-// An address that somebody removed in the middle of our operation is found before the set counts as full.
+// TestFullSetIsReadAgain: an address that another program has freed during the operation is found
+// before the set counts as full.
 func TestFullSetIsReadAgain(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -137,7 +146,8 @@ func TestFullSetIsReadAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, want := range []string{"10.0.0.2", "10.0.0.4"} {
-			all, err := ipam.Allocate(ctx, s, ipam.Request{Owner: owner(fmt.Sprint("n", i)), Sets: sets})
+			all, err := ipam.Allocate(ctx, s,
+				ipam.Request{Owner: owner(fmt.Sprint("n", i)), Sets: sets})
 			if err != nil || all[0].Addr != addr(want) {
 				t.Errorf("got %v, %v; want %s", all, err, want)
 			}
@@ -146,7 +156,7 @@ func TestFullSetIsReadAgain(t *testing.T) {
 	wantConsistent(t, path, sets)
 }
 
-// wantConsistent compares what the caches say with the files.
+// wantConsistent compares the caches with the files.
 func wantConsistent(t testing.TB, path string, sets []ipam.RangeSet) {
 	t.Helper()
 	wantConsistentIn(t, path, bootID, sets)
@@ -205,7 +215,8 @@ func wantFree(t testing.TB, s ipam.Store, r ipam.Range, reserved map[netip.Addr]
 	}
 }
 
-// What a file holds counts, not what the index says: here it was edited in place, which does not change the directory.
+// TestContentCounts: the content of a file takes precedence over the index: here a file is edited
+// in place, which does not change the directory.
 func TestContentCounts(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -216,16 +227,20 @@ func TestContentCounts(t *testing.T) {
 	n.Want(t, "10.0.0.2 container c2 interface eth0", "last 0 10.0.0.2")
 }
 
-// Caches that are damaged are made anew.
+// TestDamagedCaches: damaged caches are built again.
 func TestDamagedCaches(t *testing.T) {
 	t.Parallel()
 	damages := map[string]func(name string) error{
-		"removed":    os.Remove,
-		"empty":      func(name string) error { return os.Truncate(name, 0) },
-		"cut short":  func(name string) error { return resize(name, -1) },
-		"too long":   func(name string) error { return resize(name, +1) },
-		"garbage":    func(name string) error { return os.WriteFile(name, bytes.Repeat([]byte("x"), 10000), 0o600) },
-		"no regular": func(name string) error { return errors.Join(os.Remove(name), os.Mkdir(name, 0o755)) },
+		"removed":   os.Remove,
+		"empty":     func(name string) error { return os.Truncate(name, 0) },
+		"cut short": func(name string) error { return resize(name, -1) },
+		"too long":  func(name string) error { return resize(name, +1) },
+		"garbage": func(name string) error {
+			return os.WriteFile(name, bytes.Repeat([]byte("x"), 10000), 0o600)
+		},
+		"no regular": func(name string) error {
+			return errors.Join(os.Remove(name), os.Mkdir(name, 0o755))
+		},
 	}
 	for damage, inflict := range damages {
 		t.Run(damage, func(t *testing.T) {
@@ -242,7 +257,7 @@ func TestDamagedCaches(t *testing.T) {
 				wantConsistent(t, path, sets)
 				mustRelease(t, n, owner("c1"))
 				if got := mustAllocate(t, n, owner("c1"), sets); got[0].Addr == addr("10.0.0.3") {
-					t.Errorf("%s: a second holder of %s", name, got[0].Addr)
+					t.Errorf("%s: second holder of %s", name, got[0].Addr)
 				}
 			}
 			wantConsistent(t, path, sets)
@@ -258,7 +273,8 @@ func resize(name string, by int64) error {
 	return os.Truncate(name, info.Size()+by)
 }
 
-// The index grows, and forgets what is released: it does not grow for ever.
+// TestIndexGrows: the index grows, and reuses the slots of released addresses, so that it does not
+// grow without limit.
 func TestIndexGrows(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -288,7 +304,8 @@ func indexSize(t testing.TB, path string) int64 {
 	return info.Size()
 }
 
-// Fail each change once: the rollback restores what was there, and the caches agree.
+// TestSweep makes each change fail once: the rollback restores the former state, and the caches
+// agree with it.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	sets := storetest.Sets(t, "10.0.0.0/24", "2001:db8::/64")
@@ -328,7 +345,8 @@ func TestSweep(t *testing.T) {
 			}
 			return
 		}
-		if _, err := network(path, bootID).Allocate(ctx, ipam.Request{Owner: owner("c1"), Sets: sets}); err != nil {
+		if _, err := network(path, bootID).
+			Allocate(ctx, ipam.Request{Owner: owner("c1"), Sets: sets}); err != nil {
 			t.Errorf("after failing change %d: %v", n, err)
 		}
 		if _, err := os.Stat(filepath.Join(path, "10.0.0.9")); !errors.Is(err, os.ErrNotExist) {
@@ -340,7 +358,7 @@ func TestSweep(t *testing.T) {
 
 var errInjected = errors.New("injected")
 
-// FuzzStore compares a run of operations, by us and by others, with a model that is a map.
+// FuzzStore compares a series of operations, by Tenon and by other programs, with a map as a model.
 func FuzzStore(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 64, 65, 128, 129, 0, 192, 1, 2, 66})
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 70, 16})
@@ -358,12 +376,12 @@ func FuzzStore(f *testing.F) {
 			case 1:
 				mustRelease(t, n, owner(c))
 				forget(model, c)
-			case 2: // somebody else reserves
+			case 2: // another program reserves
 				if _, reserved := model[a]; !reserved {
 					write(t, filepath.Join(path, a.String()), c+"\r\neth0")
 					model[a] = c
 				}
-			case 3: // somebody else releases, or a process dies in the middle of an operation
+			case 3: // another program releases, or a process dies in the middle of an operation
 				if op%2 == 0 {
 					_ = os.Remove(filepath.Join(path, a.String()))
 					delete(model, a)
@@ -385,7 +403,9 @@ func forget(model map[netip.Addr]string, container string) {
 	}
 }
 
-func fuzzAllocate(t *testing.T, n storetest.Network, sets []ipam.RangeSet, model map[netip.Addr]string, c string) {
+func fuzzAllocate(
+	t *testing.T, n storetest.Network, sets []ipam.RangeSet, model map[netip.Addr]string, c string,
+) {
 	all, err := n.Allocate(ctx, ipam.Request{Owner: owner(c), Sets: sets})
 	held, used := false, uint64(0)
 	for a, holder := range model {
@@ -418,7 +438,9 @@ func fuzzAllocate(t *testing.T, n storetest.Network, sets []ipam.RangeSet, model
 }
 
 // fuzzDie reserves an address and dies before the caches are sealed.
-func fuzzDie(t *testing.T, n storetest.Network, a netip.Addr, model map[netip.Addr]string, c string) {
+func fuzzDie(
+	t *testing.T, n storetest.Network, a netip.Addr, model map[netip.Addr]string, c string,
+) {
 	s, err := n(ctx, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -448,7 +470,9 @@ func wantModel(t *testing.T, n storetest.Network, model map[netip.Addr]string) {
 			got[l.Addr] = l.Owner.Container
 		}
 	})
-	if diff := cmp.Diff(model, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(model, got, cmp.Comparer(func(a, b netip.Addr) bool {
+		return a == b
+	})); diff != "" {
 		t.Errorf("(-model +files):\n%s", diff)
 	}
 }

@@ -25,9 +25,11 @@ func (s *Store) Held(ctx context.Context, o ipam.Owner) ([]ipam.Lease, error) {
 	return leases, err
 }
 
-// held lists by address the files that name exactly this owner or, when there are none, the files
-// that name only its container. The files in lost are probably files of the container, too.
-func (s *Store) held(ctx context.Context, o ipam.Owner) (records []record, lost []unread, err error) {
+// held returns, sorted by address, the records of exactly this owner or, if there are none, the
+// records of only its container. The files in lost probably belong to the container, too.
+func (s *Store) held(
+	ctx context.Context, o ipam.Owner,
+) (records []record, lost []unread, err error) {
 	if err := s.load(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -52,7 +54,9 @@ func (s *Store) held(ctx context.Context, o ipam.Owner) (records []record, lost 
 }
 
 // NextFree implements [ipam.Reservations].
-func (s *Store) NextFree(ctx context.Context, r ipam.Range, from, to netip.Addr) (netip.Addr, error) {
+func (s *Store) NextFree(
+	ctx context.Context, r ipam.Range, from, to netip.Addr,
+) (netip.Addr, error) {
 	if r.Size() > maxBitmap {
 		return s.probe(ctx, from, to)
 	}
@@ -68,7 +72,7 @@ func (s *Store) NextFree(ctx context.Context, r ipam.Range, from, to netip.Addr)
 	return a, nil
 }
 
-// probe looks for the file of one address after the other.
+// probe tests one address after another for a file.
 func (s *Store) probe(ctx context.Context, from, to netip.Addr) (netip.Addr, error) {
 	if err := s.load(ctx); err != nil {
 		return netip.Addr{}, err
@@ -91,7 +95,8 @@ func (s *Store) Reserve(ctx context.Context, set int, a netip.Addr, o ipam.Owner
 	}
 	apply := func() error { return s.add(a, key(o)) }
 	undo := func() error { return s.drop(a, key(o)) }
-	if err := s.change("reserve "+s.dir.name(a.String())+" for "+o.String(), apply, undo); err != nil {
+	if err := s.change("reserve "+s.dir.name(a.String())+" for "+o.String(), apply,
+		undo); err != nil {
 		return err
 	}
 	return s.setLast(set, a)
@@ -102,7 +107,7 @@ func (s *Store) add(a netip.Addr, key string) error {
 	if errors.Is(err, fs.ErrExist) {
 		r, err := s.read(a)
 		if err != nil {
-			s.log.Debug("holder is not known", "err", err)
+			s.log.Debug("cannot read the holder", "err", err)
 		}
 		r.addr = a
 		return &ipam.InUseError{Holder: s.lease(r)}
@@ -141,13 +146,14 @@ func (s *Store) Release(ctx context.Context, o ipam.Owner) error {
 	return errors.Join(errs...)
 }
 
-// release frees the address of r for good.
+// release frees the address of r permanently.
 func (s *Store) release(r record) error {
 	op := "release " + s.dir.name(r.addr.String()) + " held by " + s.lease(r).Owner.String()
 	return s.change(op, func() error { return s.drop(r.addr, r.key) }, nil)
 }
 
-// Free frees the address of a lease unless somebody else has come to hold it. A free one stays so.
+// Free frees the address of a lease unless another owner holds it now. It succeeds if the address
+// is already free.
 func (s *Store) Free(ctx context.Context, l ipam.Lease) error {
 	if err := s.load(ctx); err != nil {
 		return err
@@ -203,7 +209,9 @@ func (s *Store) Leases(ctx context.Context) ([]ipam.Lease, error) {
 }
 
 // Survey implements [ipam.Reservations].
-func (s *Store) Survey(ctx context.Context, set ipam.RangeSet, n int) (used uint64, oldest []ipam.Lease, err error) {
+func (s *Store) Survey(
+	ctx context.Context, set ipam.RangeSet, n int,
+) (used uint64, oldest []ipam.Lease, err error) {
 	addrs, err := s.reserved()
 	if err != nil {
 		return 0, nil, err
@@ -211,7 +219,7 @@ func (s *Store) Survey(ctx context.Context, set ipam.RangeSet, n int) (used uint
 	addrs = slices.DeleteFunc(addrs, func(a netip.Addr) bool { return !set.Usable(a) })
 	if uint64(len(addrs)) < set.Capacity() {
 		if err := s.removeMaps(); err != nil {
-			s.log.Debug("outdated bitmaps stay", "err", err)
+			s.log.Debug("cannot remove outdated bitmaps", "err", err)
 		}
 	}
 	used = uint64(len(addrs))
@@ -224,8 +232,8 @@ func (s *Store) Survey(ctx context.Context, set ipam.RangeSet, n int) (used uint
 	return used, oldest, nil
 }
 
-// sortByAge sorts by modification time. Files written within one tick of the kernel's clock have the
-// same time and are sorted by address.
+// sortByAge sorts by modification time. Files written within one tick of the kernel's clock have
+// the same time and are sorted by address.
 func (s *Store) sortByAge(addrs []netip.Addr) {
 	modified := make(map[netip.Addr]int64, len(addrs))
 	for _, a := range addrs {

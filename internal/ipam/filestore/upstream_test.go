@@ -22,7 +22,7 @@ import (
 // upstream is the host-local plugin of Debian's package containernetworking-plugins.
 const upstream = "/usr/lib/cni/host-local"
 
-// runUpstream returns the addresses that ADD got.
+// runUpstream returns the addresses that ADD returned.
 func runUpstream(verb, path string, o ipam.Owner) ([]string, error) {
 	cmd := exec.Command(upstream)
 	cmd.Env = []string{
@@ -49,7 +49,7 @@ func runUpstream(verb, path string, o ipam.Owner) ([]string, error) {
 	return addrs, err
 }
 
-// wantUpstream compares the addresses that ADD got, or the error.
+// wantUpstream compares the addresses that ADD returned, or the error.
 func wantUpstream(t *testing.T, verb, path string, o ipam.Owner, want string) {
 	t.Helper()
 	addrs, err := runUpstream(verb, path, o)
@@ -71,11 +71,13 @@ func TestUpstreamTakesOver(t *testing.T) {
 	mustAllocate(t, n, ipam.Owner{Container: "c1", IfName: "eth1"}, sets)
 	wantUpstream(t, "CHECK", path, owner("c1"), "")
 	wantUpstream(t, "CHECK", path, owner("c2"), "Failed to find address added by container c2")
-	wantUpstream(t, "ADD", path, owner("c1"), "10.0.0.2 has been allocated to c1, duplicate allocation is not allowed")
+	wantUpstream(t, "ADD", path, owner("c1"),
+		"10.0.0.2 has been allocated to c1, duplicate allocation is not allowed")
 	wantUpstream(t, "ADD", path, owner("c2"), "10.0.0.4 2001:db8::4")
 	wantUpstream(t, "DEL", path, owner("c1"), "")
 	n.Want(t, "10.0.0.3 container c1 interface eth1", "10.0.0.4 container c2 interface eth0",
-		"2001:db8::3 container c1 interface eth1", "2001:db8::4 container c2 interface eth0", "last 0 10.0.0.4", "last 1 2001:db8::4")
+		"2001:db8::3 container c1 interface eth1", "2001:db8::4 container c2 interface eth0",
+		"last 0 10.0.0.4", "last 1 2001:db8::4")
 	wantConsistent(t, path, sets)
 }
 
@@ -92,7 +94,8 @@ func TestTakeOverFromUpstream(t *testing.T) {
 		t.Errorf("second address: %v", err)
 	}
 	mustRelease(t, n, owner("c1"))
-	if got := mustAllocate(t, n, owner("c3"), sets); got[0].Addr != addr("10.0.0.4") || got[1].Addr != addr("2001:db8::4") {
+	if got := mustAllocate(t, n, owner("c3"), sets); got[0].Addr != addr("10.0.0.4") ||
+		got[1].Addr != addr("2001:db8::4") {
 		t.Errorf("got %v", got)
 	}
 	mustRelease(t, n, owner("c2"))
@@ -100,20 +103,23 @@ func TestTakeOverFromUpstream(t *testing.T) {
 	n.Want(t, "last 0 10.0.0.4", "last 1 2001:db8::4")
 }
 
-// The upstream plugin compares every file below the directory with the container ID. A bitmap with
-// bits that spell a container ID is not a reservation of that container.
+// TestUpstreamIgnoresCaches: upstream compares every file below the directory with the container
+// ID. It must not take a bitmap with bits that spell a container ID for a reservation of that
+// container.
 func TestUpstreamIgnoresCaches(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(upstream))
 	path := newPath(t)
-	set := ipam.RangeSet{{Subnet: netip.MustParsePrefix("10.0.0.0/24"), End: addr("10.0.0.8"), Gateway: addr("10.9.0.1")}}
+	set := ipam.RangeSet{{Subnet: netip.MustParsePrefix("10.0.0.0/24"), End: addr("10.0.0.8"),
+		Gateway: addr("10.9.0.1")}}
 	if err := set[0].Canonicalize(); err != nil {
 		t.Fatal(err)
 	}
 	for i, bits := 0, 'a'; bits>>i > 0; i++ {
 		if a, _ := set[0].At(uint64(i)); bits>>i&1 == 1 {
 			_, err := network(path, bootID).Allocate(ctx, ipam.Request{
-				Owner: owner(fmt.Sprint("c", i)), Sets: []ipam.RangeSet{set}, Addrs: []netip.Addr{a},
+				Owner: owner(fmt.Sprint("c", i)), Sets: []ipam.RangeSet{set},
+				Addrs: []netip.Addr{a},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -128,13 +134,15 @@ func TestUpstreamIgnoresCaches(t *testing.T) {
 	wantUpstream(t, "CHECK", path, owner("a"), "Failed to find address added by container a")
 	before := listing(t, filepath.Join(path, ".owners"))
 	wantUpstream(t, "DEL", path, owner("a"), "")
-	if diff := cmp.Diff(before, listing(t, filepath.Join(path, ".owners"))); diff != "" || len(before) != 2 {
+	if diff := cmp.Diff(before, listing(t, filepath.Join(path, ".owners"))); diff != "" ||
+		len(before) != 2 {
 		t.Errorf("%d caches (-before +after):\n%s", len(before), diff)
 	}
 }
 
-// Both work in one directory at the same time, and either deletes what the other added: no address has two holders,
-// nothing is left, and the caches agree with the files afterwards.
+// TestTogetherWithUpstream: both implementations work in one directory at the same time, and each
+// deletes attachments of the other: no address has two holders, no reservation is left, and the
+// caches agree with the files afterwards.
 func TestTogetherWithUpstream(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(upstream))
@@ -188,7 +196,7 @@ func TestTogetherWithUpstream(t *testing.T) {
 	wantConsistent(t, path, sets)
 }
 
-// implementation is ours or theirs.
+// implementation is Tenon's or upstream's.
 type implementation struct {
 	add func(ipam.Owner) ([]string, error)
 	del func(ipam.Owner) error
@@ -213,27 +221,32 @@ func churnWith(adds, dels implementation, claims, container string) error {
 	return dels.del(owner(container))
 }
 
-// Tenon takes over, in place, a directory that the upstream plugin has long used: reservations in
-// both formats, last addresses, debris, and files without an owner. The upstream plugin takes the
-// directory over from Tenon in the same way.
+// TestTakeOverInPlace: Tenon takes over a directory that upstream has used for a long time:
+// reservations in both formats, last addresses, debris, and files without an owner. Upstream takes
+// over the directory from Tenon in the same way.
 func TestTakeOverInPlace(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(upstream))
 	path := newPath(t)
 	n, sets := network(path, bootID), storetest.Sets(t, "10.0.0.0/26", "2001:db8::/64")
 	for name, content := range map[string]string{
-		"10.0.0.2": "old-1", "10.0.0.3": "new-1\r\neth0", "2001:db8::2": "new-1\r\neth0", "10.0.0.4": "old-2\n",
-		"10.0.0.5": "", "10.0.0.60": "new-2\r\neth0", "last_reserved_ip.0": "10.0.0.60", "last_reserved_ip.1": "2001:db8::2",
-		"last_reserved_ip.7": "what?", "lock": "", "notes.txt": "old-1", "10.0.0.6.bak": "new-1\r\neth0",
+		"10.0.0.2": "old-1", "10.0.0.3": "new-1\r\neth0", "2001:db8::2": "new-1\r\neth0",
+		"10.0.0.4": "old-2\n",
+		"10.0.0.5": "", "10.0.0.60": "new-2\r\neth0", "last_reserved_ip.0": "10.0.0.60",
+		"last_reserved_ip.1": "2001:db8::2",
+		"last_reserved_ip.7": "what?", "lock": "", "notes.txt": "old-1",
+		"10.0.0.6.bak": "new-1\r\neth0",
 	} {
 		write(t, filepath.Join(path, name), content)
 	}
-	if got := mustAllocate(t, n, owner("c1"), sets); got[0].Addr != addr("10.0.0.61") || got[1].Addr != addr("2001:db8::3") {
-		t.Errorf("ours: got %v", got)
+	if got := mustAllocate(t, n, owner("c1"), sets); got[0].Addr != addr("10.0.0.61") ||
+		got[1].Addr != addr("2001:db8::3") {
+		t.Errorf("Tenon: got %v", got)
 	}
 	wantUpstream(t, "ADD", path, owner("c2"), "10.0.0.62 2001:db8::4")
-	if got := mustAllocate(t, n, owner("c3"), sets); got[0].Addr != addr("10.0.0.5") { // behind the end, over those taken
-		t.Errorf("ours: got %v", got)
+	// wraps around over reserved addresses
+	if got := mustAllocate(t, n, owner("c3"), sets); got[0].Addr != addr("10.0.0.5") {
+		t.Errorf("Tenon: got %v", got)
 	}
 	for _, c := range []string{"old-1", "new-1"} {
 		mustRelease(t, n, owner(c))
@@ -247,7 +260,8 @@ func TestTakeOverInPlace(t *testing.T) {
 	for _, line := range listing(t, path) {
 		names = append(names, strings.Fields(line)[0])
 	}
-	want := []string{"10.0.0.6.bak", "last_reserved_ip.0", "last_reserved_ip.1", "last_reserved_ip.7", "lock", "notes.txt"}
+	want := []string{"10.0.0.6.bak", "last_reserved_ip.0", "last_reserved_ip.1",
+		"last_reserved_ip.7", "lock", "notes.txt"}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Writable tells why no reservation could be added below dir, the folder of all networks, for a network. What is
-// missing could be created. It changes nothing.
+// Writable returns an error if no reservation of a network can be added below dir, the directory of
+// all networks. Missing directories are no error if they can be created. Writable changes nothing.
 func Writable(dir, network string) error {
 	path, err := nearest(filepath.Join(dir, network))
 	if err != nil {
@@ -23,14 +23,14 @@ func Writable(dir, network string) error {
 	if err := unix.Statfs(path, &st); err != nil {
 		return &fs.PathError{Op: "statfs", Path: path, Err: err}
 	}
-	// File systems that do not count say that they have none at all.
+	// File systems without these counters report 0 for both.
 	if st.Blocks > 0 && st.Bfree == 0 || st.Files > 0 && st.Ffree == 0 {
 		return &fs.PathError{Op: "write", Path: path, Err: unix.ENOSPC}
 	}
 	return nil
 }
 
-// nearest is path or the nearest of its parents that exists.
+// nearest returns path or its nearest existing parent.
 func nearest(path string) (string, error) {
 	for {
 		var st unix.Stat_t

@@ -1,5 +1,5 @@
-// Package storetest tests implementations of [ipam.Store]: the behaviour that package ipam and the host-local plugin rely
-// on. Each implementation tests its files itself.
+// Package storetest tests the behaviour of [ipam.Store] implementations on which package ipam and
+// the host-local plugin rely. Each implementation tests its files itself.
 package storetest
 
 import (
@@ -15,10 +15,10 @@ import (
 	"github.com/tenon-cni/tenon/internal/ipam"
 )
 
-// Network opens a network that only one test uses, as often as the test wants.
+// Network opens the network of a test, as often as the test calls it.
 type Network func(context.Context, ipam.Change) (ipam.Store, error)
 
-// Run tests stores. newNetwork makes an empty network.
+// Run tests stores. newNetwork creates an empty network.
 func Run(t *testing.T, newNetwork func(testing.TB) Network) {
 	tests := []struct {
 		name string
@@ -27,12 +27,12 @@ func Run(t *testing.T, newNetwork func(testing.TB) Network) {
 		{"an empty network", emptyNetwork},
 		{"addresses rotate", addressesRotate},
 		{"an address has one holder", oneHolder},
-		{"release frees what the owner holds", release},
+		{"release frees the addresses of the owner", release},
 		{"rollback restores everything", rollback},
 		{"the next free address", nextFree},
-		{"collect frees what is not kept", collect},
+		{"collect frees all other addresses", collect},
 		{"a full set", fullSet},
-		{"what is done while others wait", exclusive},
+		{"exclusive access while others wait", exclusive},
 		{"waiting ends with the context", waitingEnds},
 		{"many at once", manyAtOnce},
 	}
@@ -47,7 +47,7 @@ func Run(t *testing.T, newNetwork func(testing.TB) Network) {
 // Tx is a transaction for tests. The zero value is empty.
 type Tx struct{ undo []func() error }
 
-// Do is a [ipam.Change].
+// Do implements [ipam.Change].
 func (tx *Tx) Do(op string, apply, undo func() error) error {
 	if err := apply(); err != nil {
 		return fmt.Errorf("%s: %w", op, err)
@@ -58,7 +58,7 @@ func (tx *Tx) Do(op string, apply, undo func() error) error {
 	return nil
 }
 
-// Rollback takes back what was done, newest first.
+// Rollback undoes all changes, newest first.
 func (tx *Tx) Rollback() error {
 	var errs []error
 	for _, undo := range slices.Backward(tx.undo) {
@@ -68,7 +68,7 @@ func (tx *Tx) Rollback() error {
 	return errors.Join(errs...)
 }
 
-// Allocate opens the network and allocates as the ADD of host-local does: an error leaves nothing.
+// Allocate opens the network and allocates like ADD of host-local: an error leaves no reservation.
 func (n Network) Allocate(ctx context.Context, req ipam.Request) (_ []ipam.Allocation, err error) {
 	var tx Tx
 	s, err := n(ctx, tx.Do)
@@ -82,7 +82,7 @@ func (n Network) Allocate(ctx context.Context, req ipam.Request) (_ []ipam.Alloc
 	return all, errors.Join(err, s.Close())
 }
 
-// Release opens the network and releases as DEL does.
+// Release opens the network and releases like DEL.
 func (n Network) Release(ctx context.Context, o ipam.Owner) error {
 	s, err := n(ctx, nil)
 	if err != nil {
@@ -91,7 +91,7 @@ func (n Network) Release(ctx context.Context, o ipam.Owner) error {
 	return errors.Join(s.Release(ctx, o), s.Close())
 }
 
-// Sets makes canonical range sets of one range each.
+// Sets returns canonical range sets of one range each.
 func Sets(t testing.TB, subnets ...string) []ipam.RangeSet {
 	t.Helper()
 	var sets []ipam.RangeSet
@@ -104,7 +104,7 @@ func Sets(t testing.TB, subnets ...string) []ipam.RangeSet {
 	return sets
 }
 
-// State describes all reservations and the last addresses of two sets, without times.
+// State returns all reservations and the last addresses of two sets, without times.
 func (n Network) State(t testing.TB) (state []string) {
 	t.Helper()
 	n.Do(t, nil, func(s ipam.Store) {
@@ -128,7 +128,7 @@ func (n Network) State(t testing.TB) (state []string) {
 	return state
 }
 
-// Want compares the state.
+// Want fails the test unless the state is want.
 func (n Network) Want(t testing.TB, want ...string) {
 	t.Helper()
 	if diff := cmp.Diff(want, n.State(t)); diff != "" {

@@ -84,20 +84,23 @@ func oneHolder(t *testing.T, n Network) {
 		t.Fatal(got)
 	}
 	before := n.State(t)
-	const duplicate = "failed to allocate for range 0: 10.0.0.2 has been allocated to c1, duplicate allocation is not allowed"
+	const duplicate = "failed to allocate for range 0: 10.0.0.2 has been allocated to c1, " +
+		"duplicate allocation is not allowed"
 	if got := allocate(t, n, ipam.Request{Owner: owner("c1"), Sets: sets}); got != duplicate {
 		t.Errorf("again: %s", got)
 	}
 	other := netip.MustParseAddr("10.0.0.5")
-	if got := allocate(t, n, ipam.Request{Owner: owner("c1"), Sets: sets, Addrs: []netip.Addr{other}}); got != duplicate {
+	if got := allocate(t, n, ipam.Request{Owner: owner("c1"), Sets: sets,
+		Addrs: []netip.Addr{other}}); got != duplicate {
 		t.Errorf("again, with a requested address: %s", got)
 	}
 	n.Do(t, nil, func(s ipam.Store) {
 		a := netip.MustParseAddr("10.0.0.2")
 		err := s.Reserve(t.Context(), 0, a, owner("c2"))
 		var inUse *ipam.InUseError
-		if !errors.As(err, &inUse) || inUse.Holder.Addr != a || inUse.Holder.Owner != owner("c1") || time.Since(inUse.Holder.Since).Abs() > time.Hour {
-			t.Errorf("a taken address: %v, %+v", err, inUse)
+		if !errors.As(err, &inUse) || inUse.Holder.Addr != a || inUse.Holder.Owner != owner("c1") ||
+			time.Since(inUse.Holder.Since).Abs() > time.Hour {
+			t.Errorf("a reserved address: %v, %+v", err, inUse)
 		}
 	})
 	if diff := cmp.Diff(before, n.State(t)); diff != "" {
@@ -116,14 +119,16 @@ func release(t *testing.T, n Network) {
 	}
 	n.Do(t, nil, func(s ipam.Store) {
 		held, err := s.Held(t.Context(), eth0)
-		if err != nil || len(held) != 2 || held[0].Addr.String() != "10.0.0.2" || held[1].Addr.String() != "10.1.0.2" {
+		if err != nil || len(held) != 2 || held[0].Addr.String() != "10.0.0.2" ||
+			held[1].Addr.String() != "10.1.0.2" {
 			t.Errorf("held: %v, %v", held, err)
 		}
 	})
 	mustRelease(t, n, eth0)
 	mustRelease(t, n, eth0)
 	mustRelease(t, n, owner("unknown"))
-	n.Want(t, "10.0.0.3 container c1 interface eth1", "10.0.0.4 container c2 interface eth0", "10.1.0.3 container c1 interface eth1", "10.1.0.4 container c2 interface eth0",
+	n.Want(t, "10.0.0.3 container c1 interface eth1", "10.0.0.4 container c2 interface eth0",
+		"10.1.0.3 container c1 interface eth1", "10.1.0.4 container c2 interface eth0",
 		"last 0 10.0.0.4", "last 1 10.1.0.4")
 
 	spaces := ipam.Owner{Container: " c3\n", IfName: "eth0"}
@@ -135,13 +140,14 @@ func release(t *testing.T, n Network) {
 	n.Want(t, "last 0 10.0.0.5", "last 1 10.1.0.4")
 }
 
-// What an allocation reserved before it failed is freed, and nothing else: neither what the owner held before.
+// rollback: an allocation that fails frees its own reservations, but not the owner's earlier ones.
 func rollback(t *testing.T, n Network) {
 	old, sets := Sets(t, "10.9.0.0/24"), Sets(t, "10.0.0.0/24", "10.1.0.0/30")
 	allocate(t, n, ipam.Request{Owner: owner("c1"), Sets: old})
 	allocate(t, n, ipam.Request{Owner: owner("c2"), Sets: sets})
 	before := n.State(t)
-	const full = "failed to allocate for range 1: no IP addresses available in range set: 10.1.0.1-10.1.0.2"
+	const full = "failed to allocate for range 1: no IP addresses available in range set: " +
+		"10.1.0.1-10.1.0.2"
 	for range 2 {
 		if got := allocate(t, n, ipam.Request{Owner: owner("c1"), Sets: sets}); got != full {
 			t.Errorf("got %s", got)
@@ -150,8 +156,9 @@ func rollback(t *testing.T, n Network) {
 	if diff := cmp.Diff(before, n.State(t)); diff != "" {
 		t.Errorf("state (-before +after):\n%s", diff)
 	}
-	if got := allocate(t, n, ipam.Request{Owner: owner("c3"), Sets: sets[:1]}); got != "10.0.0.3/24" {
-		t.Errorf("the address that was taken back: %s", got)
+	if got := allocate(t, n,
+		ipam.Request{Owner: owner("c3"), Sets: sets[:1]}); got != "10.0.0.3/24" {
+		t.Errorf("the address after rollback: %s", got)
 	}
 }
 
@@ -194,7 +201,8 @@ func reserveSome(t *testing.T, s ipam.Store, r ipam.Range) {
 // searches looks for free addresses after reserveSome.
 func searches(t *testing.T, s ipam.Store, r ipam.Range) {
 	for _, test := range []struct{ from, to, want uint64 }{
-		{0, 99, 8}, {8, 99, 8}, {8, 8, 8}, {9, 99, 15}, {15, 15, 15}, {16, 99, 16}, {17, 99, 64}, {65, 200, 100}, {150, 200, 150},
+		{0, 99, 8}, {8, 99, 8}, {8, 8, 8}, {9, 99, 15}, {15, 15, 15}, {16, 99, 16}, {17, 99, 64},
+		{65, 200, 100}, {150, 200, 150},
 	} {
 		want, _ := r.At(test.want)
 		if got := find(t, s, r, test.from, test.to); got != want {
@@ -225,16 +233,19 @@ func collect(t *testing.T, n Network) {
 	}
 	allocate(t, n, ipam.Request{Owner: ipam.Owner{Container: "c1", IfName: "eth1"}, Sets: sets})
 	n.Do(t, nil, func(s ipam.Store) {
-		freed, err := s.Collect(t.Context(), []ipam.Owner{owner("c1"), {Container: " c3 ", IfName: "eth0"}, owner("unknown")})
+		freed, err := s.Collect(t.Context(),
+			[]ipam.Owner{owner("c1"), {Container: " c3 ", IfName: "eth0"}, owner("unknown")})
 		var got []string
 		for _, l := range freed {
 			got = append(got, l.Addr.String()+" "+l.Owner.String())
 		}
-		if diff := cmp.Diff([]string{"10.0.0.3 container c2 interface eth0", "10.0.0.5 container c1 interface eth1"}, got); diff != "" || err != nil {
+		if diff := cmp.Diff([]string{"10.0.0.3 container c2 interface eth0",
+			"10.0.0.5 container c1 interface eth1"}, got); diff != "" || err != nil {
 			t.Errorf("%v, freed (-want +got):\n%s", err, diff)
 		}
 	})
-	n.Want(t, "10.0.0.2 container c1 interface eth0", "10.0.0.4 container c3 interface eth0", "last 0 10.0.0.5")
+	n.Want(t, "10.0.0.2 container c1 interface eth0", "10.0.0.4 container c3 interface eth0",
+		"last 0 10.0.0.5")
 	mustRelease(t, n, owner("c1"))
 	n.Want(t, "10.0.0.4 container c3 interface eth0", "last 0 10.0.0.5")
 }
@@ -246,7 +257,8 @@ func fullSet(t *testing.T, n Network) {
 	}
 	_, err := n.Allocate(t.Context(), ipam.Request{Owner: owner("late"), Sets: sets})
 	var exhausted *ipam.ExhaustedError
-	if !errors.As(err, &exhausted) || exhausted.Used != 5 || len(exhausted.Oldest) == 0 || exhausted.Oldest[0].Owner != owner("c0") {
+	if !errors.As(err, &exhausted) || exhausted.Used != 5 || len(exhausted.Oldest) == 0 ||
+		exhausted.Oldest[0].Owner != owner("c0") {
 		t.Errorf("got %v, %+v", err, exhausted)
 	}
 	n.Do(t, nil, func(s ipam.Store) {
@@ -264,7 +276,8 @@ func exclusive(t *testing.T, n Network) {
 	done, released := make(chan error), make(chan struct{})
 	n.Do(t, nil, func(s ipam.Store) {
 		go func() {
-			_, err := n.Allocate(t.Context(), ipam.Request{Owner: owner("c2"), Sets: Sets(t, "10.0.0.0/24")})
+			_, err := n.Allocate(t.Context(),
+				ipam.Request{Owner: owner("c2"), Sets: Sets(t, "10.0.0.0/24")})
 			select {
 			case <-released:
 			default:
@@ -288,11 +301,13 @@ func waitingEnds(t *testing.T, n Network) {
 	n.Do(t, nil, func(ipam.Store) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
-		if _, err := n.Allocate(ctx, ipam.Request{Owner: owner("c2"), Sets: Sets(t, "10.0.0.0/24")}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := n.Allocate(ctx, ipam.Request{Owner: owner("c2"),
+			Sets: Sets(t, "10.0.0.0/24")}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 	})
-	if got := allocate(t, n, ipam.Request{Owner: owner("c2"), Sets: Sets(t, "10.0.0.0/24")}); got != "10.0.0.2/24" {
+	if got := allocate(t, n,
+		ipam.Request{Owner: owner("c2"), Sets: Sets(t, "10.0.0.0/24")}); got != "10.0.0.2/24" {
 		t.Errorf("afterwards: %s", got)
 	}
 }

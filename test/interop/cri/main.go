@@ -2,8 +2,8 @@
 //
 //	cri SOCKET METHOD <REQUEST >RESPONSE
 //
-// METHOD is one of RuntimeService, such as RunPodSandbox. Request and response are JSON. It is a module of its own, so that
-// Tenon does not depend on gRPC.
+// METHOD is one of RuntimeService, such as RunPodSandbox. Request and response are JSON. It is a
+// module of its own, so that Tenon does not depend on gRPC.
 package main
 
 import (
