@@ -22,11 +22,13 @@ type Delegator struct {
 func (d Delegator) Find(typ string) (path string, err error) {
 	path, err = invoke.Lookup(d.caller, d.env.Paths(), typ)
 	if err != nil && len(d.env.Paths()) == 0 {
-		return "", cni.Errorf(cni.CodeInvalidEnvironment, "required environment variables are missing: CNI_PATH").
+		return "", cni.Errorf(cni.CodeInvalidEnvironment,
+			"required environment variables are missing: CNI_PATH").
 			WithDetails("set CNI_PATH to the directory of plugin " + typ)
 	}
 	if errors.Is(err, invoke.ErrNotFound) {
-		return "", cni.Errorf(cni.CodeInvalidConfig, "failed to find plugin %q in path %v", typ, d.env.Paths()).
+		return "", cni.Errorf(cni.CodeInvalidConfig, "failed to find plugin %q in path %v", typ,
+			d.env.Paths()).
 			WithDetails("install the plugin there, or add its directory to CNI_PATH").Verbatim()
 	}
 	return path, err
@@ -101,7 +103,8 @@ func (d Delegator) call(ctx context.Context, typ string, verb cni.Command) ([]by
 	}
 	env := d.env
 	env.Command = verb
-	reply, err := d.caller.Call(ctx, invoke.Call{Path: path, Env: env, Stdin: d.stdin, Joined: true, Files: d.files})
+	reply, err := d.caller.Call(ctx,
+		invoke.Call{Path: path, Env: env, Stdin: d.stdin, Joined: true, Files: d.files})
 	if e := (*invoke.Error)(nil); errors.As(err, &e) {
 		said := *e
 		said.Err = e.Err.Verbatim()

@@ -52,11 +52,26 @@ func (d *demo) call(ctx context.Context, c *plugin.Call) (*cni.Result, error) {
 	return d.do(ctx, &call{c, &d.config})
 }
 
-func (d *demo) Add(ctx context.Context, c *plugin.Call) (*cni.Result, error) { return d.call(ctx, c) }
-func (d *demo) Del(ctx context.Context, c *plugin.Call) error                { return second(d.call(ctx, c)) }
-func (d *demo) Check(ctx context.Context, c *plugin.Call) error              { return second(d.call(ctx, c)) }
-func (d *demo) Status(ctx context.Context, c *plugin.Call) error             { return second(d.call(ctx, c)) }
-func (d *demo) GC(ctx context.Context, c *plugin.Call) error                 { return second(d.call(ctx, c)) }
+func (d *demo) Add(ctx context.Context, c *plugin.Call) (*cni.Result,
+	error) {
+	return d.call(ctx, c)
+}
+func (d *demo) Del(ctx context.Context,
+	c *plugin.Call) error {
+	return second(d.call(ctx, c))
+}
+func (d *demo) Check(ctx context.Context,
+	c *plugin.Call) error {
+	return second(d.call(ctx, c))
+}
+func (d *demo) Status(ctx context.Context,
+	c *plugin.Call) error {
+	return second(d.call(ctx, c))
+}
+func (d *demo) GC(ctx context.Context,
+	c *plugin.Call) error {
+	return second(d.call(ctx, c))
+}
 
 func second(_ *cni.Result, err error) error { return err }
 
@@ -87,7 +102,8 @@ func (r *recorder) only(t *testing.T) *call {
 
 // environment returns a complete environment for a verb. The namespace does not exist.
 func environment(verb cni.Command) cni.Env {
-	return cni.Env{Command: verb, ContainerID: "c-1", Netns: "/run/netns/absent", IfName: "eth0", Path: "/absent"}
+	return cni.Env{Command: verb, ContainerID: "c-1", Netns: "/run/netns/absent", IfName: "eth0",
+		Path: "/absent"}
 }
 
 func serve(t *testing.T, d plugin.Definition, env cni.Env, stdin string) ([]byte, error) {

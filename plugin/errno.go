@@ -26,7 +26,8 @@ var errnos = []struct {
 		"raise the limit of open files (ulimit -n, LimitNOFILE= of systemd, fs.file-max)",
 	},
 	{
-		[]syscall.Errno{syscall.ENOMEM, syscall.ENOBUFS, syscall.EAGAIN, syscall.EINTR}, cni.CodeTryAgainLater,
+		[]syscall.Errno{syscall.ENOMEM, syscall.ENOBUFS, syscall.EAGAIN, syscall.EINTR},
+		cni.CodeTryAgainLater,
 		"the kernel has run out of memory or processes: try again later",
 	},
 	{

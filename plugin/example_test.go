@@ -18,7 +18,8 @@ type labeler struct {
 
 func (l *labeler) Add(_ context.Context, c *plugin.Call) (*cni.Result, error) {
 	if c.Prev == nil {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "labeler needs a plugin before it in the list")
+		return nil, cni.Errorf(cni.CodeInvalidConfig,
+			"labeler needs a plugin before it in the list")
 	}
 	r := c.Prev.Clone()
 	r.DNS.Domain = l.Domain
@@ -39,7 +40,8 @@ func ExampleDefine() {
 	definition := plugin.Define(plugin.Info{Name: "labeler", About: "adds a domain to the result"},
 		func() plugin.Plugin { return new(labeler) })
 
-	env := cni.Env{Command: cni.Add, ContainerID: "web-1", Netns: "/run/netns/web-1", IfName: "eth0"}
+	env := cni.Env{Command: cni.Add, ContainerID: "web-1", Netns: "/run/netns/web-1",
+		IfName: "eth0"}
 	out, err := definition.Serve(context.Background(), env, []byte(`{
 		"cniVersion": "1.1.0", "name": "pods", "type": "labeler", "domain": "example.com",
 		"prevResult": {"cniVersion": "1.1.0", "ips": [{"address": "10.1.2.3/24"}]}
@@ -53,7 +55,8 @@ func ExampleDefine() {
 // plugins. The example of package plugins/all does so for whole networks, with
 // network.Client.Caller.
 func ExampleLinked() {
-	definition := plugin.Define(plugin.Info{Name: "labeler"}, func() plugin.Plugin { return new(labeler) })
+	definition := plugin.Define(plugin.Info{Name: "labeler"},
+		func() plugin.Plugin { return new(labeler) })
 	caller := plugin.Linked{Plugins: []plugin.Definition{definition}}
 
 	path, err := caller.Find([]string{"/opt/cni/bin"}, "labeler")
@@ -62,7 +65,8 @@ func ExampleLinked() {
 	}
 	reply, err := caller.Call(context.Background(), invoke.Call{
 		Path: path,
-		Env:  cni.Env{Command: cni.Add, ContainerID: "web-1", Netns: "/run/netns/web-1", IfName: "eth0"},
+		Env: cni.Env{Command: cni.Add, ContainerID: "web-1", Netns: "/run/netns/web-1",
+			IfName: "eth0"},
 		Stdin: []byte(`{"cniVersion": "1.1.0", "name": "pods", "type": "labeler", "domain": "example.com",
 			"prevResult": {"cniVersion": "1.1.0", "ips": [{"address": "10.1.2.3/24"}]}}`),
 	})

@@ -30,7 +30,8 @@ func keys(path string, t reflect.Type) string {
 // member returns the type of the struct field with the given JSON key, or of the embedded struct
 // with the given type name. It returns nil if there is none.
 func member(t reflect.Type, name string) (field reflect.Type, embedded bool) {
-	for t != nil && (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array) {
+	for t != nil && (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice ||
+		t.Kind() == reflect.Array) {
 		t = t.Elem()
 	}
 	if t == nil || t.Kind() != reflect.Struct {

@@ -18,7 +18,9 @@ import (
 )
 
 // linkedCall calls ADD of a plugin as network.Client does.
-func linkedCall(t *testing.T, l plugin.Linked, typ string, stdin string, dirs ...string) (invoke.Reply, error) {
+func linkedCall(
+	t *testing.T, l plugin.Linked, typ string, stdin string, dirs ...string,
+) (invoke.Reply, error) {
 	t.Helper()
 	path, err := l.Find(dirs, typ)
 	if err != nil {
@@ -35,7 +37,8 @@ func pluginDir(t *testing.T, types ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, typ := range types {
-		script := "#!/bin/sh\necho '{\"cniVersion\":\"1.1.0\",\"dns\":{\"domain\":\"file." + typ + "\"}}'\n"
+		script := "#!/bin/sh\necho '{\"cniVersion\":\"1.1.0\",\"dns\":{\"domain\":\"file." + typ +
+			"\"}}'\n"
 		if err := os.WriteFile(filepath.Join(dir, typ), []byte(script), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -81,15 +84,20 @@ func TestLinkedOrExecuted(t *testing.T) {
 		{"linked in, no plugin directory", "pool", "", l, nil, "linked.pool"},
 		{"linked in, and a file of that name", "pool", "", l, []string{dir}, "linked.pool"},
 		{"not linked in", "other", "", l, []string{dir}, "file.other"},
-		{"a delegate that is linked in, no plugin directory", "main", "pool", l, nil, "linked.pool"},
-		{"a delegate that is linked in, and a file of that name", "main", "pool", l, []string{dir}, "linked.pool"},
+		{"a delegate that is linked in, no plugin directory", "main", "pool", l, nil,
+			"linked.pool"},
+		{"a delegate that is linked in, and a file of that name", "main", "pool", l, []string{dir},
+			"linked.pool"},
 		{"a delegate that is not linked in", "main", "other", l, []string{dir}, "file.other"},
 		{"nothing linked in", "pool", "", plugin.Linked{}, []string{dir}, "file.pool"},
-		{"the last of two with the same name", "pool", "", plugin.Linked{Plugins: slices.Concat(l.Plugins, []plugin.Definition{pool("second")})}, nil, "second"},
+		{"the last of two with the same name", "pool", "",
+			plugin.Linked{Plugins: slices.Concat(l.Plugins, []plugin.Definition{pool("second")})},
+			nil, "second"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			stdin := `{"cniVersion":"1.1.0","name":"net","type":"` + row.typ + `","ipam":{"type":"` + row.ipam + `"}}`
+			stdin := `{"cniVersion":"1.1.0","name":"net","type":"` + row.typ +
+				`","ipam":{"type":"` + row.ipam + `"}}`
 			reply, err := linkedCall(t, row.linked, row.typ, stdin, row.dirs...)
 			if err != nil || !strings.Contains(string(reply.Stdout), `"domain":"`+row.want+`"`) {
 				t.Errorf("%s, %v, want domain %s", reply.Stdout, err, row.want)
@@ -104,11 +112,13 @@ func TestLinkedPath(t *testing.T) {
 	t.Parallel()
 	dir := pluginDir(t, "pool")
 	l := plugin.Linked{Plugins: []plugin.Definition{pool("linked.pool")}}
-	reply, err := l.Call(t.Context(), invoke.Call{Path: filepath.Join(dir, "pool"), Env: environment(cni.Add)})
+	reply, err := l.Call(t.Context(),
+		invoke.Call{Path: filepath.Join(dir, "pool"), Env: environment(cni.Add)})
 	if err != nil || !strings.Contains(string(reply.Stdout), "file.pool") {
 		t.Errorf("%s, %v", reply.Stdout, err)
 	}
-	_, err = l.Call(t.Context(), invoke.Call{Path: invoke.LinkedPath("absent"), Env: environment(cni.Add)})
+	_, err = l.Call(t.Context(),
+		invoke.Call{Path: invoke.LinkedPath("absent"), Env: environment(cni.Add)})
 	wantCode(t, err, cni.CodeInvalidConfig)
 	if _, err := l.Find([]string{dir}, "absent"); !errors.Is(err, invoke.ErrNotFound) {
 		t.Errorf("found: %v", err)
@@ -125,13 +135,14 @@ func TestLinkedLog(t *testing.T) {
 	var log bytes.Buffer
 	l := plugin.Linked{
 		Log: slog.New(slog.NewTextHandler(&log, nil)),
-		Plugins: []plugin.Definition{linked("chatty", func(_ context.Context, c *call) (*cni.Result, error) {
-			c.Log.Warn("a word")
-			if c.Conf.On {
-				panic("boom")
-			}
-			return result, nil
-		})},
+		Plugins: []plugin.Definition{linked("chatty",
+			func(_ context.Context, c *call) (*cni.Result, error) {
+				c.Log.Warn("a word")
+				if c.Conf.On {
+					panic("boom")
+				}
+				return result, nil
+			})},
 	}
 	if _, err := linkedCall(t, l, "chatty", `{"cniVersion":"1.1.0","name":"net"}`); err != nil {
 		t.Fatal(err)
@@ -198,18 +209,22 @@ func TestLinkedContext(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "pool"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	l := plugin.Linked{Plugins: []plugin.Definition{waits, delegator}, Process: invoke.Process{Stderr: io.Discard}}
+	l := plugin.Linked{Plugins: []plugin.Definition{waits, delegator},
+		Process: invoke.Process{Stderr: io.Discard}}
 	env := environment(cni.Add)
-	_, err = l.Call(ctx, invoke.Call{Path: invoke.LinkedPath("waits"), Env: env, Stdin: []byte(`{"cniVersion":"1.1.0","name":"net"}`)})
+	_, err = l.Call(ctx, invoke.Call{Path: invoke.LinkedPath("waits"), Env: env,
+		Stdin: []byte(`{"cniVersion":"1.1.0","name":"net"}`)})
 	if !errors.Is(err, cause) || !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want %v", err, cause)
 	}
 	env.Path = dir
-	call := invoke.Call{Path: invoke.LinkedPath("main"), Env: env, Stdin: []byte(delegated), Files: []*os.File{lock}}
+	call := invoke.Call{Path: invoke.LinkedPath("main"), Env: env, Stdin: []byte(delegated),
+		Files: []*os.File{lock}}
 	if _, err = l.Call(t.Context(), call); err != nil {
 		t.Fatal(err)
 	}
-	if inherited, err := os.ReadFile(filepath.Join(dir, "pool.inherits")); err != nil || strings.TrimSpace(string(inherited)) != lock.Name() {
+	if inherited, err := os.ReadFile(filepath.Join(dir, "pool.inherits")); err != nil ||
+		strings.TrimSpace(string(inherited)) != lock.Name() {
 		t.Errorf("the delegate has inherited %q, %v, want %s", inherited, err, lock.Name())
 	}
 }

@@ -17,12 +17,15 @@ type logHandler struct {
 
 func (h *logHandler) about() slog.Handler {
 	c := h.call
-	args := about.Args(c.Attachment(), "plugin", c.Delegate.plugin, "verb", string(c.Command), "trace_id", h.trace)
+	args := about.Args(c.Attachment(), "plugin", c.Delegate.plugin, "verb", string(c.Command),
+		"trace_id", h.trace)
 	return slog.New(h.base).With(args...).Handler()
 }
 
 // Enabled implements [slog.Handler].
-func (h *logHandler) Enabled(ctx context.Context, l slog.Level) bool { return h.base.Enabled(ctx, l) }
+func (h *logHandler) Enabled(ctx context.Context, l slog.Level) bool {
+	return h.base.Enabled(ctx, l)
+}
 
 // Handle implements [slog.Handler].
 func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {

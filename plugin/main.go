@@ -33,7 +33,8 @@ func Main(d Definition, caller invoke.Caller, version string) int {
 	env := cni.EnvFrom(os.Getenv)
 	if env.Command == "" {
 		versions := strings.Trim(strings.ReplaceAll(fmt.Sprint(d.Versions), " ", ", "), "[]")
-		fmt.Fprintf(os.Stderr, "CNI %s plugin %s\nCNI protocol versions supported: %s\n", d.Name, version, versions)
+		fmt.Fprintf(os.Stderr, "CNI %s plugin %s\nCNI protocol versions supported: %s\n", d.Name,
+			version, versions)
 		return 0
 	}
 	if env.Command == cni.VersionCommand {
@@ -97,7 +98,8 @@ func pollStdin(within time.Duration) []byte {
 	for len(in) <= maxStdin {
 		fds := []unix.PollFd{{Fd: int32(os.Stdin.Fd()), Events: unix.POLLIN}}
 		left := time.Until(deadline)
-		if ready, err := unix.Poll(fds, int(left.Milliseconds())); left <= 0 || ready != 1 || err != nil {
+		if ready, err := unix.Poll(fds, int(left.Milliseconds())); left <= 0 || ready != 1 ||
+			err != nil {
 			break
 		}
 		n, err := unix.Read(int(os.Stdin.Fd()), buf)

@@ -86,7 +86,8 @@ func newProcess(t *testing.T, verb cni.Command, mode string) *process {
 	p := &process{Cmd: exec.CommandContext(t.Context(), exe), attachment: filepath.Join(dir, "c-1")}
 	p.Args = []string{"/somewhere/files"}
 	p.Env = append(os.Environ(), environment(verb).Environ()...)
-	conf, err := json.Marshal(map[string]string{"cniVersion": "1.1.0", "name": "net", "dir": dir, "mode": mode})
+	conf, err := json.Marshal(map[string]string{"cniVersion": "1.1.0", "name": "net", "dir": dir,
+		"mode": mode})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,21 +176,28 @@ func TestProcess(t *testing.T) {
 	}{
 		{"ADD", cni.Add, nil, 0, true},
 		{"DEL", cni.Del, nil, 0, false},
-		{"ADD in a trace that cannot be continued: TRC-05", cni.Add, func(_ *testing.T, p *process) { p.Env = append(p.Env, "TRACEPARENT=x", "BAGGAGE=;") }, 0, true},
+		{"ADD in a trace that cannot be continued: TRC-05", cni.Add, func(_ *testing.T, p *process) {
+			p.Env = append(p.Env, "TRACEPARENT=x", "BAGGAGE=;")
+		}, 0, true},
 		{"failure", cni.Check, nil, cni.CodeIOFailure, false},
-		{"no standard input", cni.Add, func(_ *testing.T, p *process) { p.Stdin = nil }, cni.CodeDecodingFailure, false},
+		{"no standard input", cni.Add, func(_ *testing.T, p *process) { p.Stdin = nil },
+			cni.CodeDecodingFailure, false},
 		{"request too large", cni.Add, func(_ *testing.T, p *process) {
 			p.Stdin = io.MultiReader(p.Stdin, bytes.NewReader(bytes.Repeat([]byte(" "), 16<<20)))
 		}, cni.CodeIOFailure, false},
 		{"largest request", cni.Add, func(_ *testing.T, p *process) {
-			p.Stdin = io.LimitReader(io.MultiReader(p.Stdin, bytes.NewReader(bytes.Repeat([]byte(" "), 16<<20))), 16<<20)
+			p.Stdin = io.LimitReader(io.MultiReader(p.Stdin,
+				bytes.NewReader(bytes.Repeat([]byte(" "), 16<<20))), 16<<20)
 		}, 0, true},
-		{"unknown verb with an open standard input", "NOPE", func(t *testing.T, p *process) { p.openStdin(t) }, cni.CodeInvalidEnvironment, false},
+		{"unknown verb with an open standard input", "NOPE",
+			func(t *testing.T, p *process) { p.openStdin(t) }, cni.CodeInvalidEnvironment, false},
 		{"missing variables with an open standard input", cni.Add, func(t *testing.T, p *process) {
 			p.Env = append(p.Env, "CNI_IFNAME=")
 			p.openStdin(t)
 		}, cni.CodeInvalidEnvironment, false},
-		{"own namespace", cni.Add, func(_ *testing.T, p *process) { p.Env = append(p.Env, "CNI_NETNS=/proc/self/ns/net") }, cni.CodeOwnNamespace, false},
+		{"own namespace", cni.Add, func(_ *testing.T, p *process) {
+			p.Env = append(p.Env, "CNI_NETNS=/proc/self/ns/net")
+		}, cni.CodeOwnNamespace, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -279,10 +287,14 @@ func TestProcessVersion(t *testing.T) {
 		stdin func(*testing.T, *process)
 		echo  string
 	}{
-		{"request", func(_ *testing.T, p *process) { p.Stdin = strings.NewReader(`{"cniVersion":"0.4.0"}`) }, "0.4.0"},
+		{"request", func(_ *testing.T, p *process) {
+			p.Stdin = strings.NewReader(`{"cniVersion":"0.4.0"}`)
+		}, "0.4.0"},
 		{"nothing", func(_ *testing.T, p *process) { p.Stdin = nil }, "1.1.0"},
 		{"garbage", func(_ *testing.T, p *process) { p.Stdin = strings.NewReader("]") }, "1.1.0"},
-		{"too much", func(_ *testing.T, p *process) { p.Stdin = bytes.NewReader(make([]byte, 17<<20)) }, "1.1.0"},
+		{"too much", func(_ *testing.T, p *process) {
+			p.Stdin = bytes.NewReader(make([]byte, 17<<20))
+		}, "1.1.0"},
 		{"left open", func(t *testing.T, p *process) { p.openStdin(t) }, "1.1.0"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -295,7 +307,8 @@ func TestProcessVersion(t *testing.T) {
 			}
 			var raw json.RawMessage
 			p.document(t, &raw)
-			if reply, err := cni.DecodeVersionReply(raw); err != nil || reply.CNIVersion != row.echo {
+			if reply, err := cni.DecodeVersionReply(raw); err != nil ||
+				reply.CNIVersion != row.echo {
 				t.Errorf("printed %s, want an echo of %s (%v)", raw, row.echo, err)
 			}
 		})
@@ -338,7 +351,8 @@ func TestProcessIsTerminatedWhileReading(t *testing.T) {
 	watchdog := time.AfterFunc(testnet.Patience, func() { _ = p.Process.Kill() })
 	defer watchdog.Stop()
 	_ = p.Wait()
-	if s := p.ProcessState.Sys().(syscall.WaitStatus); !s.Signaled() || s.Signal() != syscall.SIGINT {
+	if s := p.ProcessState.Sys().(syscall.WaitStatus); !s.Signaled() ||
+		s.Signal() != syscall.SIGINT {
 		t.Errorf("process ended by %v", p.ProcessState)
 	}
 }

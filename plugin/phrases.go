@@ -89,7 +89,8 @@ func parseArgs(s string, known []string) (cni.Args, error) {
 			switch strings.ToLower(a.Value) {
 			case "0", "1", "false", "true":
 			default:
-				return nil, cni.Rephrase(err, "ARGS: error parsing value of pair %q: boolean unmarshal error: invalid input %s",
+				return nil, cni.Rephrase(err,
+					"ARGS: error parsing value of pair %q: boolean unmarshal error: invalid input %s",
 					pair, a.Value)
 			}
 		} else if cni.Args([]cni.Arg{a}).CheckKnown(known...) != nil {

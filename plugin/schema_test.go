@@ -77,7 +77,8 @@ func TestSchema(t *testing.T) {
 			"capabilities": {"type": "object", "properties": {"mac": {"type": "boolean"}},
 				"additionalProperties": {"type": "boolean"}, "description": "capability arguments that the runtime passes in runtimeConfig"}
 		}}`
-	for key, want := range map[string]bool{"flag": false, "level": false, "rate": true, "self": true} {
+	for key, want := range map[string]bool{"flag": false, "level": false, "rate": true,
+		"self": true} {
 		if got := s.Properties[key].Optional; got != want {
 			t.Errorf("%s is optional: %t", key, got)
 		}
@@ -93,12 +94,14 @@ func TestSchema(t *testing.T) {
 		t.Errorf("schema (-want +got):\n%s", diff)
 	}
 	const module = "github.com/tenon-cni/tenon/"
-	for key, want := range map[string]string{"dns": module + "plugin_test.described.DNS", "name": module + "plugin.Common.Name"} {
+	for key, want := range map[string]string{"dns": module + "plugin_test.described.DNS",
+		"name": module + "plugin.Common.Name"} {
 		if got := s.Properties[key].Field; got != want {
 			t.Errorf("%s comes from %s, want %s", key, got, want)
 		}
 	}
-	if got, want := s.Properties["self"].Properties["place"].Properties["X"].Field, module+"plugin_test.inner.Place.X"; got != want {
+	if got, want := s.Properties["self"].Properties["place"].Properties["X"].Field,
+		module+"plugin_test.inner.Place.X"; got != want {
 		t.Errorf("a field of a type without a name comes from %s, want %s", got, want)
 	}
 	if diff := cmp.Diff([]string{"dns", "flag", "small"}, s.Order[:3]); diff != "" {
@@ -121,9 +124,11 @@ func TestSchemaOfIPAM(t *testing.T) {
 	s := d.Schema()
 	ipam := s.Properties["ipam"]
 	if ipam.Properties["type"].Const != "pool" || s.Properties["type"].Const != "" {
-		t.Errorf("type is %q, ipam.type %q", s.Properties["type"].Const, ipam.Properties["type"].Const)
+		t.Errorf("type is %q, ipam.type %q", s.Properties["type"].Const,
+			ipam.Properties["type"].Const)
 	}
-	if diff := cmp.Diff([][]string{{"type", "ipam"}, {"type", "pool"}}, [][]string{s.Required, ipam.Required}); diff != "" {
+	if diff := cmp.Diff([][]string{{"type", "ipam"}, {"type", "pool"}},
+		[][]string{s.Required, ipam.Required}); diff != "" {
 		t.Errorf("required (-want +got):\n%s", diff)
 	}
 }
@@ -170,10 +175,13 @@ func TestDefinitionValidate(t *testing.T) {
 		conf string
 		want cni.Code
 	}{
-		"not JSON":            {`{`, cni.CodeDecodingFailure},
-		"version":             {`{"cniVersion":"1.0.0","name":"n","type":"demo"}`, cni.CodeIncompatibleVersion},
-		"the plugin says no":  {`{"cniVersion":"1.1.0","name":"n","type":"demo","mode":"b"}`, cni.CodeUnsupportedField},
-		"wrong JSON type":     {`{"cniVersion":"1.1.0","name":"n","type":"demo","flag":1}`, cni.CodeDecodingFailure},
+		"not JSON": {`{`, cni.CodeDecodingFailure},
+		"version": {`{"cniVersion":"1.0.0","name":"n","type":"demo"}`,
+			cni.CodeIncompatibleVersion},
+		"the plugin says no": {`{"cniVersion":"1.1.0","name":"n","type":"demo","mode":"b"}`,
+			cni.CodeUnsupportedField},
+		"wrong JSON type": {`{"cniVersion":"1.1.0","name":"n","type":"demo","flag":1}`,
+			cni.CodeDecodingFailure},
 		"its own ipam plugin": {`{"cniVersion":"1.1.0","name":"n","type":"demo","ipam":{"type":"demo"}}`, cni.CodeInvalidConfig},
 	} {
 		if err := d.Validate([]byte(row.conf)); cni.CodeOf(err) != row.want {

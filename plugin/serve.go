@@ -40,7 +40,9 @@ func (in input) logger() *slog.Logger {
 
 // Serve handles one call with the whole protocol. It returns the output of a successful call, or an
 // error that the caller prints as an error object. It runs delegates through caller.
-func (d Definition) Serve(ctx context.Context, env cni.Env, stdin []byte, caller invoke.Caller) (stdout []byte, err error) {
+func (d Definition) Serve(
+	ctx context.Context, env cni.Env, stdin []byte, caller invoke.Caller,
+) (stdout []byte, err error) {
 	return d.serve(ctx, input{env: env, stdin: stdin, caller: caller})
 }
 
@@ -108,7 +110,9 @@ func (d Definition) validated(ctx context.Context, request []byte) (*Call, Plugi
 }
 
 // open decodes and validates a request. The version of the request must support verb.
-func (d Definition) open(ctx context.Context, env cni.Env, stdin []byte, verb cni.Command) (*Call, Plugin, error) {
+func (d Definition) open(
+	ctx context.Context, env cni.Env, stdin []byte, verb cni.Command,
+) (*Call, Plugin, error) {
 	v, err := d.header(stdin, verb)
 	if err != nil {
 		return nil, nil, err
@@ -139,7 +143,9 @@ func as[T any](p Plugin, c *Call) (t T, ok bool) {
 // With decodes a request as CHECK does, in any version of the protocol, and calls use with the call
 // and the plugin. A panic of use becomes an error with code 999. Programs use With for operations
 // on an attachment that are not a verb of the protocol.
-func (d Definition) With(ctx context.Context, env cni.Env, stdin []byte, use func(*Call, Plugin) error) (err error) {
+func (d Definition) With(
+	ctx context.Context, env cni.Env, stdin []byte, use func(*Call, Plugin) error,
+) (err error) {
 	defer d.catch(slog.Default(), &err)
 	env.Command = cni.Check
 	if err := validateEnv(env); err != nil {
@@ -207,7 +213,8 @@ func (d Definition) header(stdin []byte, verb cni.Command) (cni.Version, error) 
 			supported[i] = s.String()
 		}
 		return 0, cni.Errorf(cni.CodeIncompatibleVersion, "incompatible CNI versions").
-			WithDetails(fmt.Sprintf("config is %q, plugin supports %q", cmp.Or(version, cni.V010.String()), supported))
+			WithDetails(fmt.Sprintf("config is %q, plugin supports %q",
+				cmp.Or(version, cni.V010.String()), supported))
 	}
 	return v, nil
 }
@@ -234,7 +241,8 @@ func refuseOwnNamespace(env cni.Env) error {
 		return cni.Errorf(cni.CodeOwnNamespace, "own network namespace: %w", err)
 	}
 	if asked, err := os.Stat(env.Netns); err == nil && os.SameFile(own, asked) {
-		return cni.Errorf(cni.CodeOwnNamespace, "plugin's netns and netns from CNI_NETNS should not be the same").
+		return cni.Errorf(cni.CodeOwnNamespace,
+			"plugin's netns and netns from CNI_NETNS should not be the same").
 			WithDetails(fmt.Sprintf("CNI_NETNS %q is the network namespace of the host; "+
 				"create a namespace for the container, or set CNI_NETNS_OVERRIDE=1 to allow this one", env.Netns))
 	}
@@ -254,7 +262,8 @@ func (d Definition) decode(ctx context.Context, in input) (*Call, Plugin, error)
 		decodeLeniently(in.stdin, conf)
 	}
 	if strict && common.IPAM.Type == i.Name {
-		return nil, nil, cni.Errorf(cni.CodeInvalidConfig, "ipam.type: %s cannot be its own IPAM plugin", i.Name)
+		return nil, nil, cni.Errorf(cni.CodeInvalidConfig,
+			"ipam.type: %s cannot be its own IPAM plugin", i.Name)
 	}
 	c := &Call{
 		Common: common, Env: env, Version: v, conf: conf, stdin: in.stdin,
@@ -292,7 +301,8 @@ func decodePrevResult(raw json.RawMessage, v cni.Version, log *slog.Logger) (*cn
 		return nil, fmt.Errorf("prevResult: %w", err)
 	}
 	if !own.SameForm(v) {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "prevResult has CNI version %v, but the call has %v", own, v)
+		return nil, cni.Errorf(cni.CodeInvalidConfig,
+			"prevResult has CNI version %v, but the call has %v", own, v)
 	}
 	r, repairs, err := cni.RepairResult(raw, v)
 	if err != nil {
@@ -336,7 +346,8 @@ func dispatch(ctx context.Context, p Plugin, c *Call) ([]byte, error) {
 			return nil, err
 		}
 		if r == nil {
-			err = cni.Errorf(cni.CodeInternal, "plugin %s returned neither a result nor an error", c.Type)
+			err = cni.Errorf(cni.CodeInternal, "plugin %s returned neither a result nor an error",
+				c.Type)
 		}
 		var out []byte
 		if err == nil {
@@ -382,7 +393,8 @@ func encodeResult(c *Call, r *cni.Result) ([]byte, error) {
 func onlyAddresses(r, prev *cni.Result, log *slog.Logger) *cni.Result {
 	r = r.Clone()
 	r.DNS.Nameservers = slices.DeleteFunc(r.DNS.Nameservers, func(server string) bool {
-		if _, err := netip.ParseAddr(server); err == nil || prev != nil && slices.Contains(prev.DNS.Nameservers, server) {
+		if _, err := netip.ParseAddr(server); err == nil || prev != nil &&
+			slices.Contains(prev.DNS.Nameservers, server) {
 			return false
 		}
 		log.Warn("omitting a nameserver that is not an address", "nameserver", server)

@@ -57,7 +57,8 @@ func (c *Conn) greet(ctx context.Context) (ours bool, err error) {
 	case err != nil:
 		return false, fmt.Errorf("no greeting from the DHCP daemon: %w", errors.Join(writeErr, err))
 	case string(answer) != Greeting:
-		return false, fmt.Errorf("the process that listens there is not a DHCP daemon; it sent %q", answer)
+		return false, fmt.Errorf("the process that listens there is not a DHCP daemon; it sent %q",
+			answer)
 	}
 	return true, nil
 }

@@ -57,7 +57,8 @@ func Dial(path string) (*Conn, error) {
 	switch {
 	case err == nil:
 		return NewConn(c), nil
-	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ENOENT),
+		errors.Is(err, unix.ENOTDIR):
 		return nil, unreachable{err}
 	}
 	return nil, err

@@ -28,7 +28,8 @@ var libexecDirs = []string{"/usr/local/libexec/tenon", "/usr/libexec/tenon", "/u
 type MissingProgramError struct{ dir string }
 
 func (e *MissingProgramError) Error() string {
-	return fmt.Sprintf("%s is not installed: it is neither in %s nor in %s nor in PATH", Program, e.dir,
+	return fmt.Sprintf("%s is not installed: it is neither in %s nor in %s nor in PATH", Program,
+		e.dir,
 		strings.Join(libexecDirs, ", "))
 }
 

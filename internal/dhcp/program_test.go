@@ -22,7 +22,8 @@ func TestFind(t *testing.T) {
 	if found, err := FindProgram(); !errors.As(err, &missing) {
 		t.Fatalf("found %q, %v", found, err)
 	}
-	if text := missing.Error() + missing.Hint(); !strings.Contains(text, "tenon-dhcp") || !strings.Contains(text, "tenon install") {
+	if text := missing.Error() + missing.Hint(); !strings.Contains(text, "tenon-dhcp") ||
+		!strings.Contains(text, "tenon install") {
 		t.Error(text)
 	}
 	for name, call := range map[string]func() error{
@@ -66,7 +67,8 @@ func TestCall(t *testing.T) {
 	if want := "call-upstream /socket\n{}"; err != nil || string(reply) != want {
 		t.Errorf("got %q, %v, expected %q", reply, err, want)
 	}
-	if _, err := callProgram(t.Context(), "bad", nil); err == nil || !strings.HasSuffix(err.Error(), ": why") {
+	if _, err := callProgram(t.Context(), "bad", nil); err == nil ||
+		!strings.HasSuffix(err.Error(), ": why") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -75,7 +77,8 @@ func TestCall(t *testing.T) {
 func TestLongFlags(t *testing.T) {
 	t.Parallel()
 	got := LongFlags([]string{"-socketpath", "/a-b", "--debug", "-h", "-timeout=1s", "-"})
-	if want := []string{"--socketpath", "/a-b", "--debug", "-h", "--timeout=1s", "-"}; !slices.Equal(got, want) {
+	if want := []string{"--socketpath", "/a-b", "--debug", "-h", "--timeout=1s",
+		"-"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, expected %q", got, want)
 	}
 }

@@ -88,7 +88,8 @@ func Parse(config []byte) (*Network, error) {
 		return nil, cni.DecodeFailure("network configuration", err)
 	}
 	if n.IPAM == nil {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "the network configuration has no ipam section")
+		return nil, cni.Errorf(cni.CodeInvalidConfig,
+			"the network configuration has no ipam section")
 	}
 	return n, nil
 }
@@ -180,7 +181,8 @@ func code(option string) (byte, error) {
 	n, err := strconv.ParseUint(option, 10, 8)
 	if err != nil {
 		return 0, cni.Errorf(cni.CodeInvalidConfig,
-			"%q is not a DHCP option: it is neither a known name nor a number from 0 to 255", option)
+			"%q is not a DHCP option: it is neither a known name nor a number from 0 to 255",
+			option)
 	}
 	return byte(n), nil
 }

@@ -186,7 +186,8 @@ type Veth struct {
 func (s *Session) AddVeth(v Veth) (inside, host Link, err error) {
 	a := &attach.Session{Session: s.inner}
 	in, out, err := a.AddVeth(kernel.Veth{
-		Name: s.IfName, MAC: v.MAC, MTU: v.MTU, Host: s.inner.Host, HostName: a.HostName(), Alias: s.Tag,
+		Name: s.IfName, MAC: v.MAC, MTU: v.MTU, Host: s.inner.Host, HostName: a.HostName(),
+		Alias: s.Tag,
 	})
 	return s.Sandbox.link(in), s.Host.link(out), err
 }
@@ -205,5 +206,6 @@ func (s *Session) Made(inside Link, host ...Link) []cni.Interface {
 	for _, l := range host {
 		list = append(list, cni.Interface{Name: l.Name, MAC: l.MAC.String()})
 	}
-	return append(list, cni.Interface{Name: inside.Name, MAC: inside.MAC.String(), Sandbox: s.Netns})
+	return append(list, cni.Interface{Name: inside.Name, MAC: inside.MAC.String(),
+		Sandbox: s.Netns})
 }

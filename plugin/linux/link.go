@@ -29,7 +29,8 @@ type Link struct {
 
 func (n *Namespace) link(l kernel.Link) Link {
 	return Link{
-		Index: l.Index, Name: l.Name, Kind: l.Kind, Alias: l.Alias, MAC: l.MAC, MTU: l.MTU, Up: l.Up,
+		Index: l.Index, Name: l.Name, Kind: l.Kind, Alias: l.Alias, MAC: l.MAC, MTU: l.MTU,
+		Up:     l.Up,
 		Master: l.Master, Mode: l.Mode, VLAN: l.VLAN, in: n, inner: l,
 	}
 }

@@ -100,7 +100,8 @@ func (c *wireConfig) Verify(_ context.Context, s *linux.Session, link linux.Link
 	have, err := host.Routes()
 	for _, ip := range s.PrevIPs() {
 		want := toContainer(ip).Dst
-		if err == nil && !slices.ContainsFunc(have, func(rt cni.Route) bool { return rt.Dst == want }) {
+		if err == nil && !slices.ContainsFunc(have,
+			func(rt cni.Route) bool { return rt.Dst == want }) {
 			err = fmt.Errorf("interface %s: expected a route to %s, found none", host.Name, want)
 		}
 	}
@@ -176,17 +177,25 @@ func TestUndo(t *testing.T) {
 	old := netip.MustParsePrefix("10.7.0.1/24")
 	oldRoute := cni.Route{Dst: netip.MustParsePrefix("10.6.0.0/16"), Scope: cni.Some(253)}
 	forward := "net.ipv4.conf.eth1.forwarding"
-	setForward := func(s *linux.Session, _ linux.Link) error { return s.Host.SetSysctl(forward, "0") }
+	setForward := func(s *linux.Session, _ linux.Link) error {
+		return s.Host.SetSysctl(forward, "0")
+	}
 	for name, change := range map[string]func(*linux.Session, linux.Link) error{
-		"down":           func(_ *linux.Session, l linux.Link) error { return l.SetDown() },
-		"mtu":            func(_ *linux.Session, l linux.Link) error { return l.SetMTU(1300) },
-		"mac":            func(_ *linux.Session, l linux.Link) error { return l.SetMAC(mac) },
-		"alias":          func(_ *linux.Session, l linux.Link) error { return l.SetAlias("mine") },
-		"address":        func(_ *linux.Session, l linux.Link) error { return l.AddAddress(address) },
-		"delete address": func(_ *linux.Session, l linux.Link) error { return l.DeleteAddress(old) },
-		"route":          func(_ *linux.Session, l linux.Link) error { return l.AddRoute(route) },
-		"delete route":   func(_ *linux.Session, l linux.Link) error { return l.DeleteRoute(oldRoute) },
-		"sysctl":         setForward,
+		"down":  func(_ *linux.Session, l linux.Link) error { return l.SetDown() },
+		"mtu":   func(_ *linux.Session, l linux.Link) error { return l.SetMTU(1300) },
+		"mac":   func(_ *linux.Session, l linux.Link) error { return l.SetMAC(mac) },
+		"alias": func(_ *linux.Session, l linux.Link) error { return l.SetAlias("mine") },
+		"address": func(_ *linux.Session, l linux.Link) error {
+			return l.AddAddress(address)
+		},
+		"delete address": func(_ *linux.Session, l linux.Link) error {
+			return l.DeleteAddress(old)
+		},
+		"route": func(_ *linux.Session, l linux.Link) error { return l.AddRoute(route) },
+		"delete route": func(_ *linux.Session, l linux.Link) error {
+			return l.DeleteRoute(oldRoute)
+		},
+		"sysctl": setForward,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -258,7 +267,8 @@ func TestLookups(t *testing.T) {
 		if _, err := s.Sandbox.Link("eth1"); !errors.Is(err, linux.ErrNoLink) {
 			return fmt.Errorf("link of the host in the container: %w", err)
 		}
-		if value, err := s.Host.Sysctl("net.ipv4.conf.eth1.forwarding"); err != nil || value != "1" {
+		if value, err := s.Host.Sysctl("net.ipv4.conf.eth1.forwarding"); err != nil ||
+			value != "1" {
 			return fmt.Errorf("forwarding %q: %w", value, err)
 		}
 		return s.Sandbox.Run(func() error {

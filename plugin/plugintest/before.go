@@ -20,17 +20,23 @@ func Veth(_ testing.TB, n *Net, c *Namespace) *cni.Result {
 	var (
 		number = byte(c.Number)
 		end    = fmt.Sprintf("veth%d", c.Number) // on the host
-		mac    = func(side byte) string { return net.HardwareAddr{2, 0x88, 0, 0, number, side}.String() }
-		v4     = func(host byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 88, number, host}) }
-		v6     = func(host byte) netip.Addr {
+		mac    = func(side byte) string {
+			return net.HardwareAddr{2, 0x88, 0, 0, number, side}.String()
+		}
+		v4 = func(host byte) netip.Addr {
+			return netip.AddrFrom4([4]byte{10, 88, number, host})
+		}
+		v6 = func(host byte) netip.Addr {
 			return netip.AddrFrom16([16]byte{0xfd, 0, 0, 0x88, 0, 0, 0, number, 15: host})
 		}
 	)
-	c.Batch(fmt.Sprintf("link add %s address %s type veth peer name %s address %s netns %s", ifName, mac(2), end, mac(1), n.Host.Path()))
+	c.Batch(fmt.Sprintf("link add %s address %s type veth peer name %s address %s netns %s", ifName,
+		mac(2), end, mac(1), n.Host.Path()))
 	// The kernel does not resolve neighbours from a tentative address, so the first packets would
 	// be delayed.
 	c.Command("sysctl", "-qw", "net.ipv6.conf."+ifName+".accept_dad=0")
-	n.Host.Command("sysctl", "-qw", "net.ipv6.conf."+end+".accept_dad=0", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
+	n.Host.Command("sysctl", "-qw", "net.ipv6.conf."+end+".accept_dad=0", "net.ipv4.ip_forward=1",
+		"net.ipv6.conf.all.forwarding=1")
 	n.Host.Batch(
 		"link set "+end+" up",
 		fmt.Sprintf("address add %s/32 dev %s", v4(1), end),
@@ -56,7 +62,8 @@ func Veth(_ testing.TB, n *Net, c *Namespace) *cni.Result {
 			{Dst: netip.PrefixFrom(netip.IPv4Unspecified(), 0), GW: v4(1)},
 			{Dst: netip.PrefixFrom(netip.IPv6Unspecified(), 0), GW: v6(1)},
 		},
-		DNS: cni.DNS{Nameservers: []string{v4(1).String()}, Domain: "example", Search: []string{"example"}, Options: []string{"ndots:2"}},
+		DNS: cni.DNS{Nameservers: []string{v4(1).String()}, Domain: "example",
+			Search: []string{"example"}, Options: []string{"ndots:2"}},
 	}
 }
 

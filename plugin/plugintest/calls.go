@@ -102,7 +102,8 @@ func (s *callSweep) run() {
 	case s.injected == 0:
 		s.t.Errorf("no fault was injected at %d system calls: the plugin makes different calls in each run", len(changes))
 	default:
-		s.t.Logf("%d system calls that change something, %d faults injected", len(changes), s.injected)
+		s.t.Logf("%d system calls that change something, %d faults injected", len(changes),
+			s.injected)
 	}
 	s.same(settings, settingsOf(s.State()))
 }
@@ -126,7 +127,8 @@ func (s *callSweep) undisturbed() []tracer.Change {
 	before := s.objects(s.Spaces()...)
 	run := s.traced(q, tracer.Fault{})
 	if run.Code != 0 || run.Killed {
-		s.t.Fatalf("%s, as a process under ptrace: exit status %d\n%s%s", s.verb, run.Code, run.Stdout, run.Stderr)
+		s.t.Fatalf("%s, as a process under ptrace: exit status %d\n%s%s", s.verb, run.Code,
+			run.Stdout, run.Stderr)
 	}
 	own := 0
 	reported := map[string]bool{}
@@ -134,7 +136,8 @@ func (s *callSweep) undisturbed() []tracer.Change {
 		if c.Name != tracer.Result {
 			own++
 		}
-		if outside := c.Path != "" && !under(c.Path, s.Dir) && !under(c.Path, "/proc"); outside && !reported[c.Path] {
+		if outside := c.Path != "" && !under(c.Path, s.Dir) && !under(c.Path, "/proc"); outside &&
+			!reported[c.Path] {
 			reported[c.Path] = true
 			s.t.Errorf("%s changes %s, where the suite does not look for leftovers: move the file into the directory "+
 				"that Suite.Rewrite gets", s.verb, c.Path)
@@ -157,7 +160,8 @@ func (s *callSweep) attempt(n int, b breakage) {
 	what := fmt.Sprintf("after %s", s.verb)
 	if run.Hit {
 		s.injected++
-		what = fmt.Sprintf("after %s, where %s system call %d (%s)", s.verb, b, n+1, run.Changes[n].Name)
+		what = fmt.Sprintf("after %s, where %s system call %d (%s)", s.verb, b, n+1,
+			run.Changes[n].Name)
 	}
 	switch failed := run.Code != 0; {
 	case run.Killed:
@@ -165,9 +169,11 @@ func (s *callSweep) attempt(n int, b breakage) {
 		s.t.Fatalf("%s: exit status %d without an error object on standard output (ERR-01): %q\n%s",
 			what, run.Code, run.Stdout, run.Stderr)
 	case failed && s.verb == cni.Add:
-		s.expect(s.clean, s.Spaces(), what+": ADD failed and must leave nothing (PL-ADD-10), but the state has changed")
+		s.expect(s.clean, s.Spaces(),
+			what+": ADD failed and must leave nothing (PL-ADD-10), but the state has changed")
 	case !failed && s.verb == cni.Del:
-		s.expect(s.clean, s.Spaces(), what+": DEL succeeded and must leave nothing (PL-DEL-01), but the state has changed")
+		s.expect(s.clean, s.Spaces(),
+			what+": DEL succeeded and must leave nothing (PL-DEL-01), but the state has changed")
 	}
 	s.recover(b.recovery, what)
 }
@@ -176,7 +182,8 @@ func (s *callSweep) attempt(n int, b breakage) {
 // not print.
 func wellFormed(run *tracer.Run) bool {
 	_, err := cni.DecodeErrorStrict(run.Stdout)
-	return err == nil || run.Hit && slices.ContainsFunc(run.Changes, func(c tracer.Change) bool { return c.Name == tracer.Result })
+	return err == nil || run.Hit && slices.ContainsFunc(run.Changes,
+		func(c tracer.Change) bool { return c.Name == tracer.Result })
 }
 
 // recover makes the call with which a runtime cleans up, and expects that nothing is left. After
@@ -191,10 +198,12 @@ func (s *callSweep) recover(verb cni.Command, what string) {
 		q = s.Collect()
 	}
 	if _, err := s.Do(s.t.Context(), q); err != nil {
-		s.t.Errorf("%s: the following %s must clean up (%s), but fails: %v", what, verb, cleansUp[verb], err)
+		s.t.Errorf("%s: the following %s must clean up (%s), but fails: %v", what, verb,
+			cleansUp[verb], err)
 	}
 	delete(s.prev, broken)
-	what = fmt.Sprintf("%s: the following %s must leave nothing (%s), but the state has changed", what, verb, cleansUp[verb])
+	what = fmt.Sprintf("%s: the following %s must leave nothing (%s), but the state has changed",
+		what, verb, cleansUp[verb])
 	if verb == cni.Del {
 		s.expect(s.clean, s.Spaces(), what)
 		return
@@ -217,7 +226,8 @@ func (s *callSweep) expect(before string, spaces []*Namespace, complaint string)
 		limit = time.Minute
 	}
 	diff := testnet.Diff(before, s.objects(spaces...))
-	for end := time.Now().Add(limit); diff != "" && time.Now().Before(end); time.Sleep(30 * time.Millisecond) {
+	for end := time.Now().Add(limit); diff != "" &&
+		time.Now().Before(end); time.Sleep(30 * time.Millisecond) {
 		diff = testnet.Diff(before, s.objects(spaces...))
 	}
 	if diff != "" {

@@ -27,27 +27,31 @@ type marker struct {
 	bugs
 }
 
-const chainedDoc = "### Example\n```json\n" + `{"cniVersion": "1.1.0", "name": "net", "type": "marker", "loud": true}` + "\n```\n"
+const chainedDoc = "### Example\n```json\n" +
+	`{"cniVersion": "1.1.0", "name": "net", "type": "marker", "loud": true}` + "\n```\n"
 
 func defineChained(b bugs) plugin.Definition {
 	info := plugin.Info{Name: "marker", Role: plugin.RoleChained, Doc: chainedDoc}
 	if !b.has("versions without interfaces are announced") {
-		info.Versions = slices.DeleteFunc(cni.Versions(), func(v cni.Version) bool { return v < cni.V030 })
+		info.Versions = slices.DeleteFunc(cni.Versions(),
+			func(v cni.Version) bool { return v < cni.V030 })
 	}
 	return plugin.DefineFlow(info, func() (plugin.Configuration, plugin.Plugin) {
 		m := &marker{bugs: b}
-		return m, chainedSample{&chained.Plugin{Decorator: m, Traits: chained.Traits{Inside: true}}, b}
+		return m, chainedSample{&chained.Plugin{Decorator: m, Traits: chained.Traits{Inside: true}},
+			b}
 	})
 }
 
 func chainedSuite(b bugs) plugintest.Suite {
 	return plugintest.Suite{
 		Plugin: defineChained(b),
-		Drifts: []plugintest.Drift{{Name: "mark gone", Break: func(_ testing.TB, a plugintest.Attached) string {
-			end := a.Result.Interfaces[0].Name
-			a.Host.Command("ip", "link", "set", end, "alias", "")
-			return end
-		}}},
+		Drifts: []plugintest.Drift{{Name: "mark gone",
+			Break: func(_ testing.TB, a plugintest.Attached) string {
+				end := a.Result.Interfaces[0].Name
+				a.Host.Command("ip", "link", "set", end, "alias", "")
+				return end
+			}}},
 	}
 }
 
@@ -60,7 +64,8 @@ func end(s *decoration) (kernel.Link, error) {
 			return s.Host.Links.ByName(i.Name)
 		}
 	}
-	return kernel.Link{}, cni.Errorf(cni.CodeInvalidConfig, "prevResult has no interface of the host")
+	return kernel.Link{},
+		cni.Errorf(cni.CodeInvalidConfig, "prevResult has no interface of the host")
 }
 
 func (m *marker) Apply(_ context.Context, s *decoration, r *cni.Result) error {
@@ -125,7 +130,8 @@ func (m *marker) Remove(_ context.Context, s *decoration, gone chained.Gone) err
 		links, err := space.Links.All()
 		errs = append(errs, err)
 		for _, l := range links {
-			if gone.Tag(l.Alias) || m.has("DEL removes all marks") && strings.HasPrefix(l.Alias, "tenon:") {
+			if gone.Tag(l.Alias) || m.has("DEL removes all marks") &&
+				strings.HasPrefix(l.Alias, "tenon:") {
 				errs = append(errs, space.Links.SetAlias(l, ""))
 			}
 		}

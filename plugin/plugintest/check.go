@@ -40,7 +40,8 @@ func check(_ *testing.T, r *Runtime) {
 // the chain, which CHECK must ignore (PL-CHK-03).
 func (r *Runtime) withNeighbour(container string) Request {
 	all := r.result(container)
-	all.Interfaces = append(all.Interfaces, cni.Interface{Name: "beside", Sandbox: r.Container(container).Path()})
+	all.Interfaces = append(all.Interfaces,
+		cni.Interface{Name: "beside", Sandbox: r.Container(container).Path()})
 	all.IPs = append(all.IPs, cni.IP{
 		Address: netip.MustParsePrefix("10.77.0.9/24"), Gateway: netip.MustParseAddr("10.77.0.1"),
 		Interface: cni.Some(len(all.Interfaces) - 1),
@@ -65,7 +66,8 @@ func drift(t *testing.T, r *Runtime) {
 			drifts = append(drifts, Drift{Name: "reservations gone", Break: releaseAll})
 		}
 		for _, d := range drifts {
-			if slices.ContainsFunc(r.suite.Drifts, func(own Drift) bool { return own.Name == d.Name }) {
+			if slices.ContainsFunc(r.suite.Drifts,
+				func(own Drift) bool { return own.Name == d.Name }) {
 				continue
 			}
 			t.Run(d.Name, func(t *testing.T) { r.with(t).drift(d) })
@@ -96,7 +98,8 @@ func (r *Runtime) drift(d Drift) {
 	r.Add(container)
 	r.Check(container)
 	says := d.Break(r.t, Attached{
-		Net: r.Net, Container: r.Container(container), IfName: ifName, Conf: r.Conf, Result: r.result(container), Dir: r.Dir,
+		Net: r.Net, Container: r.Container(container), IfName: ifName, Conf: r.Conf,
+		Result: r.result(container), Dir: r.Dir,
 	})
 	before := r.stateOf(r.Host, r.Container(container))
 	_, err := r.Do(r.t.Context(), r.Request(cni.Check, container))
@@ -136,19 +139,22 @@ func ofInterface(result *cni.Result, sandbox string) []Drift {
 			continue
 		}
 		drifts = append(drifts,
-			Drift{Name: fmt.Sprintf("ips %d gone", n), Break: func(_ testing.TB, a Attached) string {
-				address := a.Result.IPs[n].Address.String()
-				a.Container.Command("ip", "address", "delete", address, "dev", ifName)
-				return address
-			}},
-			Drift{Name: fmt.Sprintf("route to the network of ips %d gone", n), Break: func(_ testing.TB, a Attached) string {
-				return a.deleteRoute(a.Result.IPs[n].Address)
-			}})
+			Drift{Name: fmt.Sprintf("ips %d gone", n),
+				Break: func(_ testing.TB, a Attached) string {
+					address := a.Result.IPs[n].Address.String()
+					a.Container.Command("ip", "address", "delete", address, "dev", ifName)
+					return address
+				}},
+			Drift{Name: fmt.Sprintf("route to the network of ips %d gone", n),
+				Break: func(_ testing.TB, a Attached) string {
+					return a.deleteRoute(a.Result.IPs[n].Address)
+				}})
 	}
 	for n := range result.Routes {
-		drifts = append(drifts, Drift{Name: fmt.Sprintf("routes %d gone", n), Break: func(_ testing.TB, a Attached) string {
-			return a.deleteRoute(a.Result.Routes[n].Dst)
-		}})
+		drifts = append(drifts, Drift{Name: fmt.Sprintf("routes %d gone", n),
+			Break: func(_ testing.TB, a Attached) string {
+				return a.deleteRoute(a.Result.Routes[n].Dst)
+			}})
 	}
 	return drifts
 }
@@ -156,7 +162,8 @@ func ofInterface(result *cni.Result, sandbox string) []Drift {
 // releaseAll removes the files in which host-local reserves the addresses.
 func releaseAll(t testing.TB, a Attached) string {
 	for _, ip := range a.Result.IPs {
-		if err := os.Remove(filepath.Join(a.Dir, a.Conf["name"].(string), ip.Address.Addr().String())); err != nil {
+		if err := os.Remove(filepath.Join(a.Dir, a.Conf["name"].(string),
+			ip.Address.Addr().String())); err != nil {
 			t.Fatal(err)
 		}
 	}

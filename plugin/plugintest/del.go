@@ -50,7 +50,8 @@ func (r *Runtime) renamed() {
 	q.Conf["name"] = "another"
 	r.Must(q)
 	if inside := r.Container(container); inside.Try("ip", "link", "show", q.IfName) == nil {
-		r.t.Errorf("DEL under another network name has left %s (PL-DEL-10): %s", q.IfName, inside.Command("ip", "link"))
+		r.t.Errorf("DEL under another network name has left %s (PL-DEL-10): %s", q.IfName,
+			inside.Command("ip", "link"))
 	}
 	r.Del(container)
 	r.Unchanged(before)
@@ -78,7 +79,8 @@ func (r *Runtime) delCase(c delCase) {
 	c.change(r, &q)
 	for range 2 { // DEL is idempotent
 		if _, err := r.Do(r.t.Context(), q); err != nil {
-			r.t.Errorf("DEL, %s: want success (PL-DEL-02, PL-DEL-03, PL-DEL-04): %v", c.container, err)
+			r.t.Errorf("DEL, %s: want success (PL-DEL-02, PL-DEL-03, PL-DEL-04): %v", c.container,
+				err)
 		}
 	}
 	if c.blind {
@@ -92,25 +94,33 @@ func (r *Runtime) delCase(c delCase) {
 var delCases = []delCase{
 	{container: "twice", change: func(*Runtime, *Request) {}},
 	{container: "never-added", missing: true, change: func(*Runtime, *Request) {}},
-	{container: "never-added-no-netns", missing: true, change: func(_ *Runtime, q *Request) { q.Netns = "" }},
-	{container: "no-prevResult", change: func(_ *Runtime, q *Request) { delete(q.Conf, "prevResult") }},
-	{container: "prevResult-of-garbage", change: func(_ *Runtime, q *Request) { q.Conf["prevResult"] = []any{"x"} }},
+	{container: "never-added-no-netns", missing: true,
+		change: func(_ *Runtime, q *Request) { q.Netns = "" }},
+	{container: "no-prevResult",
+		change: func(_ *Runtime, q *Request) { delete(q.Conf, "prevResult") }},
+	{container: "prevResult-of-garbage",
+		change: func(_ *Runtime, q *Request) { q.Conf["prevResult"] = []any{"x"} }},
 	{container: "prevResult-of-the-future", change: func(_ *Runtime, q *Request) {
 		q.Conf["prevResult"] = json.RawMessage(`{"cniVersion":"9.0.0","ips":"x"}`)
 	}},
-	{container: "prevResult-of-another", change: func(r *Runtime, q *Request) { q.Conf["prevResult"] = r.prev["other"] }},
+	{container: "prevResult-of-another",
+		change: func(r *Runtime, q *Request) { q.Conf["prevResult"] = r.prev["other"] }},
 	{container: "CNI_ARGS-of-garbage", change: func(_ *Runtime, q *Request) { q.Args = ";=;" }},
 	{container: "no-netns", blind: true, change: func(_ *Runtime, q *Request) { q.Netns = "" }},
-	{container: "netns-path-gone", blind: true, change: func(_ *Runtime, q *Request) { q.Netns = "/run/netns/absent" }},
+	{container: "netns-path-gone", blind: true,
+		change: func(_ *Runtime, q *Request) { q.Netns = "/run/netns/absent" }},
 	{container: "netns-path-is-a-file", blind: true, change: func(r *Runtime, q *Request) {
 		q.Netns = r.bin + ".file"
 		if err := os.WriteFile(q.Netns, nil, 0o600); err != nil {
 			r.t.Fatal(err)
 		}
 	}},
-	{container: "netns-path-is-a-directory", blind: true, change: func(r *Runtime, q *Request) { q.Netns = r.bin }},
-	{container: "netns-destroyed", gone: true, change: func(r *Runtime, q *Request) { r.Remove(q.ContainerID) }},
-	{container: "interface-gone", gone: true, change: func(r *Runtime, q *Request) { r.unplug(q.ContainerID) }},
+	{container: "netns-path-is-a-directory", blind: true,
+		change: func(r *Runtime, q *Request) { q.Netns = r.bin }},
+	{container: "netns-destroyed", gone: true,
+		change: func(r *Runtime, q *Request) { r.Remove(q.ContainerID) }},
+	{container: "interface-gone", gone: true,
+		change: func(r *Runtime, q *Request) { r.unplug(q.ContainerID) }},
 }
 
 // brokenConfigurations returns cases with one invalid member of the configuration each, and one
@@ -129,12 +139,14 @@ func brokenConfigurations(conf object) []delCase {
 		q.Conf = reduced
 	}}}
 	for _, m := range members(conf) {
-		if slices.Contains([]string{"name", "cniVersion", "type", "dataDir", "ipam", "ipam.type", "ipam.dataDir"}, m.String()) {
+		if slices.Contains([]string{"name", "cniVersion", "type", "dataDir", "ipam", "ipam.type",
+			"ipam.dataDir"}, m.String()) {
 			continue
 		}
-		cases = append(cases, delCase{container: identifier("broken-" + m.String()), change: func(_ *Runtime, q *Request) {
-			q.Conf = m.set(q.Conf, wrong(m.value)[0])
-		}})
+		cases = append(cases, delCase{container: identifier("broken-" + m.String()),
+			change: func(_ *Runtime, q *Request) {
+				q.Conf = m.set(q.Conf, wrong(m.value)[0])
+			}})
 	}
 	return cases
 }

@@ -126,7 +126,8 @@ func (r *Runtime) faultsOf(verb cni.Command) {
 			r.Del(broken)
 		}
 		if r.Unchanged(before); r.t.Failed() {
-			r.t.Fatalf("after failure of %q: undo the changes before it (PL-ADD-10, PL-DEL-01)", f.op)
+			r.t.Fatalf("after failure of %q: undo the changes before it (PL-ADD-10, PL-DEL-01)",
+				f.op)
 		}
 	}
 }
@@ -137,6 +138,7 @@ func (r *Runtime) checkFault(f *fault, err error) {
 	case err == nil:
 		r.t.Errorf("the call succeeds although %q has failed: return the error (ERR-01)", f.op)
 	case !strings.Contains(err.Error(), errFault.Error()) || !strings.Contains(err.Error(), f.op):
-		r.t.Errorf("the error does not name the change that has failed, %q: wrap it with %%w: %v", f.op, err)
+		r.t.Errorf("the error does not name the change that has failed, %q: wrap it with %%w: %v",
+			f.op, err)
 	}
 }

@@ -77,7 +77,8 @@ func (r *Runtime) seed(e plugin.Example, env cni.Env) []byte {
 func judgeOutput(t *testing.T, verb cni.Command, out []byte, ok bool) {
 	t.Helper()
 	if ok {
-		if prints := verb == cni.Add || verb == cni.VersionCommand; prints != json.Valid(out) || !prints && len(out) > 0 {
+		if prints := verb == cni.Add || verb == cni.VersionCommand; prints != json.Valid(out) ||
+			!prints && len(out) > 0 {
 			t.Errorf("%s printed %q", verb, out)
 		}
 		return

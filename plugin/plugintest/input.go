@@ -19,7 +19,8 @@ func input(_ *testing.T, r *Runtime) {
 	before := r.State()
 	whole := r.marshal(r.Conf)
 	for _, stdin := range [][]byte{
-		{}, []byte("null"), []byte("[]"), []byte(`"x"`), []byte("\x00"), whole[:len(whole)/2], whole[:len(whole)-1],
+		{}, []byte("null"), []byte("[]"), []byte(`"x"`), []byte("\x00"), whole[:len(whole)/2],
+		whole[:len(whole)-1],
 		append(slices.Clone(whole), whole...),
 	} {
 		q := r.Request(cni.Add, "c")
@@ -52,7 +53,8 @@ func (r *Runtime) unknown() {
 	q := r.Request(cni.Add, "c")
 	q.Conf[key] = value
 	_, err := r.Do(r.t.Context(), q)
-	named := err == nil || strings.Contains(err.Error(), key) && strings.Contains(err.Error(), value)
+	named := err == nil || strings.Contains(err.Error(), key) &&
+		strings.Contains(err.Error(), value)
 	if code := cni.CodeOf(err); err != nil && code != cni.CodeUnsupportedField || !named {
 		r.t.Errorf("unknown key %s = %q: code %d, want success, or code 2 and a message with key and value (CFG-40): %v",
 			key, value, code, err)

@@ -27,7 +27,8 @@ func leaks(r *Runtime) {
 	const slack = 10
 	testnet.Eventually(r.t, func() error {
 		after := used(r)
-		if after.descriptors <= before.descriptors && after.threads <= before.threads+slack && after.goroutines <= before.goroutines {
+		if after.descriptors <= before.descriptors && after.threads <= before.threads+slack &&
+			after.goroutines <= before.goroutines {
 			return nil
 		}
 		return fmt.Errorf("used before %+v, after many times ADD and DEL %+v: close descriptors and end goroutines", before, after)
@@ -44,5 +45,6 @@ func used(r *Runtime) usage {
 		}
 		return len(names)
 	}
-	return usage{descriptors: count("/proc/self/fd/*"), threads: count("/proc/self/task/*"), goroutines: runtime.NumGoroutine()}
+	return usage{descriptors: count("/proc/self/fd/*"), threads: count("/proc/self/task/*"),
+		goroutines: runtime.NumGoroutine()}
 }

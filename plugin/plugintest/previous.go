@@ -13,7 +13,8 @@ import (
 )
 
 // sameResult compares results by value.
-var sameResult = cmp.Options{cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.EquateEmpty()}
+var sameResult = cmp.Options{cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}),
+	cmpopts.EquateEmpty()}
 
 // passedOn fails the test unless the result of ADD contains the previous result: interfaces under
 // the same index, and unchanged addresses, routes and DNS. A plugin may change MAC address and MTU
@@ -24,7 +25,8 @@ func (r *Runtime) passedOn(container string) {
 	if raw == nil {
 		return
 	}
-	if v, _ := cni.ResultVersion(raw, 0); v < cni.V030 && r.suite.Plugin.Role == plugin.RoleInterface {
+	if v, _ := cni.ResultVersion(raw, 0); v < cni.V030 &&
+		r.suite.Plugin.Role == plugin.RoleInterface {
 		return // a result of 0.1.0 or 0.2.0 describes only the new interface
 	}
 	before, err := cni.DecodeResultStrict(raw, 0)
@@ -54,7 +56,8 @@ func (r *Runtime) passedOn(container string) {
 // takenOver returns the previous result with its addresses and routes on the interface that ADD has
 // created.
 func takenOver(before, after *cni.Result) *cni.Result {
-	taken := &cni.Result{Interfaces: after.Interfaces, IPs: before.IPs, Routes: before.Routes, DNS: after.DNS}
+	taken := &cni.Result{Interfaces: after.Interfaces, IPs: before.IPs, Routes: before.Routes,
+		DNS: after.DNS}
 	if len(after.Interfaces) == 0 { // 0.1.0 and 0.2.0 have no interfaces
 		return taken
 	}
@@ -84,7 +87,8 @@ func previous(_ *testing.T, r *Runtime) {
 		}
 	}
 	r.newest(cni.Add)
-	for _, wrong := range []any{"x", 5, []any{}, object{"ips": "x"}, object{"ips": []any{object{"address": "x"}}}, object{"cniVersion": "9.9.9"}} {
+	for _, wrong := range []any{"x", 5, []any{}, object{"ips": "x"},
+		object{"ips": []any{object{"address": "x"}}}, object{"cniVersion": "9.9.9"}} {
 		q := r.Request(cni.Add, "c")
 		q.Conf["prevResult"] = wrong
 		r.Refused(q, cni.CodeDecodingFailure, cni.CodeInvalidConfig, cni.CodeIncompatibleVersion)
@@ -127,7 +131,8 @@ func (r *Runtime) sloppy() {
 		}
 		want, wantErr := r.given(r.encode(right))
 		got, err := r.given(wrong)
-		if diff := cmp.Diff(want, got, sameResult); diff != "" || cni.CodeOf(err) != cni.CodeOf(wantErr) {
+		if diff := cmp.Diff(want, got, sameResult); diff != "" ||
+			cni.CodeOf(err) != cni.CodeOf(wantErr) {
 			r.t.Errorf("ADD in CNI version %v with prevResult %v: %v; with the repaired prevResult: %v (RES-10)\n%s", v, wrong, err, wantErr, diff)
 		}
 	}
@@ -163,7 +168,8 @@ func (r *Runtime) poor(lack func(*cni.Result)) {
 	q := r.Request(cni.Add, "c")
 	q.Conf["prevResult"] = r.encode(result)
 	if _, err := r.Do(r.t.Context(), q); err != nil {
-		if code := cni.CodeOf(err); code != cni.CodeInvalidConfig && code != cni.CodeUnsupportedField {
+		if code := cni.CodeOf(err); code != cni.CodeInvalidConfig &&
+			code != cni.CodeUnsupportedField {
 			r.t.Errorf("ADD with prevResult %s: code %d does not report a wrong configuration, want 2 or 7: %v", q.Conf["prevResult"], code, err)
 		}
 		return

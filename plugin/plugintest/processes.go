@@ -18,15 +18,18 @@ import (
 func processes(_ *testing.T, r *Runtime) {
 	here, misplaced := r.transcript(), r.misplaced()
 	r.Exec = true
-	if _, err := r.Do(r.t.Context(), Request{Env: cni.Env{Command: cni.VersionCommand}}); err != nil {
-		r.t.Fatalf("the test binary does not run as a plugin; call plugintest.Main in TestMain: %v", err)
+	if _, err := r.Do(r.t.Context(),
+		Request{Env: cni.Env{Command: cni.VersionCommand}}); err != nil {
+		r.t.Fatalf("the test binary does not run as a plugin; call plugintest.Main in TestMain: %v",
+			err)
 	}
 	if diff := cmp.Diff(here, r.transcript()) + cmp.Diff(misplaced, r.misplaced()); diff != "" {
 		r.t.Errorf("output in one process (-) and in many (+) differs; a plugin must not keep state in the process (LIF-14): %s", diff)
 	}
 	r.Exec, r.Linked = false, true
 	if diff := cmp.Diff(here, r.transcript()); diff != "" {
-		r.t.Errorf("output in a process (-) and linked into a runtime (+) differs (LIF-14): %s", diff)
+		r.t.Errorf("output in a process (-) and linked into a runtime (+) differs (LIF-14): %s",
+			diff)
 	}
 }
 

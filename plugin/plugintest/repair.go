@@ -51,9 +51,11 @@ func (r *Runtime) Repair(container string) error {
 }
 
 func (r *Runtime) repair(q Request) error {
-	call := invoke.Call{Path: filepath.Join("/nowhere", r.suite.Plugin.Name), Env: q.Env, Stdin: r.marshal(q.Conf)}
+	call := invoke.Call{Path: filepath.Join("/nowhere", r.suite.Plugin.Name), Env: q.Env,
+		Stdin: r.marshal(q.Conf)}
 	return r.Host.Run(func() error {
-		outcomes, err := rules.Run(r.t.Context(), []plugin.Definition{r.suite.Plugin}, []invoke.Call{call})
+		outcomes, err := rules.Run(r.t.Context(), []plugin.Definition{r.suite.Plugin},
+			[]invoke.Call{call})
 		return errors.Join(outcomes[0].Err, err)
 	})
 }

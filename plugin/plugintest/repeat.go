@@ -22,7 +22,8 @@ func repeat(_ *testing.T, r *Runtime) {
 			err, r.suite.repeatable())
 	}
 	if err == nil && string(again) != string(r.prev["c"]) {
-		r.t.Errorf("second ADD of an attachment has result %s, want the first result, %s", again, r.prev["c"])
+		r.t.Errorf("second ADD of an attachment has result %s, want the first result, %s", again,
+			r.prev["c"])
 	}
 	r.Unchanged(before)
 	if r.makesInterface("c") {

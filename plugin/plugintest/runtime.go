@@ -137,7 +137,8 @@ type Request struct {
 func (r *Runtime) Request(verb cni.Command, container string) Request {
 	q := Request{
 		Env: cni.Env{
-			Command: verb, ContainerID: container, Netns: r.Container(container).Path(), IfName: ifName, Path: r.bin,
+			Command: verb, ContainerID: container, Netns: r.Container(container).Path(),
+			IfName: ifName, Path: r.bin,
 		},
 		Conf: clone(r.Conf),
 	}
@@ -188,7 +189,8 @@ func (r *Runtime) Do(ctx context.Context, q Request) (json.RawMessage, error) {
 		out = reply.Stdout
 		return err
 	})
-	if prints := q.Command == cni.Add || q.Command == cni.VersionCommand; err == nil && !prints && len(out) > 0 {
+	if prints := q.Command == cni.Add || q.Command == cni.VersionCommand; err == nil && !prints &&
+		len(out) > 0 {
 		err = fmt.Errorf("%s succeeds and prints %s, want no output (PL-DEL-07, PL-CHK-09, PL-GC-09)", q.Command, out)
 	}
 	r.judge(q.Command, err)
@@ -246,7 +248,8 @@ func (r *Runtime) Refused(q Request, codes ...cni.Code) error {
 	if err == nil {
 		r.t.Errorf("%s of %s succeeded, want one of the codes %v", q.Command, q.ContainerID, codes)
 	} else if code := cni.CodeOf(err); !slices.Contains(codes, code) {
-		r.t.Errorf("%s of %s: code %d, want one of %v: %v", q.Command, q.ContainerID, code, codes, err)
+		r.t.Errorf("%s of %s: code %d, want one of %v: %v", q.Command, q.ContainerID, code, codes,
+			err)
 	}
 	return err
 }
@@ -336,7 +339,8 @@ func volatile(line string) bool {
 	if path, ok := strings.CutPrefix(line, "file "); ok {
 		return strings.Contains(path, "/.owners") || strings.Contains(path, "/last_reserved_ip.")
 	}
-	return strings.Contains(line, " addr dev lo ") || strings.Contains(line, ` route -4 {"dev":"lo","dst":"127.`) ||
+	return strings.Contains(line, " addr dev lo ") ||
+		strings.Contains(line, ` route -4 {"dev":"lo","dst":"127.`) ||
 		strings.Contains(line, `{"l3mdev":null,"priority":1000,`)
 }
 
@@ -353,7 +357,8 @@ func (r *Runtime) same(before, after string) {
 	r.t.Helper()
 	lines := strings.Split(testnet.Diff(before, after), "\n")
 	if len(lines) > 30 {
-		lines = slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, " sysctl ") })
+		lines = slices.DeleteFunc(lines,
+			func(line string) bool { return strings.Contains(line, " sysctl ") })
 	}
 	if diff := strings.Join(lines, "\n"); diff != "" {
 		r.t.Errorf("state has changed:\n%s", diff)

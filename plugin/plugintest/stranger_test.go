@@ -37,7 +37,8 @@ func TestStranger(t *testing.T) {
 		if err == nil {
 			t.Errorf("the suite passes a plugin that leaks:\n%s", out)
 		}
-		for _, text := range []string{"killed before system call", "(PL-DEL-01, PL-DEL-05)", "+ host link veth0 ifalias"} {
+		for _, text := range []string{"killed before system call", "(PL-DEL-01, PL-DEL-05)",
+			"+ host link veth0 ifalias"} {
 			if !strings.Contains(out, text) {
 				t.Errorf("the suite does not report %q:\n%s", text, out)
 			}

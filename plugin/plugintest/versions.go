@@ -28,7 +28,8 @@ func versions(_ *testing.T, r *Runtime) {
 			continue
 		}
 		if err != nil {
-			r.t.Errorf("ADD in CNI version %v, which VERSION announces, fails (PL-VRS-04): %v", v, err)
+			r.t.Errorf("ADD in CNI version %v, which VERSION announces, fails (PL-VRS-04): %v", v,
+				err)
 			continue
 		}
 		works = append(works, v)
@@ -37,7 +38,8 @@ func versions(_ *testing.T, r *Runtime) {
 			r.t.Errorf("result in CNI version %v is not valid (RES-01): %v\n%s", v, err, out)
 		}
 		if own, err := cni.ResultVersion(out, 0); err != nil || own != v {
-			r.t.Errorf("result of ADD in CNI version %v has cniVersion %v (PL-ADD-04): %v", v, own, err)
+			r.t.Errorf("result of ADD in CNI version %v has cniVersion %v (PL-ADD-04): %v", v, own,
+				err)
 		}
 		for _, i := range r.result(container).Interfaces {
 			if sandbox := r.Container(container).Path(); i.Sandbox != "" && i.Sandbox != sandbox {
@@ -106,7 +108,8 @@ func (s *served) missing(announced []cni.Version, examples int) []cni.Version {
 	if s.examples < examples {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(announced), func(v cni.Version) bool { return s.versions[v] })
+	return slices.DeleteFunc(slices.Clone(announced),
+		func(v cni.Version) bool { return s.versions[v] })
 }
 
 // announcesTooMuch fails the test if the plugin announces versions in which ADD fails.
@@ -119,12 +122,15 @@ func (s *Suite) announcesTooMuch(t *testing.T) {
 
 // announced compares the answer to VERSION with the versions of the plugin (PL-VRS-01, PL-VRS-04).
 func (r *Runtime) announced() {
-	reply, err := cni.DecodeVersionReply(r.Must(Request{Env: cni.Env{Command: cni.VersionCommand}, Conf: object{"cniVersion": "1.0.0"}}))
+	reply, err := cni.DecodeVersionReply(r.Must(Request{Env: cni.Env{Command: cni.VersionCommand},
+		Conf: object{"cniVersion": "1.0.0"}}))
 	if err != nil || reply.CNIVersion != "1.0.0" {
-		r.t.Errorf("VERSION answers %+v, want the cniVersion of the request, 1.0.0 (PL-VRS-01): %v", reply, err)
+		r.t.Errorf("VERSION answers %+v, want the cniVersion of the request, 1.0.0 (PL-VRS-01): %v",
+			reply, err)
 	}
 	for _, v := range cni.Versions() {
-		if got, want := reply.Supports(v), slices.Contains(r.suite.Plugin.Versions, v); got != want {
+		if got, want := reply.Supports(v),
+			slices.Contains(r.suite.Plugin.Versions, v); got != want {
 			r.t.Errorf("VERSION announces CNI version %v: %t, Info.Versions contains it: %t (PL-VRS-04)", v, got, want)
 		}
 	}

@@ -100,9 +100,11 @@ func (c *Config) note(call *plugin.Call) error {
 		err = notes.Write(dhcp.FileName(a), a)
 	}
 	if err != nil {
-		return cni.Errorf(cni.CodeIOFailure, "the DHCP daemon does not run; cannot write a note for the next one: %w", err)
+		return cni.Errorf(cni.CodeIOFailure,
+			"the DHCP daemon does not run; cannot write a note for the next one: %w", err)
 	}
-	call.Log.Warn("the DHCP daemon does not run; the next one will release the address", "socket", c.socket())
+	call.Log.Warn("the DHCP daemon does not run; the next one will release the address", "socket",
+		c.socket())
 	return nil
 }
 
@@ -116,7 +118,8 @@ func (c *Config) Status(ctx context.Context, call *plugin.Call) error {
 		err = reply.Err()
 	}
 	if err != nil {
-		return cni.Errorf(cni.CodeNotAvailable, "error dialing DHCP daemon: %w", err).WithDetails(hint)
+		return cni.Errorf(cni.CodeNotAvailable, "error dialing DHCP daemon: %w", err).
+			WithDetails(hint)
 	}
 	return nil
 }

@@ -17,8 +17,10 @@ func TestNames(t *testing.T) {
 	}{
 		{"none", "", nil},
 		{"one", "\x03eng\x05apple\x03com\x00", []string{"eng.apple.com"}},
-		{"the example of RFC 3397 section 2", "\x03eng\x05apple\x03com\x00\x09marketing\xc0\x04", []string{"eng.apple.com", "marketing.apple.com"}},
-		{"a pointer after a pointer", "\x01a\x00\x01b\xc0\x00\x01c\xc0\x03", []string{"a", "b.a", "c.b.a"}},
+		{"the example of RFC 3397 section 2", "\x03eng\x05apple\x03com\x00\x09marketing\xc0\x04",
+			[]string{"eng.apple.com", "marketing.apple.com"}},
+		{"a pointer after a pointer", "\x01a\x00\x01b\xc0\x00\x01c\xc0\x03",
+			[]string{"a", "b.a", "c.b.a"}},
 		{"the root is left out", "\x00\x01a\x00", []string{"a"}},
 		{"a pointer to itself", "\x01a\xc0\x00", nil},
 		{"a pointer forwards", "\xc0\x02\x01a\x00", nil},

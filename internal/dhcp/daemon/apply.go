@@ -108,7 +108,8 @@ func newMTU(before, after *v4.Lease, of *Record) int {
 
 // without returns the elements of list that are not in other.
 func without[T comparable](list, other []T) []T {
-	return slices.DeleteFunc(slices.Clone(list), func(e T) bool { return slices.Contains(other, e) })
+	return slices.DeleteFunc(slices.Clone(list),
+		func(e T) bool { return slices.Contains(other, e) })
 }
 
 // routes returns the routes of a lease for the kernel.

@@ -37,7 +37,7 @@ type Daemon struct {
 
 	running        sync.WaitGroup // goroutines of leases
 	requests       context.Context
-	cancelRequests context.CancelFunc // cancels requests
+	cancelRequests context.CancelFunc
 
 	mu     sync.Mutex
 	all    map[string]*lease // by file name
@@ -60,7 +60,8 @@ func Run(ctx context.Context, o Options) error {
 	if o.HostPrefix != "" && !filepath.IsAbs(o.HostPrefix) {
 		return fmt.Errorf("hostprefix %q is not an absolute path", o.HostPrefix)
 	}
-	d := &Daemon{Options: o, host: host{o.HostPrefix}, all: map[string]*lease{}, handedOver: make(chan struct{})}
+	d := &Daemon{Options: o, host: host{o.HostPrefix}, all: map[string]*lease{},
+		handedOver: make(chan struct{})}
 	d.Socket = o.HostPrefix + o.Socket
 	d.idle = sync.NewCond(&d.mu)
 	d.requests, d.cancelRequests = context.WithCancel(context.WithoutCancel(ctx))
@@ -76,7 +77,8 @@ func Run(ctx context.Context, o Options) error {
 		if !filepath.IsAbs(d.PIDFile) {
 			return fmt.Errorf("pidfile %q is not an absolute path", d.PIDFile)
 		}
-		if err := statefile.WriteFile(d.PIDFile, []byte(strconv.Itoa(os.Getpid())), 0o644); err != nil {
+		if err := statefile.WriteFile(d.PIDFile, []byte(strconv.Itoa(os.Getpid())),
+			0o644); err != nil {
 			return err
 		}
 		defer d.removePIDFile()
@@ -86,7 +88,8 @@ func Run(ctx context.Context, o Options) error {
 
 // removePIDFile removes the file unless another daemon has written its own.
 func (d *Daemon) removePIDFile() {
-	if b, err := statefile.ReadFile(d.PIDFile); err == nil && string(b) == strconv.Itoa(os.Getpid()) {
+	if b, err := statefile.ReadFile(d.PIDFile); err == nil &&
+		string(b) == strconv.Itoa(os.Getpid()) {
 		os.Remove(d.PIDFile)
 	}
 }
@@ -199,7 +202,8 @@ func (d *Daemon) adopt(ctx context.Context) error {
 		}
 		at, err := d.host.open(ctx, &rec, nil)
 		if errors.Is(err, errGone) {
-			d.Log.Info("forgot the lease of a container that no longer exists", about.Args(rec.Attachment)...)
+			d.Log.Info("forgot the lease of a container that no longer exists",
+				about.Args(rec.Attachment)...)
 			errs = append(errs, d.leases.Remove(name))
 			continue
 		}

@@ -24,7 +24,8 @@ const daemonAt = "TENON_TEST_DHCP_SOCKET"
 
 func TestMain(m *testing.M) {
 	if socket := os.Getenv(daemonAt); socket != "" {
-		err := daemon.Run(context.Background(), daemon.Options{Socket: socket, Timeout: time.Second, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+		err := daemon.Run(context.Background(), daemon.Options{Socket: socket, Timeout: time.Second,
+			Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -57,8 +58,10 @@ func newNode(t *testing.T, n *testnet.Net) *node {
 	d := &node{t: t, n: n, socket: filepath.Join(t.TempDir(), "dhcp.sock")}
 	d.conf = `{"cniVersion": "1.1.0", "name": "lan", "type": "x", "ipam": {"type": "dhcp", "request": [{"option": "121"}]}}`
 	d.o = daemon.Options{
-		Socket: d.socket, Timeout: time.Second, ResendMax: 4 * time.Second, ResendTimeout: testnet.Patience,
-		Log: slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Socket: d.socket, Timeout: time.Second, ResendMax: 4 * time.Second,
+		ResendTimeout: testnet.Patience,
+		Log: slog.New(slog.NewTextHandler(testLog{t},
+			&slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	d.start()
 	t.Cleanup(func() { d.stop() })
@@ -69,7 +72,7 @@ func (d *node) start() {
 	d.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	o := d.o // a test may change the options for the next one
+	o := d.o // a test may change the options for the next daemon
 	go func() { done <- daemon.Run(ctx, o) }()
 	d.done = done
 	d.stop = func() {
@@ -96,7 +99,8 @@ func (d *node) call(verb dhcp.Verb, container string) (*cni.Result, error) {
 	}
 	ctx, cancel := context.WithTimeout(d.t.Context(), 2*testnet.Patience)
 	defer cancel()
-	r, err := dhcp.Call(ctx, d.socket, dhcp.Request{Verb: verb, Container: container, IfName: "eth0", Netns: path, Config: json.RawMessage(d.conf)})
+	r, err := dhcp.Call(ctx, d.socket, dhcp.Request{Verb: verb, Container: container,
+		IfName: "eth0", Netns: path, Config: json.RawMessage(d.conf)})
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +176,8 @@ func renewedByUnicast(t *testing.T, all []sent) {
 			continue
 		}
 		renewals++
-		if m.to.String() != "10.92.0.1" || m.from != m.Client || m.Get(v4.OptRequestedIP) != nil || m.Get(v4.OptServerID) != nil || m.Broadcast {
+		if m.to.String() != "10.92.0.1" || m.from != m.Client || m.Get(v4.OptRequestedIP) != nil ||
+			m.Get(v4.OptServerID) != nil || m.Broadcast {
 			t.Errorf("R-54: a renewal from %s to %s: %+v", m.from, m.to, m.Message)
 		}
 	}
@@ -213,7 +218,9 @@ func TestServers(t *testing.T) {
 				t.Fatalf("addresses %v\n%s", seen, s.Log())
 			}
 			r := d.add("a")
-			if !seen[r.IPs[0].Address.String()] || !strings.HasPrefix(r.IPs[0].Address.String(), "10.92.0.1") || r.IPs[0].Address.Bits() != 24 || r.IPs[0].Gateway.String() != "10.92.0.1" {
+			if !seen[r.IPs[0].Address.String()] ||
+				!strings.HasPrefix(r.IPs[0].Address.String(), "10.92.0.1") ||
+				r.IPs[0].Address.Bits() != 24 || r.IPs[0].Gateway.String() != "10.92.0.1" {
 				t.Errorf("asked again: %+v", r.IPs)
 			}
 			want := "172.30.0.0/16 via 10.92.0.254 scope {0 false}, 172.31.0.0/16 via 0.0.0.0 scope {253 true}, 0.0.0.0/0 via 10.92.0.1 scope {0 false}"

@@ -18,7 +18,9 @@ import (
 )
 
 // answer runs a server that broadcasts the test's answers to each question. stop ends it.
-func answer(t *testing.T, n *testnet.Net, to func(question *v4.Message) (answers [][]byte)) (stop func()) {
+func answer(
+	t *testing.T, n *testnet.Net, to func(question *v4.Message) (answers [][]byte),
+) (stop func()) {
 	t.Helper()
 	n.Host.Batch("route replace 255.255.255.255 dev br0")
 	var conn *net.UDPConn
@@ -41,7 +43,8 @@ func answer(t *testing.T, n *testnet.Net, to func(question *v4.Message) (answers
 				continue
 			}
 			for _, b := range to(question) {
-				if _, err := conn.WriteToUDP(b, &net.UDPAddr{IP: net.IPv4bcast, Port: daemon.ClientPort}); err != nil && !errors.Is(err, net.ErrClosed) {
+				if _, err := conn.WriteToUDP(b, &net.UDPAddr{IP: net.IPv4bcast,
+					Port: daemon.ClientPort}); err != nil && !errors.Is(err, net.ErrClosed) {
 					t.Error(err)
 				}
 			}
@@ -65,7 +68,8 @@ func grant(question *v4.Message, seconds byte, options ...v4.Option) (answers []
 	if !ok {
 		return nil
 	}
-	m := &v4.Message{Reply: true, XID: question.XID, MAC: question.MAC, Your: netip.MustParseAddr("10.92.0.66")}
+	m := &v4.Message{Reply: true, XID: question.XID, MAC: question.MAC,
+		Your: netip.MustParseAddr("10.92.0.66")}
 	m.Set(v4.OptType, []byte{byte(kind)})
 	m.Set(v4.OptServerID, []byte{10, 92, 0, 1})
 	m.Set(v4.OptSubnetMask, []byte{255, 255, 255, 0})
@@ -89,7 +93,8 @@ func overhear(t *testing.T, n *testnet.Net) (heard func() []sent) {
 	n.Host.Do(func() {
 		br0, err := net.InterfaceByName("br0")
 		if err == nil {
-			fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+			fd, err = unix.Socket(unix.AF_PACKET,
+				unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 		}
 		if err == nil {
 			err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: ethIP, Ifindex: br0.Index})

@@ -20,8 +20,11 @@ const unknownTime = time.Hour
 // adoptForeign adopts the lease of an attachment from the upstream plugin's daemon, which stores no
 // files: the address in prevResult, if the interface has it. It does not wait until the server
 // confirms the lease.
-func (d *Daemon) adoptForeign(ctx context.Context, q *dhcp.Request, rec Record) (*cni.Result, error) {
-	unknown := cni.Errorf(cni.CodeInternal, "the daemon has no lease for interface %s of container %s",
+func (d *Daemon) adoptForeign(
+	ctx context.Context, q *dhcp.Request, rec Record,
+) (*cni.Result, error) {
+	unknown := cni.Errorf(cni.CodeInternal,
+		"the daemon has no lease for interface %s of container %s",
 		rec.IfName, rec.Container)
 	at, err := d.host.enter(ctx, &rec, q.NS)
 	if err != nil {

@@ -109,7 +109,8 @@ func (l *lease) bind4(ctx context.Context, b v4.Bind) error {
 		l.apply(ctx, func(at *openLink) error { return at.apply(ctx, before, &b.Lease, &l.rec) })
 	}
 	l.rec.Lease, l.rec.Lost, l.rec.Last = &b.Lease, "", nil
-	l.log.Info("bound", "address", b.Lease.Address, "server", b.Lease.Server, "renew", b.Lease.Renew, "expires", b.Lease.Expires)
+	l.log.Info("bound", "address", b.Lease.Address, "server", b.Lease.Server, "renew",
+		b.Lease.Renew, "expires", b.Lease.Expires)
 	return l.got()
 }
 

@@ -74,7 +74,8 @@ func wanted(q *dhcp.Request) (Record, error) {
 	if err != nil {
 		return Record{}, err
 	}
-	l := Record{Attachment: cni.Attachment{Network: n.Name, Container: q.Container, IfName: q.IfName}, Priority: n.IPAM.Priority}
+	l := Record{Attachment: cni.Attachment{Network: n.Name, Container: q.Container,
+		IfName: q.IfName}, Priority: n.IPAM.Priority}
 	if err := l.Validate(); err != nil {
 		return l, err
 	}
@@ -132,7 +133,9 @@ func (d *Daemon) allocate(ctx context.Context, q *dhcp.Request) (*cni.Result, er
 }
 
 // obtain returns the lease that is there for a place, or one that is begun; it takes care of at.
-func (d *Daemon) obtain(ctx context.Context, rec Record, at *openLink) (l *lease, created bool, err error) {
+func (d *Daemon) obtain(
+	ctx context.Context, rec Record, at *openLink,
+) (l *lease, created bool, err error) {
 	name := dhcp.FileName(rec.Attachment)
 	for {
 		d.mu.Lock()
@@ -140,7 +143,8 @@ func (d *Daemon) obtain(ctx context.Context, rec Record, at *openLink) (l *lease
 		switch {
 		case d.ending:
 			d.mu.Unlock()
-			return nil, false, errors.Join(cni.Errorf(cni.CodeTryAgainLater, "the DHCP daemon is stopping"), at.Close())
+			return nil, false, errors.Join(cni.Errorf(cni.CodeTryAgainLater,
+				"the DHCP daemon is stopping"), at.Close())
 		case l == nil:
 			l = d.start(rec, d.ResendTimeout, at)
 			d.all[name] = l
@@ -149,7 +153,8 @@ func (d *Daemon) obtain(ctx context.Context, rec Record, at *openLink) (l *lease
 		}
 		d.mu.Unlock()
 		had := l.snapshot()
-		same := had.DHCP6 == rec.DHCP6 && had.Place.NS == rec.Place.NS && had.Place.Index == rec.Place.Index
+		same := had.DHCP6 == rec.DHCP6 && had.Place.NS == rec.Place.NS &&
+			had.Place.Index == rec.Place.Index
 		if same && had.Lost == "" && had.Lost6 == "" {
 			return l, false, at.Close()
 		}
@@ -182,7 +187,8 @@ func (l *lease) outcome() (*cni.Result, error) {
 			l.saved.IfName, l.saved.Container, why)
 	}
 	if l.saved.Lost6 != "" {
-		return nil, cni.Errorf(cni.CodeInternal, "no DHCPv6 lease for interface %s of container %s: %s",
+		return nil, cni.Errorf(cni.CodeInternal,
+			"no DHCPv6 lease for interface %s of container %s: %s",
 			l.saved.IfName, l.saved.Container, l.saved.Lost6)
 	}
 	r := result(l.saved.Lease, l.saved.Priority)
@@ -209,7 +215,8 @@ func (d *Daemon) check(ctx context.Context, q *dhcp.Request) (*cni.Result, error
 	}
 	defer at.Close()
 	if had.Place.NS != rec.Place.NS || had.Place.Index != rec.Place.Index {
-		return nil, cni.Errorf(cni.CodeInternal, "the lease is for another interface: expected number %d in namespace %d, found number %d in namespace %d",
+		return nil, cni.Errorf(cni.CodeInternal,
+			"the lease is for another interface: expected number %d in namespace %d, found number %d in namespace %d",
 			had.Place.Index, had.Place.NS.Inode, rec.Place.Index, rec.Place.NS.Inode)
 	}
 	r, err := l.outcome()
@@ -239,7 +246,8 @@ func (d *Daemon) collect(ctx context.Context, q *dhcp.Request) error {
 	}
 	for _, l := range d.sorted() {
 		a := l.snapshot().Attachment
-		valid := slices.Contains(q.Valid, cni.ValidAttachment{ContainerID: a.Container, IfName: a.IfName})
+		valid := slices.Contains(q.Valid,
+			cni.ValidAttachment{ContainerID: a.Container, IfName: a.IfName})
 		if a.Network == n.Name && !valid {
 			d.drop(ctx, l.name)
 		}
@@ -266,7 +274,8 @@ func (d *Daemon) list() (list []dhcp.Lease) {
 		l.mu.Unlock()
 		if s.Lease != nil {
 			out.Addresses = s.Addresses()
-			out.Server, out.Renew, out.Expires = s.Lease.Server.String(), s.Lease.Renew, s.Lease.Expires
+			out.Server, out.Renew, out.Expires = s.Lease.Server.String(), s.Lease.Renew,
+				s.Lease.Expires
 		}
 		list = append(list, out)
 	}

@@ -63,8 +63,10 @@ func hostile(q *v4.Message) (answers [][]byte) {
 		change(m)
 		return m.Encode()
 	}
-	for _, address := range []string{"0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255", "10.92.0.0", "10.92.0.255"} {
-		answers = append(answers, offer(func(m *v4.Message) { m.Your = netip.MustParseAddr(address) }))
+	for _, address := range []string{"0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255",
+		"10.92.0.0", "10.92.0.255"} {
+		answers = append(answers,
+			offer(func(m *v4.Message) { m.Your = netip.MustParseAddr(address) }))
 	}
 	good := func(m *v4.Message) { m.Your = netip.MustParseAddr("10.92.0.66") }
 	answers = append(answers,

@@ -57,8 +57,10 @@ var (
 // is nil.
 func (d *Daemon) start(rec Record, total time.Duration, at *openLink) *lease {
 	l := &lease{
-		d: d, name: dhcp.FileName(rec.Attachment), rec: rec, saved: rec, ended: make(chan struct{}), first: make(chan struct{}),
-		log: d.Log.With(about.Args(rec.Attachment)...), nextLook: time.Now().Add(rand.N(d.LookEvery)),
+		d: d, name: dhcp.FileName(rec.Attachment), rec: rec, saved: rec, ended: make(chan struct{}),
+		first:    make(chan struct{}),
+		log:      d.Log.With(about.Args(rec.Attachment)...),
+		nextLook: time.Now().Add(rand.N(d.LookEvery)),
 	}
 	l.four = l.newFour(total)
 	if rec.DHCP6 == dhcp.Stateful || rec.DHCP6 == dhcp.Stateless {

@@ -30,7 +30,8 @@ const (
 // addresses returns the IPv4 addresses and routes of a container's eth0.
 func (d *node) addresses(container string) string {
 	c := d.n.Container(container)
-	return c.Command("ip", "-4", "-o", "addr", "show", "dev", "eth0") + c.Command("ip", "-4", "route", "show", "dev", "eth0")
+	return c.Command("ip", "-4", "-o", "addr", "show", "dev", "eth0") +
+		c.Command("ip", "-4", "route", "show", "dev", "eth0")
 }
 
 func (d *node) eventuallyState(container, want string) {
@@ -145,7 +146,8 @@ func TestLost(t *testing.T) {
 	d.add("a")
 	s.Stop()
 	testnet.Eventually(t, func() error {
-		if _, err := d.call(dhcp.Check, "a"); err == nil || !strings.Contains(err.Error(), "the lease has expired") {
+		if _, err := d.call(dhcp.Check, "a"); err == nil ||
+			!strings.Contains(err.Error(), "the lease has expired") {
 			return fmt.Errorf("CHECK: %v", err)
 		}
 		return nil
@@ -155,7 +157,8 @@ func TestLost(t *testing.T) {
 	}
 	d.stop() // the next daemon knows the reason, too
 	d.start()
-	if _, err := d.call(dhcp.Check, "a"); err == nil || !strings.Contains(err.Error(), "the lease has expired") {
+	if _, err := d.call(dhcp.Check, "a"); err == nil ||
+		!strings.Contains(err.Error(), "the lease has expired") {
 		t.Errorf("CHECK after a restart: %v", err)
 	}
 	s.StartRenewing(pool, 600)
@@ -163,7 +166,8 @@ func TestLost(t *testing.T) {
 		_, err := d.call(dhcp.Check, "a")
 		return err
 	})
-	if got := d.addresses("a"); !strings.Contains(got, "10.92.0.1") || !strings.Contains(got, "default via") {
+	if got := d.addresses("a"); !strings.Contains(got, "10.92.0.1") ||
+		!strings.Contains(got, "default via") {
 		t.Errorf("got\n%s", got)
 	}
 }
@@ -188,7 +192,10 @@ func TestNoServer(t *testing.T) {
 	d.o.ResendTimeout = 12 * time.Second
 	d.start()
 	n.Host.Batch("link set " + dhcpserver.Port("b") + " down")
-	if _, err := d.call(dhcp.Allocate, "b"); err == nil || cni.AsError(err).Msg != "no more tries" || !strings.Contains(cni.AsError(err).Details, "no OFFER in ") || !strings.Contains(cni.AsError(err).Details, "on eth0 (carrier down)") {
+	if _, err := d.call(dhcp.Allocate, "b"); err == nil ||
+		cni.AsError(err).Msg != "no more tries" ||
+		!strings.Contains(cni.AsError(err).Details, "no OFFER in ") ||
+		!strings.Contains(cni.AsError(err).Details, "on eth0 (carrier down)") {
 		t.Errorf("%v: %s", err, cni.AsError(err).Details)
 	}
 }
@@ -205,7 +212,8 @@ func TestSlowLink(t *testing.T) {
 	d.start()
 	port := dhcpserver.Port("a")
 	n.Host.Batch("link set " + port + " nomaster")
-	forwarding := time.AfterFunc(2500*time.Millisecond, func() { n.Host.Batch("link set " + port + " master br0") })
+	forwarding := time.AfterFunc(2500*time.Millisecond,
+		func() { n.Host.Batch("link set " + port + " master br0") })
 	r := d.must(dhcp.Allocate, "a")
 	if forwarding.Stop() {
 		t.Errorf("got %v before the port forwards", r.IPs)
@@ -255,7 +263,8 @@ func TestTakeOver(t *testing.T) {
 	calls := 0
 	clients.Go(func() {
 		for ctx.Err() == nil {
-			if _, err := dhcp.Call(t.Context(), d.socket, dhcp.Request{Verb: dhcp.Status}); err != nil {
+			if _, err := dhcp.Call(t.Context(), d.socket,
+				dhcp.Request{Verb: dhcp.Status}); err != nil {
 				t.Errorf("call %d: %v", calls, err)
 			}
 			calls++
@@ -320,7 +329,8 @@ func TestHostPrefix(t *testing.T) {
 	if err := os.Symlink(n.Container("a").Path(), host+"/tenon-test/a"); err != nil {
 		t.Fatal(err)
 	}
-	q := dhcp.Request{Verb: dhcp.Allocate, Container: "a", IfName: "eth0", Netns: "/tenon-test/a", Config: json.RawMessage(d.conf)}
+	q := dhcp.Request{Verb: dhcp.Allocate, Container: "a", IfName: "eth0", Netns: "/tenon-test/a",
+		Config: json.RawMessage(d.conf)}
 	if err := d.ask(q); err != nil {
 		t.Error(err)
 	}
@@ -338,7 +348,8 @@ func TestHostPrefix(t *testing.T) {
 	}
 	for _, relative := range []daemon.Options{{PIDFile: "pid"}, {HostPrefix: "host"}} {
 		relative.Socket, relative.Log = "/tenon-test/dhcp.sock", d.o.Log
-		if err := daemon.Run(t.Context(), relative); err == nil || !strings.Contains(err.Error(), "is not an absolute path") {
+		if err := daemon.Run(t.Context(), relative); err == nil ||
+			!strings.Contains(err.Error(), "is not an absolute path") {
 			t.Errorf("%+v: %v", relative, err)
 		}
 	}
@@ -366,7 +377,8 @@ func TestDisconnect(t *testing.T) {
 	d := newNode(t, n)
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(500*time.Millisecond, cancel)
-	_, err := dhcp.Call(ctx, d.socket, dhcp.Request{Verb: dhcp.Allocate, Container: "a", IfName: "eth0", Netns: n.Container("a").Path(), Config: json.RawMessage(d.conf)})
+	_, err := dhcp.Call(ctx, d.socket, dhcp.Request{Verb: dhcp.Allocate, Container: "a",
+		IfName: "eth0", Netns: n.Container("a").Path(), Config: json.RawMessage(d.conf)})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}

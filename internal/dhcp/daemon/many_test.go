@@ -30,7 +30,8 @@ func TestMany(t *testing.T) {
 	var commands []string
 	for i := range many / 2 {
 		name, peer := fmt.Sprintf("d%d", i), fmt.Sprintf("d%d", many/2+i)
-		commands = append(commands, "link add "+name+" type veth peer name "+peer, "link set "+name+" up", "link set "+peer+" up")
+		commands = append(commands, "link add "+name+" type veth peer name "+peer,
+			"link set "+name+" up", "link set "+peer+" up")
 	}
 	c.Batch(commands...)
 	leases, err := dhcp.LeaseFiles(d.socket)
@@ -45,11 +46,14 @@ func TestMany(t *testing.T) {
 			}
 			rec := daemon.Record{
 				Attachment: cni.Attachment{Network: "lan", Container: "c", IfName: link.Name},
-				Place:      daemon.Place{Path: c.Path(), NS: testnet.NS(t, c).ID(), Index: link.Index, MAC: link.HardwareAddr.String()},
-				ClientID:   v4.ClientID(link.Name),
+				Place: daemon.Place{Path: c.Path(), NS: testnet.NS(t, c).ID(),
+					Index: link.Index, MAC: link.HardwareAddr.String()},
+				ClientID: v4.ClientID(link.Name),
 				Lease: &v4.Lease{
-					Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 1, byte(i / 256), byte(i % 256)}), 16), Server: netip.MustParseAddr("10.1.255.1"),
-					Renew: time.Now().Add(time.Hour), Rebind: time.Now().Add(2 * time.Hour), Expires: time.Now().Add(3 * time.Hour),
+					Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 1, byte(i / 256),
+						byte(i % 256)}), 16), Server: netip.MustParseAddr("10.1.255.1"),
+					Renew: time.Now().Add(time.Hour), Rebind: time.Now().Add(2 * time.Hour),
+					Expires: time.Now().Add(3 * time.Hour),
 				},
 			}
 			if err = leases.Write(dhcp.FileName(rec.Attachment), &rec); err != nil {

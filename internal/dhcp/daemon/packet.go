@@ -48,12 +48,15 @@ func udp(from, to netip.AddrPort, payload []byte) []byte {
 // does not check the UDP checksum: the kernel leaves the checksum to hardware, and a packet between
 // two virtual links never passes hardware. For all other packets, including fragments and damaged
 // packets, the error is errOther.
-func parseUDP(b []byte, port uint16, partial bool) (payload []byte, from netip.AddrPort, err error) {
+func parseUDP(
+	b []byte, port uint16, partial bool,
+) (payload []byte, from netip.AddrPort, err error) {
 	if len(b) < ipLen || b[0]>>4 != 4 {
 		return nil, from, errOther
 	}
 	header, total := int(b[0]&15)*4, int(binary.BigEndian.Uint16(b[2:]))
-	if header < ipLen || total < header+udpLen || total > len(b) || b[9] != protocolUDP || binary.BigEndian.Uint16(b[6:])&0x3fff != 0 ||
+	if header < ipLen || total < header+udpLen || total > len(b) || b[9] != protocolUDP ||
+		binary.BigEndian.Uint16(b[6:])&0x3fff != 0 ||
 		checksum(sum(0, b[:header])) != 0 {
 		return nil, from, errOther
 	}
@@ -62,10 +65,12 @@ func parseUDP(b []byte, port uint16, partial bool) (payload []byte, from netip.A
 	if binary.BigEndian.Uint16(u[2:]) != port || size < udpLen || size > len(u) {
 		return nil, from, errOther
 	}
-	if !partial && binary.BigEndian.Uint16(u[6:]) != 0 && checksum(pseudo(b[:ipLen], u[:size])) != 0 {
+	if !partial && binary.BigEndian.Uint16(u[6:]) != 0 &&
+		checksum(pseudo(b[:ipLen], u[:size])) != 0 {
 		return nil, from, errOther
 	}
-	return u[udpLen:size], netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[12:])), binary.BigEndian.Uint16(u)), nil
+	return u[udpLen:size],
+		netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[12:])), binary.BigEndian.Uint16(u)), nil
 }
 
 // pseudo sums a datagram with the pseudo header of its IP header.
@@ -111,7 +116,8 @@ func claims(b []byte, mac net.HardwareAddr, address netip.Addr) net.HardwareAddr
 	if len(b) < arpLen || string(b[:6]) != "\x00\x01\x08\x00\x06\x04" {
 		return nil
 	}
-	sender, from, target := net.HardwareAddr(b[8:14]), netip.AddrFrom4([4]byte(b[14:])), netip.AddrFrom4([4]byte(b[24:]))
+	sender, from, target := net.HardwareAddr(b[8:14]), netip.AddrFrom4([4]byte(b[14:])),
+		netip.AddrFrom4([4]byte(b[24:]))
 	probe := b[7] == arpRequest && from.IsUnspecified() && target == address
 	if sender.String() == mac.String() || from != address && !probe {
 		return nil

@@ -17,7 +17,8 @@ var (
 // parses it.
 func TestUDP(t *testing.T) {
 	t.Parallel()
-	got := udp(netip.MustParseAddrPort("192.0.2.1:67"), netip.MustParseAddrPort("192.0.2.2:68"), []byte("abc"))
+	got := udp(netip.MustParseAddrPort("192.0.2.1:67"), netip.MustParseAddrPort("192.0.2.2:68"),
+		[]byte("abc"))
 	want := []byte{
 		0x45, 0, 0, 31, 0, 0, 0, 0, 64, 17, 0xf6, 0xca, 192, 0, 2, 1, 192, 0, 2, 2,
 		0, 67, 0, 68, 0, 11, 0xb6, 0xea, 'a', 'b', 'c',
@@ -45,8 +46,10 @@ func TestParseRefuses(t *testing.T) {
 		return c
 	}
 	for name, b := range map[string][]byte{
-		"nothing": nil, "cut off": good[:30], "header of IP": damage(8, 1), "version": damage(0, 0x20), "payload": damage(30, 1),
-		"length of UDP": damage(25, 0x40), "another port": udp(everybody, everybody, nil), "fragment": damage(6, 0x20),
+		"nothing": nil, "cut off": good[:30], "header of IP": damage(8, 1),
+		"version": damage(0, 0x20), "payload": damage(30, 1),
+		"length of UDP": damage(25, 0x40), "another port": udp(everybody, everybody, nil),
+		"fragment": damage(6, 0x20),
 	} {
 		if payload, _, err := parseUDP(b, clientPort, false); !errors.Is(err, errOther) {
 			t.Errorf("%s: %q, %v", name, payload, err)

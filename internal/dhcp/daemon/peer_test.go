@@ -52,7 +52,8 @@ func dialAs(user int, socket string) (c net.Conn, err error) {
 	go func() {
 		defer close(done)
 		runtime.LockOSThread()
-		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(user), ^uintptr(0)); errno != 0 {
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(user),
+			^uintptr(0)); errno != 0 {
 			err = errno
 			return
 		}

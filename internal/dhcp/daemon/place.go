@@ -82,7 +82,8 @@ func (h host) open(ctx context.Context, l *Record, kept *kernel.Namespace) (*ope
 	if err != nil {
 		return nil, err
 	}
-	return linkIn(ctx, ns, func(space *kernel.Space) (kernel.Link, error) { return theLink(space, l) })
+	return linkIn(ctx, ns,
+		func(space *kernel.Space) (kernel.Link, error) { return theLink(space, l) })
 }
 
 // linkIn opens an interface in a namespace, which it closes if it fails.

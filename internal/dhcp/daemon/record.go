@@ -56,7 +56,8 @@ func (l *Record) DNS() (d cni.DNS) {
 		addresses, d.Domain, d.Search = l.Lease.DNS, l.Lease.Domain, l.Lease.Search
 	}
 	if l.Six != nil {
-		addresses, d.Search = slices.Concat(addresses, l.Six.DNS), slices.Concat(d.Search, l.Six.Search)
+		addresses, d.Search = slices.Concat(addresses, l.Six.DNS),
+			slices.Concat(d.Search, l.Six.Search)
 	}
 	for _, a := range addresses {
 		d.Nameservers = append(d.Nameservers, a.String())

@@ -30,7 +30,7 @@ type Server struct {
 }
 
 const (
-	// atOnce is the number of clients that are served at the same time.
+	// atOnce is the number of clients that are served at the same time; others wait.
 	atOnce = 1024
 	// patience limits the time to read a request and to write an answer.
 	patience = 10 * time.Second

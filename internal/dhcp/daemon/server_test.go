@@ -45,10 +45,13 @@ func serve(t *testing.T, handle func(context.Context, *dhcp.Request) *dhcp.Reply
 func sampleResult(t *testing.T) (r *cni.Result, encoded json.RawMessage) {
 	t.Helper()
 	r = &cni.Result{
-		IPs: []cni.IP{{Address: netip.MustParsePrefix("192.168.1.5/24"), Gateway: netip.MustParseAddr("192.168.1.1")}},
+		IPs: []cni.IP{{Address: netip.MustParsePrefix("192.168.1.5/24"),
+			Gateway: netip.MustParseAddr("192.168.1.1")}},
 		Routes: []cni.Route{
-			{Dst: netip.MustParsePrefix("10.50.0.0/16"), GW: netip.MustParseAddr("192.168.1.254"), Priority: 7},
-			{Dst: netip.MustParsePrefix("10.60.0.0/16"), GW: netip.MustParseAddr("0.0.0.0"), Scope: cni.Some(253)},
+			{Dst: netip.MustParsePrefix("10.50.0.0/16"), GW: netip.MustParseAddr("192.168.1.254"),
+				Priority: 7},
+			{Dst: netip.MustParsePrefix("10.60.0.0/16"), GW: netip.MustParseAddr("0.0.0.0"),
+				Scope: cni.Some(253)},
 		},
 	}
 	encoded, err := r.Encode(cni.V110)
@@ -84,7 +87,8 @@ func TestCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer self.Close()
-	q := dhcp.Request{Verb: dhcp.Allocate, Container: "c", IfName: "eth0", Netns: "/x", Args: "A=B", Config: json.RawMessage(`{"name":"` + strings.Repeat("n", 100_000) + `"}`)}
+	q := dhcp.Request{Verb: dhcp.Allocate, Container: "c", IfName: "eth0", Netns: "/x", Args: "A=B",
+		Config: json.RawMessage(`{"name":"` + strings.Repeat("n", 100_000) + `"}`)}
 	sent := q
 	sent.NS = self
 	r, err := dhcp.Call(t.Context(), socket, sent)
@@ -98,7 +102,8 @@ func TestCall(t *testing.T) {
 	}
 	var want unix.Stat_t
 	if err := unix.Fstat(int(self.Fd()), &want); err != nil || want.Ino != got.ns.Ino {
-		t.Errorf("the daemon received another namespace: inode %d, sent %d, %v", got.ns.Ino, want.Ino, err)
+		t.Errorf("the daemon received another namespace: inode %d, sent %d, %v", got.ns.Ino,
+			want.Ino, err)
 	}
 	if string(r.Result) != string(compact(t, encoded)) || r.Listener == nil {
 		t.Errorf("%+v", r)
@@ -124,23 +129,27 @@ func TestErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := cni.AsError(r.Err()); e.Code != cni.CodeTryAgainLater || e.Msg != "no more tries" || e.Details != "no OFFER" {
+	if e := cni.AsError(r.Err()); e.Code != cni.CodeTryAgainLater || e.Msg != "no more tries" ||
+		e.Details != "no OFFER" {
 		t.Errorf("%+v", e)
 	}
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{file: "is not a socket", "/" + strings.Repeat("x", 107): "this one has 108"} {
+	for path, want := range map[string]string{file: "is not a socket", "/" +
+		strings.Repeat("x", 107): "this one has 108"} {
 		if _, err := daemon.Listen(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("listen on %s: %v", path, err)
 		}
-		if _, err := dhcp.Call(t.Context(), path, dhcp.Request{}); !errors.Is(err, dhcp.ErrUnreachable) {
+		if _, err := dhcp.Call(t.Context(), path, dhcp.Request{}); !errors.Is(err,
+			dhcp.ErrUnreachable) {
 			t.Errorf("call %s: %v", path, err)
 		}
 	}
 	stale := filepath.Join(t.TempDir(), "dhcp.sock")
-	if _, err := dhcp.Call(t.Context(), stale, dhcp.Request{}); !errors.Is(err, dhcp.ErrUnreachable) {
+	if _, err := dhcp.Call(t.Context(), stale, dhcp.Request{}); !errors.Is(err,
+		dhcp.ErrUnreachable) {
 		t.Error(err)
 	}
 	l, err := daemon.Listen(stale)
@@ -153,7 +162,8 @@ func TestErrors(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dhcp.Call(t.Context(), stale, dhcp.Request{}); !errors.Is(err, dhcp.ErrUnreachable) {
+	if _, err := dhcp.Call(t.Context(), stale, dhcp.Request{}); !errors.Is(err,
+		dhcp.ErrUnreachable) {
 		t.Error(err)
 	}
 	l, err = daemon.Listen(stale)
@@ -190,15 +200,19 @@ func TestClientHangsUp(t *testing.T) {
 func TestHostilePlugin(t *testing.T) {
 	socket := serve(t, func(context.Context, *dhcp.Request) *dhcp.Reply { return new(dhcp.Reply) })
 	for name, sent := range map[string]string{
-		"nonsense": "hello\n", "endless greeting": strings.Repeat("x", 1<<20), "no request": "TENON-DHCP/1\n", "no JSON": "TENON-DHCP/1\n{]\n",
-		"net/rpc": "CONNECT /_goRPC_ HTTP/1.0\n\n", "endless": "TENON-DHCP/1\n" + strings.Repeat("{", 5<<20),
+		"nonsense": "hello\n", "endless greeting": strings.Repeat("x", 1<<20),
+		"no request": "TENON-DHCP/1\n", "no JSON": "TENON-DHCP/1\n{]\n",
+		"net/rpc": "CONNECT /_goRPC_ HTTP/1.0\n\n", "endless": "TENON-DHCP/1\n" +
+			strings.Repeat("{", 5<<20),
 	} {
 		c, err := net.Dial("unix", socket)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, _ = io.WriteString(c, sent)
-		if err := errors.Join(c.(*net.UnixConn).CloseWrite(), c.SetDeadline(time.Now().Add(testnet.Patience))); err != nil && !errors.Is(err, unix.ENOTCONN) {
+		if err := errors.Join(c.(*net.UnixConn).CloseWrite(),
+			c.SetDeadline(time.Now().Add(testnet.Patience))); err != nil &&
+			!errors.Is(err, unix.ENOTCONN) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {

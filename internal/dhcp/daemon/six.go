@@ -74,7 +74,9 @@ func (l *lease) probe6(ctx context.Context, addresses []netip.Addr) {
 
 // duplicates returns the addresses in a list that other nodes have. The interface has the addresses
 // only during the test.
-func (o *openLink) duplicates(ctx context.Context, addresses []netip.Addr) (used []netip.Addr, err error) {
+func (o *openLink) duplicates(
+	ctx context.Context, addresses []netip.Addr,
+) (used []netip.Addr, err error) {
 	tx := kernel.Begin(ctx)
 	space, err := tx.Open(o.ns)
 	if err != nil {

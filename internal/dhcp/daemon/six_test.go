@@ -18,7 +18,8 @@ func (d *node) dhcp6(value string) {
 
 // addresses6 returns the IPv6 addresses of a container's eth0, except for the link-local one.
 func (d *node) addresses6(container string) string {
-	return d.n.Container(container).Command("ip", "-6", "-o", "addr", "show", "dev", "eth0", "scope", "global")
+	return d.n.Container(container).Command("ip", "-6", "-o", "addr", "show", "dev", "eth0",
+		"scope", "global")
 }
 
 // TestServers6 checks against real DHCPv6 servers that an address is granted in addition to the
@@ -34,7 +35,8 @@ func TestServers6(t *testing.T) {
 			d := newNode(t, n)
 			d.dhcp6("stateful")
 			r := d.add("a")
-			if len(r.IPs) != 2 || !strings.HasPrefix(r.IPs[1].Address.String(), "fd00:92::") || r.IPs[1].Address.Bits() != 128 {
+			if len(r.IPs) != 2 || !strings.HasPrefix(r.IPs[1].Address.String(), "fd00:92::") ||
+				r.IPs[1].Address.Bits() != 128 {
 				t.Fatalf("%+v\n%s", r.IPs, s.Log())
 			}
 			renews := strings.Count(strings.ToUpper(s.Log()), "RENEW")
@@ -72,7 +74,8 @@ func TestLost6(t *testing.T) {
 	d.add("a")
 	s.Stop()
 	testnet.Eventually(t, func() error {
-		if _, err := d.call(dhcp.Check, "a"); err == nil || !strings.Contains(err.Error(), "no DHCPv6 lease") {
+		if _, err := d.call(dhcp.Check, "a"); err == nil ||
+			!strings.Contains(err.Error(), "no DHCPv6 lease") {
 			return fmt.Errorf("CHECK: %v", err)
 		}
 		return nil
@@ -128,11 +131,13 @@ func TestDuplicate6(t *testing.T) {
 	if got := r.IPs[1].Address.String(); got != "fd00:92::101/128" {
 		t.Errorf("got %s", got)
 	}
-	if log := s.Log(); strings.Count(log, "DHCP6_DECLINE_LEASE ") != 1 || !strings.Contains(log, "fd00:92::100 ") {
+	if log := s.Log(); strings.Count(log, "DHCP6_DECLINE_LEASE ") != 1 ||
+		!strings.Contains(log, "fd00:92::100 ") {
 		t.Errorf("server: %s", log)
 	}
 	n.Host.Batch("addr add fd00:92::101/64 dev br0 nodad")
-	n.Container("a").Batch("addr del fd00:92::101/128 dev eth0", "addr add fd00:92::101/128 dev eth0")
+	n.Container("a").Batch("addr del fd00:92::101/128 dev eth0",
+		"addr add fd00:92::101/128 dev eth0")
 	testnet.Eventually(t, func() error {
 		r, err := d.call(dhcp.Check, "a")
 		if err == nil && r.IPs[1].Address.String() != "fd00:92::102/128" {
@@ -140,7 +145,8 @@ func TestDuplicate6(t *testing.T) {
 		}
 		return err
 	})
-	if got := d.addresses6("a"); strings.Contains(got, "fd00:92::101") || !strings.Contains(got, "fd00:92::102/128") {
+	if got := d.addresses6("a"); strings.Contains(got, "fd00:92::101") ||
+		!strings.Contains(got, "fd00:92::102/128") {
 		t.Errorf("got %s", got)
 	}
 }

@@ -31,7 +31,9 @@ func (o *openLink) acceptRouters(ctx context.Context) error {
 
 // awaitRouters waits until the kernel has an address from router advertisements, and adds it to the
 // result.
-func (d *Daemon) awaitRouters(ctx context.Context, rec *Record, passed *os.File, r *cni.Result) error {
+func (d *Daemon) awaitRouters(
+	ctx context.Context, rec *Record, passed *os.File, r *cni.Result,
+) error {
 	at, err := d.host.enter(ctx, rec, passed)
 	if err != nil {
 		return err
@@ -39,7 +41,9 @@ func (d *Daemon) awaitRouters(ctx context.Context, rec *Record, passed *os.File,
 	defer at.Close()
 	wait, cancel := context.WithTimeoutCause(ctx, d.ResendTimeout, errNoRouter)
 	defer cancel()
-	err = at.visit(ctx, func(space *kernel.Space) error { return space.Addrs.WaitAutoconf(wait, at.link) })
+	err = at.visit(ctx, func(space *kernel.Space) error {
+		return space.Addrs.WaitAutoconf(wait, at.link)
+	})
 	if err != nil {
 		return cni.Errorf(cni.CodeTryAgainLater, "%w", err)
 	}
@@ -56,7 +60,8 @@ func (o *openLink) addAdvertised(ctx context.Context, r *cni.Result) error {
 		return err
 	})
 	if err == nil && len(found.Addrs) == 0 {
-		err = cni.Errorf(cni.CodeInternal, "interface %s no longer has an address from router advertisements",
+		err = cni.Errorf(cni.CodeInternal,
+			"interface %s no longer has an address from router advertisements",
 			o.link.Name)
 	}
 	for _, p := range found.Addrs {

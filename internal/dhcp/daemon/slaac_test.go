@@ -23,11 +23,14 @@ func TestSLAAC(t *testing.T) {
 	dhcpserver.Start(t, n, isc, pool, 60)
 	dhcpserver.Start(t, n, dhcpserver.Router, "", 1800)
 	c := n.Container("a")
-	c.Command("sysctl", "-qw", "net.ipv6.conf.eth0.accept_ra=0", "net.ipv6.conf.eth0.autoconf=0", "net.ipv6.conf.all.forwarding=1")
+	c.Command("sysctl", "-qw", "net.ipv6.conf.eth0.accept_ra=0", "net.ipv6.conf.eth0.autoconf=0",
+		"net.ipv6.conf.all.forwarding=1")
 	d := newNode(t, n)
 	d.dhcp6("slaac")
 	r := d.must(dhcp.Allocate, "a")
-	if len(r.IPs) != 2 || !netip.MustParsePrefix("fd00:92::/64").Contains(r.IPs[1].Address.Addr()) || r.IPs[1].Address.Bits() != 64 || !r.IPs[1].Gateway.IsLinkLocalUnicast() {
+	if len(r.IPs) != 2 ||
+		!netip.MustParsePrefix("fd00:92::/64").Contains(r.IPs[1].Address.Addr()) ||
+		r.IPs[1].Address.Bits() != 64 || !r.IPs[1].Gateway.IsLinkLocalUnicast() {
 		t.Fatalf("%+v", r.IPs)
 	}
 	for _, rt := range r.Routes {
@@ -35,7 +38,8 @@ func TestSLAAC(t *testing.T) {
 			t.Errorf("the result contains the kernel's route %+v", rt)
 		}
 	}
-	if got := c.Command("ip", "-6", "route", "show", "default"); !strings.Contains(got, "via "+r.IPs[1].Gateway.String()) {
+	if got := c.Command("ip", "-6", "route", "show", "default"); !strings.Contains(got,
+		"via "+r.IPs[1].Gateway.String()) {
 		t.Errorf("default route: %s, in the result %s", got, r.IPs[1].Gateway)
 	}
 	for _, verb := range []dhcp.Verb{dhcp.Check, dhcp.Allocate} {
@@ -50,7 +54,8 @@ func TestSLAAC(t *testing.T) {
 	d.must(dhcp.Allocate, "a")
 	c.Command("sysctl", "-qw", "net.ipv6.conf.eth0.accept_ra=0")
 	c.Batch("addr del " + r.IPs[1].Address.String() + " dev eth0")
-	if _, err := d.call(dhcp.Check, "a"); err == nil || !strings.Contains(err.Error(), "no longer has an address from router advertisements") {
+	if _, err := d.call(dhcp.Check, "a"); err == nil ||
+		!strings.Contains(err.Error(), "no longer has an address from router advertisements") {
 		t.Errorf("CHECK without the address: %v", err)
 	}
 }
@@ -67,7 +72,8 @@ func TestNoRouter(t *testing.T) {
 	d.start()
 	d.dhcp6("slaac")
 	_, err := d.call(dhcp.Allocate, "a")
-	if err == nil || cni.CodeOf(err) != cni.CodeTryAgainLater || !strings.Contains(err.Error(), `link "eth0" by router advertisements: no router has advertised`) {
+	if err == nil || cni.CodeOf(err) != cni.CodeTryAgainLater || !strings.Contains(err.Error(),
+		`link "eth0" by router advertisements: no router has advertised`) {
 		t.Errorf("%v", err)
 	}
 	if l, ok := d.lease("a"); ok {

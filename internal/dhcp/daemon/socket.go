@@ -33,10 +33,11 @@ func (o *openLink) open4() (*socket, error) {
 
 // open6 opens a socket for DHCPv6. It needs a link-local address after duplicate address detection.
 func (o *openLink) open6() (*socket, error) {
-	fd, err := o.udpSocket(unix.AF_INET6, &unix.SockaddrInet6{Port: clientPort6}, func(fd int) error {
-		return errors.Join(unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1),
-			unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, o.link.Index))
-	})
+	fd, err := o.udpSocket(unix.AF_INET6, &unix.SockaddrInet6{Port: clientPort6},
+		func(fd int) error {
+			return errors.Join(unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1),
+				unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, o.link.Index))
+		})
 	if err != nil {
 		return nil, o.explain("socket for DHCPv6", err)
 	}
@@ -94,7 +95,8 @@ func (o *openLink) unicast(from, to netip.Addr, message []byte) (*port, error) {
 		// The source is repeated because in a namespace without addresses a socket can be bound
 		// to any address, and the source would be 0.0.0.0.
 		source := unix.PktInfo4(&unix.Inet4Pktinfo{Spec_dst: from.As4()})
-		err = unix.Sendmsg(fd, message, source, &unix.SockaddrInet4{Port: serverPort, Addr: to.As4()}, 0)
+		err = unix.Sendmsg(fd, message, source,
+			&unix.SockaddrInet4{Port: serverPort, Addr: to.As4()}, 0)
 		if err != nil {
 			unix.Close(fd)
 		}
@@ -199,7 +201,8 @@ func (o *openLink) packetSocket(protocol uint16, filter []unix.SockFilter) (*os.
 		err = unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, program)
 	}
 	err = errors.Join(err, unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1),
-		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: networkOrder(protocol), Ifindex: o.link.Index}))
+		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: networkOrder(protocol),
+			Ifindex: o.link.Index}))
 	if err != nil {
 		unix.Close(fd)
 		return nil, o.explain("packet socket", err)
@@ -262,7 +265,8 @@ func receive(f *os.File, buffer []byte) (n int, partial bool, err error) {
 		return 0, false, err
 	}
 	for _, m := range messages {
-		if m.Header.Level == unix.SOL_PACKET && m.Header.Type == unix.PACKET_AUXDATA && len(m.Data) >= 4 {
+		if m.Header.Level == unix.SOL_PACKET && m.Header.Type == unix.PACKET_AUXDATA &&
+			len(m.Data) >= 4 {
 			partial = binary.NativeEndian.Uint32(m.Data)&unix.TP_STATUS_CSUMNOTREADY != 0
 		}
 	}

@@ -23,7 +23,8 @@ func pair(t *testing.T) (n *testnet.Net, client *openLink) {
 	testnet.Require(t, testnet.Kernel(kernel.FeatureVeth), testnet.Tool("ip"))
 	n = testnet.New(t, "c")
 	c := n.Container("c")
-	c.Command("ip", "link", "add", "eth0", "address", "02:00:00:00:00:01", "type", "veth", "peer", "name", "srv0")
+	c.Command("ip", "link", "add", "eth0", "address", "02:00:00:00:00:01", "type", "veth", "peer",
+		"name", "srv0")
 	c.Command("ip", "link", "set", "srv0", "netns", n.Host.Path())
 	c.Command("ip", "link", "set", "eth0", "up")
 	n.Host.Batch("link set srv0 up", "addr add 192.0.2.1/24 dev srv0")
@@ -31,7 +32,8 @@ func pair(t *testing.T) (n *testnet.Net, client *openLink) {
 	for !strings.Contains(c.Command("ip", "link", "show", "eth0"), "state UP") {
 		time.Sleep(time.Millisecond)
 	}
-	client = &openLink{testnet.NS(t, c), kernel.Link{Name: "eth0", MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}}}
+	client = &openLink{testnet.NS(t, c),
+		kernel.Link{Name: "eth0", MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}}}
 	c.Do(func() {
 		if i, err := net.InterfaceByName("eth0"); err == nil {
 			client.link.Index = i.Index
@@ -76,16 +78,19 @@ func TestExchange(t *testing.T) {
 		t.Fatalf("server got %q from %v, %v", buffer[:size], from, err)
 	}
 	// The client does not need to have the source address.
-	if err := conn.broadcast(netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("192.0.2.1"), []byte("rebind")); err != nil {
+	if err := conn.broadcast(netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("192.0.2.1"),
+		[]byte("rebind")); err != nil {
 		t.Fatal(err)
 	}
 	size, from, err = srv.ReadFromUDP(buffer)
 	if err != nil || string(buffer[:size]) != "rebind" || from.String() != "192.0.2.7:68" {
 		t.Fatalf("server got %q from %v, %v", buffer[:size], from, err)
 	}
-	n.Host.Command("ip", "neigh", "replace", "192.0.2.7", "lladdr", "02:00:00:00:00:01", "dev", "srv0")
+	n.Host.Command("ip", "neigh", "replace", "192.0.2.7", "lladdr", "02:00:00:00:00:01", "dev",
+		"srv0")
 	for _, to := range []string{"192.0.2.7:99", "192.0.2.7:68"} { // the first is for another port
-		if _, err := srv.WriteToUDP([]byte("to "+to), net.UDPAddrFromAddrPort(netip.MustParseAddrPort(to))); err != nil {
+		if _, err := srv.WriteToUDP([]byte("to "+to),
+			net.UDPAddrFromAddrPort(netip.MustParseAddrPort(to))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -135,7 +140,8 @@ func TestUnicast(t *testing.T) {
 	if err := port.close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.unicast(netip.MustParseAddr("192.0.2.8"), to, nil); !errors.Is(err, unix.EADDRNOTAVAIL) {
+	if _, err := client.unicast(netip.MustParseAddr("192.0.2.8"), to, nil); !errors.Is(err,
+		unix.EADDRNOTAVAIL) {
 		t.Errorf("from an address that the client does not have: %v", err)
 	}
 }
@@ -145,7 +151,8 @@ func TestUnicast(t *testing.T) {
 func TestNoAddress(t *testing.T) {
 	t.Parallel()
 	_, client := pair(t)
-	if _, err := client.unicast(netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("192.0.2.1"), []byte("release")); err == nil {
+	if _, err := client.unicast(netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("192.0.2.1"),
+		[]byte("release")); err == nil {
 		t.Error("no error")
 	}
 }
@@ -178,12 +185,14 @@ func TestProbe(t *testing.T) {
 	if err != nil || by.String() != "02:00:00:00:00:02" {
 		t.Errorf("in use: %v, %v", by, err)
 	}
-	if by, err := client.probe(t.Context(), netip.MustParseAddr("192.0.2.9")); err != nil || by != nil {
+	if by, err := client.probe(t.Context(), netip.MustParseAddr("192.0.2.9")); err != nil ||
+		by != nil {
 		t.Errorf("free: %v, %v", by, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := client.probe(ctx, netip.MustParseAddr("192.0.2.9")); !errors.Is(err, context.Canceled) {
+	if _, err := client.probe(ctx, netip.MustParseAddr("192.0.2.9")); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }

@@ -125,7 +125,8 @@ func (s *service) call(verb dhcp.Verb, args *UpstreamArgs) (*dhcp.Reply, error) 
 
 func toResult(r *cni.Result) (out UpstreamResult) {
 	for _, ip := range r.IPs {
-		out.IPs = append(out.IPs, upstreamIP{Address: toIPNet(ip.Address), Gateway: ip.Gateway.AsSlice()})
+		out.IPs = append(out.IPs,
+			upstreamIP{Address: toIPNet(ip.Address), Gateway: ip.Gateway.AsSlice()})
 	}
 	for _, r := range r.Routes {
 		route := upstreamRoute{
@@ -156,7 +157,8 @@ func CallUpstream(socket string, q dhcp.Request) (*dhcp.Reply, error) {
 	}
 	defer c.Close()
 	args := &UpstreamArgs{
-		ContainerID: q.Container, Netns: q.Netns, IfName: q.IfName, Args: q.Args, StdinData: q.Config,
+		ContainerID: q.Container, Netns: q.Netns, IfName: q.IfName, Args: q.Args,
+		StdinData: q.Config,
 	}
 	var result UpstreamResult
 	if q.Verb == dhcp.Release {
@@ -220,7 +222,8 @@ func fromIPNet(n net.IPNet) (netip.Prefix, error) {
 	}
 	p := netip.PrefixFrom(a, ones)
 	if !p.IsValid() || bits == 0 {
-		return p, fmt.Errorf("upstream's DHCP daemon returned the address %x with the mask %x", n.IP, n.Mask)
+		return p, fmt.Errorf("upstream's DHCP daemon returned the address %x with the mask %x",
+			n.IP, n.Mask)
 	}
 	return p, nil
 }

@@ -96,7 +96,8 @@ func upstreamResult() Result {
 func install(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, dhcp.Program), "../../../cmd/tenon-dhcp").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, dhcp.Program),
+		"../../../cmd/tenon-dhcp").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
@@ -122,7 +123,8 @@ func TestUpstreamDaemon(t *testing.T) {
 	served.Go(func() { _ = http.Serve(l, mux) })
 	defer func() { l.Close(); served.Wait() }()
 	want, encoded := sampleResult(t)
-	q := dhcp.Request{Verb: dhcp.Allocate, Container: "c", Netns: "/n", IfName: "eth0", Args: "A=B", Config: json.RawMessage(`{"name":"n"}`)}
+	q := dhcp.Request{Verb: dhcp.Allocate, Container: "c", Netns: "/n", IfName: "eth0", Args: "A=B",
+		Config: json.RawMessage(`{"name":"n"}`)}
 	r, err := dhcp.Call(t.Context(), socket, q)
 	if err != nil || r.Err() != nil {
 		t.Fatal(err, r)
@@ -130,7 +132,8 @@ func TestUpstreamDaemon(t *testing.T) {
 	if string(r.Result) != string(encoded) {
 		t.Errorf("got %s\nof %+v", r.Result, want)
 	}
-	if diff := cmp.Diff(CmdArgs{ContainerID: "c", Netns: "/n", IfName: "eth0", Args: "A=B", StdinData: []byte(`{"name":"n"}`)}, theirs.asked()); diff != "" {
+	if diff := cmp.Diff(CmdArgs{ContainerID: "c", Netns: "/n", IfName: "eth0", Args: "A=B",
+		StdinData: []byte(`{"name":"n"}`)}, theirs.asked()); diff != "" {
 		t.Error(diff)
 	}
 	q.Verb = dhcp.Release
@@ -165,7 +168,8 @@ func TestUpstreamClient(t *testing.T) {
 	}
 	for range 2 {
 		r := Result{CNIVersion: "1.1.0"}
-		if err := c.Call("DHCP.Allocate", &CmdArgs{ContainerID: "c", StdinData: []byte("{}")}, &r); err != nil {
+		if err := c.Call("DHCP.Allocate", &CmdArgs{ContainerID: "c", StdinData: []byte("{}")},
+			&r); err != nil {
 			t.Fatal(err)
 		}
 		want := upstreamResult()
@@ -174,7 +178,8 @@ func TestUpstreamClient(t *testing.T) {
 			t.Error(diff)
 		}
 	}
-	if err := c.Call("DHCP.Allocate", &CmdArgs{ContainerID: "none"}, new(Result)); err == nil || err.Error() != "no more tries" {
+	if err := c.Call("DHCP.Allocate", &CmdArgs{ContainerID: "none"}, new(Result)); err == nil ||
+		err.Error() != "no more tries" {
 		t.Error(err)
 	}
 	if err := c.Call("DHCP.Release", &CmdArgs{ContainerID: "c"}, new(struct{})); err != nil {
@@ -186,7 +191,8 @@ func TestUpstreamClient(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	if want := []dhcp.Verb{dhcp.Allocate, dhcp.Allocate, dhcp.Allocate, dhcp.Release}; !cmp.Equal(want, got) {
+	if want := []dhcp.Verb{dhcp.Allocate, dhcp.Allocate, dhcp.Allocate,
+		dhcp.Release}; !cmp.Equal(want, got) {
 		t.Errorf("%v", got)
 	}
 }
@@ -215,7 +221,8 @@ func TestUpstreamHangsUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if err := c.Call("DHCP.Release", &CmdArgs{Args: strings.Repeat("x", 5<<20)}, new(struct{})); err == nil {
+	if err := c.Call("DHCP.Release", &CmdArgs{Args: strings.Repeat("x", 5<<20)},
+		new(struct{})); err == nil {
 		t.Error("a request of 5 MiB is answered")
 	}
 }
@@ -224,13 +231,15 @@ func TestUpstreamHangsUp(t *testing.T) {
 // other effect.
 func TestHostileUpstreamClient(t *testing.T) {
 	socket := serve(t, func(context.Context, *dhcp.Request) *dhcp.Reply { return new(dhcp.Reply) })
-	for _, sent := range []string{"", "\xff\xff", "\x03\x01\x02\x03", strings.Repeat("\x7f", 1<<16)} {
+	for _, sent := range []string{"", "\xff\xff", "\x03\x01\x02\x03",
+		strings.Repeat("\x7f", 1<<16)} {
 		c, err := net.Dial("unix", socket)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, _ = io.WriteString(c, "CONNECT /_goRPC_ HTTP/1.0\n\n"+sent)
-		if err := errors.Join(c.(*net.UnixConn).CloseWrite(), c.SetDeadline(time.Now().Add(testnet.Patience))); err != nil {
+		if err := errors.Join(c.(*net.UnixConn).CloseWrite(),
+			c.SetDeadline(time.Now().Add(testnet.Patience))); err != nil {
 			t.Errorf("%q: %v", sent, err)
 		}
 		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {

@@ -23,8 +23,10 @@ func pick[T any](b *tape, list ...T) T { return list[b.next()%len(list)] }
 // reply returns a message to the client. Most of its parts are valid most of the time.
 func (b *tape) reply(q *v4.Message) *v4.Message {
 	r := &v4.Message{Reply: true, XID: q.XID, MAC: q.MAC}
-	r.Set(v4.OptType, []byte{pick(b, byte(v4.Offer), byte(v4.ACK), byte(v4.NAK), byte(v4.ACK), byte(b.next()))})
-	r.Your = netip.MustParseAddr(pick(b, "10.0.0.7", "10.0.0.7", "10.0.0.8", "10.0.0.0", "224.0.0.1", "10.9.9.9"))
+	r.Set(v4.OptType, []byte{pick(b, byte(v4.Offer), byte(v4.ACK), byte(v4.NAK), byte(v4.ACK),
+		byte(b.next()))})
+	r.Your = netip.MustParseAddr(pick(b, "10.0.0.7", "10.0.0.7", "10.0.0.8", "10.0.0.0",
+		"224.0.0.1", "10.9.9.9"))
 	if id := pick(b, "10.0.0.1", "10.0.0.1", "10.0.0.2", "0.0.0.0", ""); id != "" {
 		r.Set(v4.OptServerID, ip(id))
 	}
@@ -37,7 +39,8 @@ func (b *tape) reply(q *v4.Message) *v4.Message {
 		}
 	}
 	if b.next()&1 > 0 {
-		r.Set(byte(b.next()), []byte{byte(b.next()), byte(b.next()), byte(b.next()), byte(b.next())})
+		r.Set(byte(b.next()),
+			[]byte{byte(b.next()), byte(b.next()), byte(b.next()), byte(b.next())})
 	}
 	return r
 }
@@ -66,12 +69,14 @@ func (w *world) check(actions []v4.Action, wake time.Time) {
 			if err != nil || q.Reply {
 				w.t.Fatalf("sends %+v: %v", a.Message, err)
 			}
-			if q.Client.IsValid() && q.Type() == v4.Request && (q.Get(v4.OptRequestedIP) != nil || q.Get(v4.OptServerID) != nil) {
+			if q.Client.IsValid() && q.Type() == v4.Request &&
+				(q.Get(v4.OptRequestedIP) != nil || q.Get(v4.OptServerID) != nil) {
 				w.t.Fatalf("R-54: renews with %+v", q)
 			}
 			w.last = q
 		case v4.Bind:
-			if !w.granted[a.Lease.Address.Addr()] || a.Lease.Expired(w.now) || (a.Before == nil) != (w.has == nil) || w.has != nil && !a.Before.Same(*w.has) {
+			if !w.granted[a.Lease.Address.Addr()] || a.Lease.Expired(w.now) ||
+				(a.Before == nil) != (w.has == nil) || w.has != nil && !a.Before.Same(*w.has) {
 				w.t.Fatalf("bind %+v, has %+v", a, w.has)
 			}
 			saved(w.t, a.Lease)
@@ -143,11 +148,13 @@ func FuzzMachine(f *testing.F) {
 	f.Add(byte(7), []byte{1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 5, 4, 0, 6})
 	f.Fuzz(func(t *testing.T, how byte, b []byte) {
 		n := uint64(how)
-		p := v4.Params{MAC: mac, ClientID: b, Probe: how&1 > 0, Broadcast: how&2 > 0, Timeout: time.Second, Rand: func() uint64 { n = n*6364136223846793005 + 1; return n }}
+		p := v4.Params{MAC: mac, ClientID: b, Probe: how&1 > 0, Broadcast: how&2 > 0,
+			Timeout: time.Second, Rand: func() uint64 { n = n*6364136223846793005 + 1; return n }}
 		if how&8 > 0 {
 			p.Total = 20 * time.Second
 		}
-		w := &world{t: t, m: v4.New(p), now: dawn, last: &v4.Message{}, granted: map[netip.Addr]bool{}}
+		w := &world{t: t, m: v4.New(p), now: dawn, last: &v4.Message{},
+			granted: map[netip.Addr]bool{}}
 		events := tape(b[:min(len(b), 1000)])
 		if how&4 > 0 {
 			w.start(earlier())

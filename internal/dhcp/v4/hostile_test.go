@@ -66,11 +66,14 @@ func TestHostileServer(t *testing.T) {
 				t.Parallel()
 				c := bound(t, v4.Params{})
 				c.alter = row.alter
-				if c.run(59 * time.Minute); c.m.Held == nil || c.m.Held.Address.String() != "10.0.0.7/24" || strings.Contains(c.log.String(), "bind") {
+				if c.run(59 * time.Minute); c.m.Held == nil ||
+					c.m.Held.Address.String() != "10.0.0.7/24" ||
+					strings.Contains(c.log.String(), "bind") {
 					t.Errorf("has %v\n%s", c.m.Held, &c.log)
 				}
 				c.alter = nil
-				if c.run(time.Minute - 1); !strings.Contains(c.log.String(), "bind") && c.m.Held == nil {
+				if c.run(time.Minute - 1); !strings.Contains(c.log.String(), "bind") &&
+					c.m.Held == nil {
 					t.Errorf("the lease is not renewed when the server works again\n%s", &c.log)
 				}
 			})
@@ -85,8 +88,10 @@ func TestHostileServer(t *testing.T) {
 			t.Parallel()
 			s := newServer()
 			s.alter = alter
-			c := newSim(s, v4.Params{Total: 10 * time.Second, Timeout: 2 * time.Second}).start(nil).run(time.Minute)
-			if want := "no OFFER in 3 tries: an offer does not name its server"; c.m.Held != nil || c.m.Refused != want {
+			c := newSim(s, v4.Params{Total: 10 * time.Second,
+				Timeout: 2 * time.Second}).start(nil).run(time.Minute)
+			if want := "no OFFER in 3 tries: an offer does not name its server"; c.m.Held != nil ||
+				c.m.Refused != want {
 				t.Errorf("has %v, got %q, want %q", c.m.Held, c.m.Refused, want)
 			}
 		})
@@ -113,14 +118,16 @@ func TestHostileServer(t *testing.T) {
 			}
 		}
 		c := newSim(s, v4.Params{Total: time.Second}).start(nil)
-		if want := "the server offered 10.0.0.7 and gave 10.0.0.66"; c.m.Held != nil || c.m.Refused != want {
+		if want := "the server offered 10.0.0.7 and gave 10.0.0.66"; c.m.Held != nil ||
+			c.m.Refused != want {
 			t.Errorf("has %v, got %q, want %q", c.m.Held, c.m.Refused, want)
 		}
 	})
 	t.Run("a router outside of a network of one address, as in clouds", func(t *testing.T) {
 		t.Parallel()
 		s := newServer()
-		s.mask, s.options = "255.255.255.255", []v4.Option{{Code: v4.OptRouter, Value: ip("169.254.1.1")}}
+		s.mask, s.options = "255.255.255.255",
+			[]v4.Option{{Code: v4.OptRouter, Value: ip("169.254.1.1")}}
 		if l := got(t, s); l.Address.String() != "10.0.0.7/32" || len(l.Routers) != 1 {
 			t.Errorf("got %+v", l)
 		}
@@ -130,7 +137,8 @@ func TestHostileServer(t *testing.T) {
 // A flood of messages does not make the client send or wake more often.
 func TestStorm(t *testing.T) {
 	t.Parallel()
-	for _, state := range []string{"paused", "requesting", "bound", "renewing", "rebinding", "stopped"} {
+	for _, state := range []string{"paused", "requesting", "bound", "renewing", "rebinding",
+		"stopped"} {
 		t.Run(state, func(t *testing.T) {
 			t.Parallel()
 			c := newSim(newServer(), v4.Params{})
@@ -150,12 +158,14 @@ func TestStorm(t *testing.T) {
 			case "renewing", "rebinding":
 				c.start(nil)
 				c.mute = true
-				c.run(map[string]time.Duration{"renewing": 31, "rebinding": 52}[state] * time.Minute)
+				c.run(map[string]time.Duration{"renewing": 31,
+					"rebinding": 52}[state] * time.Minute)
 			}
 			c.log.Reset()
 			wake, q, evil := c.wake, c.last, newServer()
 			evil.id, evil.your = "10.6.6.6", "10.0.0.255"
-			offer, ack, wrong := evil.reply(q, v4.Offer), evil.reply(q, v4.ACK), evil.reply(q, v4.NAK)
+			offer, ack, wrong := evil.reply(q, v4.Offer), evil.reply(q, v4.ACK),
+				evil.reply(q, v4.NAK)
 			wrong.XID++
 			for range 10000 {
 				for _, r := range []*v4.Message{offer, ack, wrong} {

@@ -44,7 +44,8 @@ type Route struct {
 
 // Same reports whether two leases are equal except for their servers and times.
 func (l Lease) Same(o Lease) bool {
-	return l.Address == o.Address && slices.Equal(l.Routers, o.Routers) && slices.Equal(l.Routes, o.Routes) &&
+	return l.Address == o.Address && slices.Equal(l.Routers, o.Routers) &&
+		slices.Equal(l.Routes, o.Routes) &&
 		l.Classless == o.Classless && l.MTU == o.MTU &&
 		slices.Equal(l.DNS, o.DNS) && l.Domain == o.Domain && slices.Equal(l.Search, o.Search)
 }
@@ -62,7 +63,8 @@ func leaseOf(m *Message, asked time.Time) (Lease, error) {
 	if err != nil {
 		return Lease{}, err
 	}
-	l := Lease{Address: address, DNS: m.addrs(OptDNS), Domain: m.Text(OptDomainName), Search: client.Names(m.Get(OptSearch))}
+	l := Lease{Address: address, DNS: m.addrs(OptDNS), Domain: m.Text(OptDomainName),
+		Search: client.Names(m.Get(OptSearch))}
 	if server, ok := m.Addr(OptServerID); ok && usable(server) {
 		l.Server = server
 	}
@@ -104,7 +106,8 @@ func addressOf(m *Message) (p netip.Prefix, err error) {
 // the mask is wrong.
 func (l *Lease) setRouters(list []netip.Addr) error {
 	l.Routers = slices.DeleteFunc(slices.Clone(list), func(a netip.Addr) bool {
-		return a == l.Address.Addr() || l.Address.Bits() < 32 && !l.Classless && !l.Address.Contains(a)
+		return a == l.Address.Addr() || l.Address.Bits() < 32 && !l.Classless &&
+			!l.Address.Contains(a)
 	})
 	if len(list) > 0 && len(l.Routers) == 0 && !l.Classless {
 		return fmt.Errorf("the server gave %s and the router %s, which is not another node of that network", l.Address, list[0])
@@ -144,7 +147,8 @@ func usable(a netip.Addr) bool {
 // router's address; 0.0.0.0 stands for no router.
 func route(dst netip.Prefix, gateway netip.Addr) (r Route, ok bool) {
 	a := dst.Addr()
-	return Route{dst, gateway}, (usable(a) || a.As4()[0] == 0 && dst.Bits() < 8) && (gateway.IsUnspecified() || usable(gateway))
+	return Route{dst, gateway}, (usable(a) || a.As4()[0] == 0 && dst.Bits() < 8) &&
+		(gateway.IsUnspecified() || usable(gateway))
 }
 
 // classless decodes option 121 (RFC 3442): for each route the prefix length, the significant bytes
@@ -158,7 +162,8 @@ func classless(b []byte) (routes []Route) {
 		}
 		var dst [4]byte
 		copy(dst[:], b[1:1+n])
-		if r, ok := route(netip.PrefixFrom(netip.AddrFrom4(dst), length).Masked(), netip.AddrFrom4([4]byte(b[1+n:]))); ok {
+		if r, ok := route(netip.PrefixFrom(netip.AddrFrom4(dst), length).Masked(),
+			netip.AddrFrom4([4]byte(b[1+n:]))); ok {
 			routes = append(routes, r)
 		}
 		b = b[1+n+4:]

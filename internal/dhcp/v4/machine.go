@@ -26,8 +26,10 @@ const (
 )
 
 func (s state) String() string {
-	return [...]string{"stopped", "waiting for the next attempt", "waiting for an offer", "waiting for the server to confirm",
-		"waiting for the server to confirm the earlier lease", "checking whether the address is free", "bound", "renewing", "rebinding"}[s]
+	return [...]string{"stopped", "waiting for the next attempt", "waiting for an offer",
+		"waiting for the server to confirm",
+		"waiting for the server to confirm the earlier lease",
+		"checking whether the address is free", "bound", "renewing", "rebinding"}[s]
 }
 
 const (
@@ -136,7 +138,9 @@ func (m *Machine) Received(now time.Time, r *Message) ([]Action, time.Time) {
 }
 
 // Probed processes the end of a probe. by is the node that has the address, or nil.
-func (m *Machine) Probed(now time.Time, address netip.Addr, by net.HardwareAddr) ([]Action, time.Time) {
+func (m *Machine) Probed(
+	now time.Time, address netip.Addr, by net.HardwareAddr,
+) ([]Action, time.Time) {
 	switch {
 	case m.state != probing || m.probed.Address.Addr() != address:
 	case by == nil:
@@ -336,7 +340,8 @@ func (m *Machine) acknowledged(now time.Time, r *Message) {
 		lease.Server = m.Held.Server
 	}
 	random := m.p.Rand() // the same for both: T2 stays after T1
-	lease.Renew, lease.Rebind = client.Earlier(lease.Renew, m.asked, random), client.Earlier(lease.Rebind, m.asked, random)
+	lease.Renew, lease.Rebind = client.Earlier(lease.Renew, m.asked, random),
+		client.Earlier(lease.Rebind, m.asked, random)
 	if m.p.Probe && (m.Held == nil || m.Held.Address.Addr() != r.Your) {
 		m.state, m.probed, m.Wake = probing, lease, now.Add(probeTime)
 		m.Do(Probe{r.Your})
@@ -351,7 +356,8 @@ func (m *Machine) bind(now time.Time, l Lease) {
 		if m.Held != nil {
 			m.Lose("the lease has expired")
 		}
-		m.pause(now, m.growing(), fmt.Sprintf("the server gave %s for a shorter time than the probe takes", l.Address))
+		m.pause(now, m.growing(),
+			fmt.Sprintf("the server gave %s for a shorter time than the probe takes", l.Address))
 		return
 	}
 	m.Bind(l)

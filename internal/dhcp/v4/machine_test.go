@@ -28,8 +28,9 @@ func bound(t *testing.T, p v4.Params) *sim {
 
 // earlier is the lease of a previous run: 10.0.0.7/24, until half an hour after dawn.
 func earlier() *v4.Lease {
-	return &v4.Lease{Address: netip.MustParsePrefix("10.0.0.7/24"), Server: netip.MustParseAddr("10.0.0.1"),
-		Renew: dawn, Rebind: dawn.Add(20 * time.Minute), Expires: dawn.Add(30 * time.Minute)}
+	return &v4.Lease{Address: netip.MustParsePrefix("10.0.0.7/24"),
+		Server: netip.MustParseAddr("10.0.0.1"),
+		Renew:  dawn, Rebind: dawn.Add(20 * time.Minute), Expires: dawn.Add(30 * time.Minute)}
 }
 
 // R-54: a renewal is unicast from the leased address, which appears only in ciaddr.
@@ -65,7 +66,9 @@ func TestJitter(t *testing.T) {
 		random := func() uint64 { return n * 0x9e3779b97f4a7c15 }
 		l := newSim(newServer(), v4.Params{Rand: random}).start(nil).m.Held
 		renew, rebind := l.Renew.Sub(dawn), l.Rebind.Sub(dawn)
-		if renew > 30*time.Minute || renew <= 27*time.Minute || rebind > 51*time.Minute || rebind <= 51*time.Minute*9/10 || rebind <= renew || !l.Expires.Equal(dawn.Add(time.Hour)) {
+		if renew > 30*time.Minute || renew <= 27*time.Minute || rebind > 51*time.Minute ||
+			rebind <= 51*time.Minute*9/10 || rebind <= renew ||
+			!l.Expires.Equal(dawn.Add(time.Hour)) {
 			t.Errorf("T1 %v, T2 %v, expires %v", renew, rebind, l.Expires.Sub(dawn))
 		}
 		seconds[int(renew.Seconds())] = true
@@ -83,7 +86,8 @@ func TestJitter(t *testing.T) {
 		starts[wake.Sub(dawn).Truncate(10*time.Millisecond)] = true
 	}
 	if len(seconds) < 50 || len(starts) < 50 {
-		t.Errorf("100 clients ask in %d different seconds, and start in %d different hundredths", len(seconds), len(starts))
+		t.Errorf("100 clients ask in %d different seconds, and start in %d different hundredths",
+			len(seconds), len(starts))
 	}
 }
 
@@ -99,7 +103,8 @@ func TestRebindsByBroadcast(t *testing.T) {
 		49m41.25s DHCPREQUEST from 10.0.0.7 to 10.0.0.1 ciaddr 10.0.0.7
 		51m0s DHCPREQUEST from 10.0.0.7 ciaddr 10.0.0.7
 	`)
-	if want := "no answer to the REQUEST in 5 tries"; s.m.Refused != want || s.m.State() != "rebinding" {
+	if want := "no answer to the REQUEST in 5 tries"; s.m.Refused != want ||
+		s.m.State() != "rebinding" {
 		t.Errorf("%s: got %q, want %q", s.m.State(), s.m.Refused, want)
 	}
 	s.mute, s.id = false, "10.0.0.2" // another server knows the lease
@@ -107,7 +112,8 @@ func TestRebindsByBroadcast(t *testing.T) {
 		55m30s DHCPREQUEST from 10.0.0.7 ciaddr 10.0.0.7
 		55m30s bind 10.0.0.7/24
 	`)
-	if l := s.m.Held; l.Server.String() != "10.0.0.2" || !l.Expires.Equal(s.now.Add(time.Hour)) || s.m.Refused != "" {
+	if l := s.m.Held; l.Server.String() != "10.0.0.2" || !l.Expires.Equal(s.now.Add(time.Hour)) ||
+		s.m.Refused != "" {
 		t.Errorf("lease %+v, reason %q", l, s.m.Refused)
 	}
 }
@@ -121,7 +127,8 @@ func TestExpiryLosesAndGoesOn(t *testing.T) {
 	for s.m.Held != nil {
 		s.run(time.Second)
 	}
-	if got := s.log.String(); !strings.HasSuffix(got, "\n1h30m0s lose 10.0.0.7/24: the lease has expired: no answer to the REQUEST in 4 tries\n1h30m0s DHCPDISCOVER\n") {
+	if got := s.log.String(); !strings.HasSuffix(got,
+		"\n1h30m0s lose 10.0.0.7/24: the lease has expired: no answer to the REQUEST in 4 tries\n1h30m0s DHCPDISCOVER\n") {
 		t.Errorf("got\n%s", got)
 	}
 	if s.run(100 * time.Hour); strings.Contains(s.log.String(), "fail") {
@@ -162,7 +169,8 @@ func TestRefused(t *testing.T) {
 			0s bind 10.0.0.8/24
 		`)
 	})
-	for name, after := range map[string]time.Duration{"in RENEWING": 30 * time.Minute, "in REBINDING": 51 * time.Minute} {
+	for name, after := range map[string]time.Duration{"in RENEWING": 30 * time.Minute,
+		"in REBINDING": 51 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := bound(t, v4.Params{})
@@ -172,7 +180,8 @@ func TestRefused(t *testing.T) {
 			s.mute, s.nak = false, true
 			s.alter = func(*v4.Message) { s.mute = true }
 			s.run(1)
-			if _, got, _ := strings.Cut(s.log.String(), "\n"); got != after.String()+" lose 10.0.0.7/24: the server refused: not here?\n"+after.String()+" DHCPDISCOVER\n" {
+			if _, got, _ := strings.Cut(s.log.String(),
+				"\n"); got != after.String()+" lose 10.0.0.7/24: the server refused: not here?\n"+after.String()+" DHCPDISCOVER\n" {
 				t.Errorf("got\n%s", got)
 			}
 		})
@@ -362,11 +371,12 @@ func TestNoMoreTries(t *testing.T) {
 			6s DHCPDISCOVER
 			10s fail: no OFFER in 3 tries
 		`},
-		{"the REQUEST has no answer", &server{id: "10.0.0.1", your: "10.0.0.7", mask: "255.255.255.0", alter: func(r *v4.Message) {
-			if r.Type() == v4.ACK {
-				r.XID++
-			}
-		}}, `
+		{"the REQUEST has no answer", &server{id: "10.0.0.1", your: "10.0.0.7",
+			mask: "255.255.255.0", alter: func(r *v4.Message) {
+				if r.Type() == v4.ACK {
+					r.XID++
+				}
+			}}, `
 			0s DHCPDISCOVER
 			0s DHCPREQUEST 50:10.0.0.7 54:10.0.0.1
 			2s DHCPREQUEST 50:10.0.0.7 54:10.0.0.1
@@ -429,13 +439,16 @@ func TestRelease(t *testing.T) {
 		want    []byte
 	}{
 		{"own identifier", v4.ClientID("c/net/eth0"), nil, []byte("\x00c/net/eth0")},
-		{"provided identifier", v4.ClientID("c/net/eth0"), []v4.Option{{Code: v4.OptClientID, Value: []byte("mine")}}, []byte("mine")},
-		{"an identifier that is too long", bytes.Repeat([]byte("x"), 256), nil, bytes.Repeat([]byte("x"), 255)},
+		{"provided identifier", v4.ClientID("c/net/eth0"),
+			[]v4.Option{{Code: v4.OptClientID, Value: []byte("mine")}}, []byte("mine")},
+		{"an identifier that is too long", bytes.Repeat([]byte("x"), 256), nil,
+			bytes.Repeat([]byte("x"), 255)},
 		{"no identifier", nil, nil, nil},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			s := bound(t, v4.Params{ClientID: row.id, Options: row.options, Parameters: []byte{1, 3}})
+			s := bound(t, v4.Params{ClientID: row.id, Options: row.options,
+				Parameters: []byte{1, 3}})
 			if got := s.last.Get(v4.OptClientID); !bytes.Equal(got, row.want) {
 				t.Errorf("REQUEST: %q", got)
 			}
@@ -445,8 +458,10 @@ func TestRelease(t *testing.T) {
 			if got := s.last.Get(v4.OptClientID); !bytes.Equal(got, row.want) {
 				t.Errorf("RELEASE: %q", got)
 			}
-			if s.last.XID == xid || s.last.Get(v4.OptParameters) != nil || s.last.Get(v4.OptMaxMessageSize) != nil || s.last.Broadcast {
-				t.Errorf("RELEASE contains options that RFC 2131 table 5 does not allow: %+v", s.last)
+			if s.last.XID == xid || s.last.Get(v4.OptParameters) != nil ||
+				s.last.Get(v4.OptMaxMessageSize) != nil || s.last.Broadcast {
+				t.Errorf("RELEASE contains options that RFC 2131 table 5 does not allow: %+v",
+					s.last)
 			}
 			if s.m.Held != nil || s.m.State() != "stopped" {
 				t.Errorf("%s with %v", s.m.State(), s.m.Held)
@@ -478,13 +493,16 @@ func TestClientID(t *testing.T) {
 func TestProvided(t *testing.T) {
 	t.Parallel()
 	s := newSim(&server{mute: true}, v4.Params{Parameters: []byte{1, 3, 121}, Options: []v4.Option{
-		{Code: byte(dhcpv4.OptionHostName), Value: []byte("web")}, {Code: v4.OptType, Value: []byte{byte(v4.Release)}},
+		{Code: byte(dhcpv4.OptionHostName), Value: []byte("web")},
+		{Code: v4.OptType, Value: []byte{byte(v4.Release)}},
 		{Code: 0, Value: []byte("x")}, {Code: 255, Value: []byte("x")},
-		{Code: v4.OptServerID, Value: ip("10.9.9.9")}, {Code: v4.OptRequestedIP, Value: ip("10.9.9.9")},
+		{Code: v4.OptServerID, Value: ip("10.9.9.9")},
+		{Code: v4.OptRequestedIP, Value: ip("10.9.9.9")},
 	}}).start(nil)
 	s.expect(t, "0s DHCPDISCOVER\n")
 	got := slices.Sorted(maps.Keys(s.last.Options))
-	if want := []byte{byte(dhcpv4.OptionHostName), v4.OptType, v4.OptParameters, v4.OptMaxMessageSize}; !bytes.Equal(got, want) {
+	if want := []byte{byte(dhcpv4.OptionHostName), v4.OptType, v4.OptParameters,
+		v4.OptMaxMessageSize}; !bytes.Equal(got, want) {
 		t.Errorf("options %v, want %v", got, want)
 	}
 }
@@ -500,7 +518,8 @@ func TestSeconds(t *testing.T) {
 	offer := s.reply(discover, v4.Offer)
 	s.do(s.m.Received(s.now, offer))
 	if s.last.Type() != v4.Request || s.last.Secs != 10 || s.last.XID != discover.XID {
-		t.Errorf("%v, %d s, transaction %d of %d", s.last.Type(), s.last.Secs, s.last.XID, discover.XID)
+		t.Errorf("%v, %d s, transaction %d of %d", s.last.Type(), s.last.Secs, s.last.XID,
+			discover.XID)
 	}
 }
 

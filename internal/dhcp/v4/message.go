@@ -141,7 +141,8 @@ func (m *Message) Duration(code byte) (d time.Duration, ok bool) {
 func (m *Message) Encode() []byte {
 	p := dhcpv4.DHCPv4{
 		OpCode: dhcpv4.OpcodeBootRequest, HWType: iana.HWTypeEthernet, ClientHWAddr: m.MAC,
-		NumSeconds: m.Secs, ClientIPAddr: m.Client.AsSlice(), YourIPAddr: m.Your.AsSlice(), Options: m.Options,
+		NumSeconds: m.Secs, ClientIPAddr: m.Client.AsSlice(), YourIPAddr: m.Your.AsSlice(),
+		Options: m.Options,
 	}
 	binary.BigEndian.PutUint32(p.TransactionID[:], m.XID)
 	if m.Reply {

@@ -95,8 +95,9 @@ func (m *Machine) jitter(d time.Duration) time.Duration {
 // kind returns the type of the message of a state.
 func (s state) kind() Type {
 	return [...]Type{
-		soliciting: Solicit, requesting: Request, confirming: Confirm, informing: InformationRequest,
-		renewing: Renew, rebinding: Rebind, declining: Decline, releasing: Release,
+		soliciting: Solicit, requesting: Request, confirming: Confirm,
+		informing: InformationRequest,
+		renewing:  Renew, rebinding: Rebind, declining: Decline, releasing: Release,
 	}[s]
 }
 

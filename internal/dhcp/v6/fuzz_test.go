@@ -25,9 +25,11 @@ func pick[T any](b *tape, list ...T) T { return list[b.next()%len(list)] }
 // reply returns a message to the client. Most of its parts are valid most of the time.
 func (b *tape) reply(q *v6.Message) *v6.Message {
 	times := []uint32{2000, 1000, 0, 1, 7, ever, ever - 1}
-	s := &server{name: pick(b, "server", "server", "other", ""), t1: pick(b, times...), t2: pick(b, times...)}
+	s := &server{name: pick(b, "server", "server", "other", ""), t1: pick(b, times...),
+		t2: pick(b, times...)}
 	for range b.next() % 3 {
-		s.granted = append(s.granted, granted{pick(b, "2001:db8::7", "2001:db8::8", "2001:db8::9", "fe80::1"), pick(b, times...), pick(b, times...)})
+		s.granted = append(s.granted, granted{pick(b, "2001:db8::7", "2001:db8::8", "2001:db8::9",
+			"fe80::1"), pick(b, times...), pick(b, times...)})
 	}
 	r := &v6.Message{Type: pick(b, v6.Advertise, v6.Reply, v6.Reply, v6.Type(b.next())), XID: q.XID}
 	r.Add(dhcpv6.OptionClientID, client)
@@ -78,7 +80,8 @@ func (w *world) check(actions []v6.Action, wake time.Time) {
 			}
 			w.last = q
 		case v6.Bind:
-			if (a.Before == nil) != (w.has == nil) || w.has != nil && !a.Before.Same(*w.has) || w.stateless != (len(a.Lease.Addresses) == 0) || len(a.Lease.Addresses) > 16 {
+			if (a.Before == nil) != (w.has == nil) || w.has != nil && !a.Before.Same(*w.has) ||
+				w.stateless != (len(a.Lease.Addresses) == 0) || len(a.Lease.Addresses) > 16 {
 				w.t.Fatalf("bind %+v, has %+v", a, w.has)
 			}
 			for _, addr := range a.Lease.Addresses {
@@ -151,11 +154,13 @@ func FuzzMachine(f *testing.F) {
 	f.Add(byte(2), []byte{0, 1, 0, 0, 0, 0, 1, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, how byte, b []byte) {
 		n := uint64(how)
-		p := v6.Params{ClientID: client, IAID: 1, Stateless: how&2 > 0, Probe: how&16 > 0, Rand: func() uint64 { n = n*6364136223846793005 + 1; return n }}
+		p := v6.Params{ClientID: client, IAID: 1, Stateless: how&2 > 0, Probe: how&16 > 0,
+			Rand: func() uint64 { n = n*6364136223846793005 + 1; return n }}
 		if how&8 > 0 {
 			p.Total = 20 * time.Second
 		}
-		w := &world{t: t, m: v6.New(p), now: dawn, stateless: p.Stateless, last: &v6.Message{}, granted: map[netip.Addr]bool{}}
+		w := &world{t: t, m: v6.New(p), now: dawn, stateless: p.Stateless, last: &v6.Message{},
+			granted: map[netip.Addr]bool{}}
 		var l *v6.Lease
 		if how&4 > 0 && !p.Stateless {
 			l = earlier()

@@ -33,7 +33,8 @@ const maxAddresses = 16
 func (m *Message) ia(id uint32) (a ia, ok bool) {
 	for _, o := range m.Options {
 		value := o.ToBytes()
-		if o.Code() != dhcpv6.OptionIANA || len(value) < 12 || binary.BigEndian.Uint32(value) != id {
+		if o.Code() != dhcpv6.OptionIANA || len(value) < 12 ||
+			binary.BigEndian.Uint32(value) != id {
 			continue
 		}
 		a.t1, a.t2 = client.Seconds(value[4:]), client.Seconds(value[8:])

@@ -38,7 +38,8 @@ type Address struct {
 
 // Same reports whether two leases are equal except for their servers and times.
 func (l Lease) Same(o Lease) bool {
-	return slices.Equal(l.addrs(), o.addrs()) && slices.Equal(l.DNS, o.DNS) && slices.Equal(l.Search, o.Search)
+	return slices.Equal(l.addrs(), o.addrs()) && slices.Equal(l.DNS, o.DNS) &&
+		slices.Equal(l.Search, o.Search)
 }
 
 func (l Lease) addrs() (list []netip.Addr) {
@@ -71,7 +72,8 @@ func (l Lease) without(now time.Time) Lease {
 }
 
 func (l Lease) keep(keep func(Address) bool) Lease {
-	l.Addresses = slices.DeleteFunc(slices.Clone(l.Addresses), func(a Address) bool { return !keep(a) })
+	l.Addresses = slices.DeleteFunc(slices.Clone(l.Addresses),
+		func(a Address) bool { return !keep(a) })
 	return l
 }
 
@@ -93,7 +95,9 @@ func in(now time.Time, d time.Duration) time.Time {
 
 // settingsOf returns the settings of a reply.
 func settingsOf(r *Message) Lease {
-	return Lease{Server: DUID(r.Get(dhcpv6.OptionServerID)), DNS: r.addrs(dhcpv6.OptionDNSRecursiveNameServer), Search: client.Names(r.Get(dhcpv6.OptionDomainSearchList))}
+	return Lease{Server: DUID(r.Get(dhcpv6.OptionServerID)),
+		DNS:    r.addrs(dhcpv6.OptionDNSRecursiveNameServer),
+		Search: client.Names(r.Get(dhcpv6.OptionDomainSearchList))}
 }
 
 // leaseOf decodes the lease of a reply. Addresses of the previous lease stay if the reply does not

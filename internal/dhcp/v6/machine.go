@@ -35,7 +35,8 @@ const (
 func (s state) String() string {
 	return [...]string{"stopped", "waiting for the next attempt", "waiting for an ADVERTISE",
 		"waiting for the server to grant addresses", "checking whether the addresses are free",
-		"waiting for a server to confirm the earlier lease", "waiting for settings from a server", "bound", "renewing", "rebinding",
+		"waiting for a server to confirm the earlier lease", "waiting for settings from a server",
+		"bound", "renewing", "rebinding",
 		"declining", "releasing"}[s]
 }
 
@@ -195,7 +196,8 @@ func (m *Machine) Declined(now time.Time, addresses ...netip.Addr) ([]Action, ti
 		return m.done(now)
 	}
 	server := m.Held.Server
-	m.reduce(m.Held.keep(func(a Address) bool { return !slices.Contains(used, a.Addr) }), inUse(used))
+	m.reduce(m.Held.keep(func(a Address) bool { return !slices.Contains(used, a.Addr) }),
+		inUse(used))
 	m.decline(now, server, used)
 	return m.done(now)
 }
@@ -249,7 +251,8 @@ func (m *Machine) expire(now time.Time) {
 		return
 	}
 	m.reduce(rest, client.Because("the lease has expired", m.unanswered()))
-	if m.Held == nil && (m.state == bound || m.state == renewing || m.state == rebinding || m.state == confirming) {
+	if m.Held == nil && (m.state == bound || m.state == renewing || m.state == rebinding ||
+		m.state == confirming) {
 		m.ask(now, soliciting, nil, nil)
 	}
 }
@@ -404,7 +407,8 @@ func (m *Machine) unanswered() string {
 	if m.ex.tries == 0 {
 		return m.Refused
 	}
-	return client.Because(fmt.Sprintf("no answer to the %v in %s", m.state.kind(), client.Tries(m.ex.tries)), m.ex.odd)
+	return client.Because(fmt.Sprintf("no answer to the %v in %s", m.state.kind(),
+		client.Tries(m.ex.tries)), m.ex.odd)
 }
 
 // expects reports whether a message is an answer to the client from a server that it has asked (RFC
@@ -414,12 +418,14 @@ func (m *Machine) expects(r *Message) bool {
 		return false
 	}
 	server := DUID(r.Get(dhcpv6.OptionServerID))
-	return server.valid() && bytes.Equal(r.Get(dhcpv6.OptionClientID), m.p.ClientID) && (m.ex.server == nil || bytes.Equal(server, m.ex.server))
+	return server.valid() && bytes.Equal(r.Get(dhcpv6.OptionClientID), m.p.ClientID) &&
+		(m.ex.server == nil || bytes.Equal(server, m.ex.server))
 }
 
 // learn applies the settings that servers send to all clients.
 func (m *Machine) learn(r *Message) {
-	for code, limit := range map[dhcpv6.OptionCode]*time.Duration{dhcpv6.OptionSolMaxRT: &m.solMax, dhcpv6.OptionInfMaxRT: &m.infMax} {
+	for code, limit := range map[dhcpv6.OptionCode]*time.Duration{dhcpv6.OptionSolMaxRT: &m.solMax,
+		dhcpv6.OptionInfMaxRT: &m.infMax} {
 		if d, ok := r.seconds(code); ok && d >= leastMaxRT && d <= mostMaxRT {
 			*limit = d
 		}

@@ -36,8 +36,10 @@ func bound(t *testing.T, p v6.Params) *sim {
 }
 
 func earlier() *v6.Lease {
-	return &v6.Lease{Addresses: []v6.Address{{Addr: netip.MustParseAddr("2001:db8::7"), Preferred: dawn.Add(1000 * time.Second), Valid: dawn.Add(2000 * time.Second)}},
-		Server: v6.DUID("server"), Renew: dawn.Add(500 * time.Second), Rebind: dawn.Add(800 * time.Second)}
+	return &v6.Lease{Addresses: []v6.Address{{Addr: netip.MustParseAddr("2001:db8::7"),
+		Preferred: dawn.Add(1000 * time.Second), Valid: dawn.Add(2000 * time.Second)}},
+		Server: v6.DUID("server"), Renew: dawn.Add(500 * time.Second),
+		Rebind: dawn.Add(800 * time.Second)}
 }
 
 func TestRenewsForHours(t *testing.T) {
@@ -111,11 +113,16 @@ func TestSolicitTimes(t *testing.T) {
 		return list
 	}
 	s := newSim(&server{mute: true}, v6.Params{}).start(nil).run(4 * time.Hour)
-	if got, want := times(s), "0s 1s 3s 7s 15s 31s 1m3s 2m7s 4m15s 8m31s 17m3s 34m7s 1h8m15s 2h8m15s 3h8m15s "; got != want {
+	if got, want := times(s),
+		"0s 1s 3s 7s 15s 31s 1m3s 2m7s 4m15s 8m31s 17m3s 34m7s 1h8m15s 2h8m15s 3h8m15s "; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	s = newSim(newServer(), v6.Params{})
-	s.alter = func(r *v6.Message) { set(r, dhcpv6.OptionIANA, nil); set(r, dhcpv6.OptionSolMaxRT, uint32s(60)) }
+	s.alter = func(r *v6.Message) {
+		set(r, dhcpv6.OptionIANA, nil)
+		set(r, dhcpv6.OptionSolMaxRT,
+			uint32s(60))
+	}
 	s.start(nil).run(5 * time.Minute)
 	if got, want := times(s), "0s 1s 3s 7s 15s 31s 1m3s 2m3s 3m3s 4m3s "; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -153,7 +160,8 @@ func TestRenewalsAreSpread(t *testing.T) {
 		l := s.m.Held
 		got := l.Addresses[0].Valid.Add(-2000 * time.Second)
 		renew, rebind := l.Renew.Sub(got), l.Rebind.Sub(got)
-		if renew > 500*time.Second || renew <= 450*time.Second || rebind > 800*time.Second || rebind <= 720*time.Second {
+		if renew > 500*time.Second || renew <= 450*time.Second || rebind > 800*time.Second ||
+			rebind <= 720*time.Second {
 			t.Errorf("T1 %v, T2 %v", renew, rebind)
 		}
 		renewals[int(renew.Seconds())] = true
@@ -167,7 +175,8 @@ func TestRenewalsAreSpread(t *testing.T) {
 		refreshes[int(refresh.Seconds())] = true
 	}
 	if len(renewals) < 25 || len(refreshes) < 50 {
-		t.Errorf("100 clients ask in %d different seconds, stateless ones in %d", len(renewals), len(refreshes))
+		t.Errorf("100 clients ask in %d different seconds, stateless ones in %d", len(renewals),
+			len(refreshes))
 	}
 }
 
@@ -184,9 +193,12 @@ func TestServersAreCompared(t *testing.T) {
 		second *server
 		want   string
 	}{
-		{"the same preference", better(0), "0s SOLICIT\n1s REQUEST to server 2001:db8::7\n1s bind 2001:db8::7\n"},
-		{"a higher one", better(1), "0s SOLICIT\n1s REQUEST to better 2001:db8::8\n1s bind 2001:db8::8\n"},
-		{"the highest ends the wait", better(255), "0s SOLICIT\n0s REQUEST to better 2001:db8::8\n0s bind 2001:db8::8\n"},
+		{"the same preference", better(0),
+			"0s SOLICIT\n1s REQUEST to server 2001:db8::7\n1s bind 2001:db8::7\n"},
+		{"a higher one", better(1),
+			"0s SOLICIT\n1s REQUEST to better 2001:db8::8\n1s bind 2001:db8::8\n"},
+		{"the highest ends the wait", better(255),
+			"0s SOLICIT\n0s REQUEST to better 2001:db8::8\n0s bind 2001:db8::8\n"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -201,7 +213,8 @@ func TestServersAreCompared(t *testing.T) {
 		s.mute = true
 		s.start(nil).run(2 * time.Second)
 		s.mute = false
-		s.run(2*time.Second).expect(t, "0s SOLICIT\n1s SOLICIT\n3s SOLICIT\n3s REQUEST to server 2001:db8::7\n3s bind 2001:db8::7\n")
+		s.run(2*time.Second).expect(t,
+			"0s SOLICIT\n1s SOLICIT\n3s SOLICIT\n3s REQUEST to server 2001:db8::7\n3s bind 2001:db8::7\n")
 	})
 }
 
@@ -222,14 +235,21 @@ func TestRequestIsRefused(t *testing.T) {
 		want   string
 		reason string
 	}{
-		{"UnspecFail: the same request again", 1, solicits + "2s REQUEST to server 2001:db8::7\n", ""},
-		{"UseMulticast: the same request again", 5, solicits + "2s REQUEST to server 2001:db8::7\n", ""},
-		{"NoAddrsAvail: another attempt", 2, solicits + "2s SOLICIT\n", "the server answered NoAddrsAvail: no?way"},
-		{"NoBinding: another attempt", 3, solicits + "2s SOLICIT\n", "the server answered NoBinding: no?way"},
-		{"NotOnLink: another attempt", 4, solicits + "2s SOLICIT\n", "the server answered NotOnLink: no?way"},
-		{"unknown status: another attempt", 99, solicits + "2s SOLICIT\n", "the server answered status 99: no?way"},
+		{"UnspecFail: the same request again", 1, solicits + "2s REQUEST to server 2001:db8::7\n",
+			""},
+		{"UseMulticast: the same request again", 5, solicits + "2s REQUEST to server 2001:db8::7\n",
+			""},
+		{"NoAddrsAvail: another attempt", 2, solicits + "2s SOLICIT\n",
+			"the server answered NoAddrsAvail: no?way"},
+		{"NoBinding: another attempt", 3, solicits + "2s SOLICIT\n",
+			"the server answered NoBinding: no?way"},
+		{"NotOnLink: another attempt", 4, solicits + "2s SOLICIT\n",
+			"the server answered NotOnLink: no?way"},
+		{"unknown status: another attempt", 99, solicits + "2s SOLICIT\n",
+			"the server answered status 99: no?way"},
 	} {
-		for where, code := range map[string]map[v6.Type]uint16{"message": {v6.Request: row.code}, "IA": nil} {
+		for where, code := range map[string]map[v6.Type]uint16{"message": {v6.Request: row.code},
+			"IA": nil} {
 			t.Run(row.name+", in the "+where, func(t *testing.T) {
 				t.Parallel()
 				s := newSim(newServer(), v6.Params{})
@@ -257,7 +277,8 @@ func TestRequestIsRefused(t *testing.T) {
 		s := newSim(newServer(), v6.Params{})
 		s.alter = func(*v6.Message) { s.mute = true }
 		s.start(nil).run(215 * time.Second)
-		if n := strings.Count(s.log.String(), "REQUEST"); n != 10 || !strings.HasSuffix(s.log.String(), "SOLICIT\n") {
+		if n := strings.Count(s.log.String(), "REQUEST"); n != 10 ||
+			!strings.HasSuffix(s.log.String(), "SOLICIT\n") {
 			t.Errorf("got\n%s", &s.log)
 		}
 		if want := "no answer to the REQUEST in 10 tries"; s.m.Refused != want {
@@ -308,7 +329,8 @@ func TestServerHasForgotten(t *testing.T) {
 	if s.m.Held == nil || strings.Contains(s.log.String(), "lose") {
 		t.Errorf("got\n%s", &s.log)
 	}
-	if s.run(time.Second); s.m.Held != nil || !strings.Contains(s.log.String(), "50m1s lose 2001:db8::8") {
+	if s.run(time.Second); s.m.Held != nil ||
+		!strings.Contains(s.log.String(), "50m1s lose 2001:db8::8") {
 		t.Errorf("got\n%s", &s.log)
 	}
 	s.ia = nil
@@ -323,7 +345,8 @@ func TestRenewalIsRefused(t *testing.T) {
 		s := bound(t, v6.Params{})
 		s.status = map[v6.Type]uint16{v6.Renew: code, v6.Rebind: code}
 		s.run(1990 * time.Second)
-		if s.m.Held == nil || strings.Count(s.log.String(), "\n") != 12 || !strings.Contains(s.log.String(), "REBIND") {
+		if s.m.Held == nil || strings.Count(s.log.String(), "\n") != 12 ||
+			!strings.Contains(s.log.String(), "REBIND") {
 			t.Errorf("status %d: has %v\n%s", code, s.m.Held, &s.log)
 		}
 	}
@@ -332,7 +355,8 @@ func TestRenewalIsRefused(t *testing.T) {
 func TestSeveralAddresses(t *testing.T) {
 	t.Parallel()
 	s := newSim(newServer(), v6.Params{})
-	s.granted = []granted{{"2001:db8::7", 1000, 2000}, {"2001:db8::8", 600, 700}, {"2001:db8::9", ever, ever}}
+	s.granted = []granted{{"2001:db8::7", 1000, 2000}, {"2001:db8::8", 600, 700},
+		{"2001:db8::9", ever, ever}}
 	s.t1, s.t2 = 0, 0
 	s.start(nil).run(2*time.Second).expect(t, `
 		0s SOLICIT
@@ -341,7 +365,8 @@ func TestSeveralAddresses(t *testing.T) {
 	`)
 	// The server withdraws one address, omits one and adds one. T1 derives from the shortest
 	// preferred time, 600 s.
-	s.granted = []granted{{"2001:db8::7", 0, 0}, {"2001:db8::9", 10000, 20000}, {"2001:db8::a", 10000, 20000}}
+	s.granted = []granted{{"2001:db8::7", 0, 0}, {"2001:db8::9", 10000, 20000},
+		{"2001:db8::a", 10000, 20000}}
 	s.run(300*time.Second).expect(t, `
 		5m1s RENEW to server 2001:db8::7 2001:db8::8 2001:db8::9
 		5m1s bind 2001:db8::8 2001:db8::9 2001:db8::a instead of 2001:db8::7 2001:db8::8 2001:db8::9
@@ -358,7 +383,8 @@ func TestSeveralAddresses(t *testing.T) {
 	`)
 	s.granted = []granted{{"2001:db8::a", 0, 0}}
 	s.run(20 * time.Second)
-	if !strings.Contains(s.log.String(), "lose 2001:db8::a: the server has withdrawn the addresses\n") {
+	if !strings.Contains(s.log.String(),
+		"lose 2001:db8::a: the server has withdrawn the addresses\n") {
 		t.Errorf("got\n%s", &s.log)
 	}
 }
@@ -371,30 +397,41 @@ func TestTimes(t *testing.T) {
 		preferred, valid uint32
 		want             [2]time.Duration // T1, T2; 0 stands for never
 	}{
-		{"the server decides", 100, 200, 1000, 2000, [2]time.Duration{100 * time.Second, 200 * time.Second}},
-		{"the client decides", 0, 0, 1000, 2000, [2]time.Duration{500 * time.Second, 800 * time.Second}},
-		{"the client decides on T2", 900, 0, 1000, 2000, [2]time.Duration{900 * time.Second, 900 * time.Second}},
-		{"the client decides on T1", 0, 300, 1000, 2000, [2]time.Duration{300 * time.Second, 300 * time.Second}},
-		{"no preferred time", 0, 0, 0, 2000, [2]time.Duration{1000 * time.Second, 1600 * time.Second}},
-		{"an infinite preferred time, T1 and T2 too late", 3000, 4000, ever, ever, [2]time.Duration{3000 * time.Second, 4000 * time.Second}},
-		{"T1 and T2 after the end", 3000, 4000, 1000, 2000, [2]time.Duration{1000 * time.Second, 1600 * time.Second}},
-		{"T1 and T2 never, with an expiry", ever, ever, 1000, 2000, [2]time.Duration{1000 * time.Second, 1600 * time.Second}},
+		{"the server decides", 100, 200, 1000, 2000,
+			[2]time.Duration{100 * time.Second, 200 * time.Second}},
+		{"the client decides", 0, 0, 1000, 2000,
+			[2]time.Duration{500 * time.Second, 800 * time.Second}},
+		{"the client decides on T2", 900, 0, 1000, 2000,
+			[2]time.Duration{900 * time.Second, 900 * time.Second}},
+		{"the client decides on T1", 0, 300, 1000, 2000,
+			[2]time.Duration{300 * time.Second, 300 * time.Second}},
+		{"no preferred time", 0, 0, 0, 2000,
+			[2]time.Duration{1000 * time.Second, 1600 * time.Second}},
+		{"an infinite preferred time, T1 and T2 too late", 3000, 4000, ever, ever,
+			[2]time.Duration{3000 * time.Second, 4000 * time.Second}},
+		{"T1 and T2 after the end", 3000, 4000, 1000, 2000,
+			[2]time.Duration{1000 * time.Second, 1600 * time.Second}},
+		{"T1 and T2 never, with an expiry", ever, ever, 1000, 2000,
+			[2]time.Duration{1000 * time.Second, 1600 * time.Second}},
 		{"all infinite", 0, 0, ever, ever, [2]time.Duration{}},
-		{"the longest that ends", 0, 0, ever - 1, ever - 1, [2]time.Duration{(ever - 1) * time.Second / 2, (ever - 1) * time.Second / 10 * 8}},
+		{"the longest that ends", 0, 0, ever - 1, ever - 1,
+			[2]time.Duration{(ever - 1) * time.Second / 2, (ever - 1) * time.Second / 10 * 8}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			s := newSim(newServer(), v6.Params{})
 			// No other server to compare with.
 			s.alter = func(r *v6.Message) { set(r, dhcpv6.OptionPreference, []byte{255}) }
-			s.t1, s.t2, s.granted = row.t1, row.t2, []granted{{"2001:db8::7", row.preferred, row.valid}}
+			s.t1, s.t2, s.granted = row.t1, row.t2,
+				[]granted{{"2001:db8::7", row.preferred, row.valid}}
 			s.start(nil).run(500 * time.Millisecond)
 			l := s.m.Held
 			if l == nil {
 				t.Fatal(s.log.String())
 			}
 			for i, at := range []time.Time{l.Renew, l.Rebind} {
-				if got := at.Sub(dawn).Round(time.Second); row.want[i] == 0 && !at.IsZero() || row.want[i] > 0 && got != row.want[i].Round(time.Second) {
+				if got := at.Sub(dawn).Round(time.Second); row.want[i] == 0 && !at.IsZero() ||
+					row.want[i] > 0 && got != row.want[i].Round(time.Second) {
 					t.Errorf("T%d: got %v, want %v", i+1, at, row.want[i])
 				}
 			}
@@ -445,7 +482,8 @@ func TestConfirm(t *testing.T) {
 		t.Parallel()
 		l := earlier()
 		l.Addresses[0].Valid = dawn
-		newSim(&server{mute: true}, v6.Params{}).start(l).run(500*time.Millisecond).expect(t, "0s SOLICIT\n")
+		newSim(&server{mute: true}, v6.Params{}).start(l).run(500*time.Millisecond).expect(t,
+			"0s SOLICIT\n")
 	})
 	t.Run("it expires meanwhile", func(t *testing.T) {
 		t.Parallel()
@@ -497,7 +535,8 @@ func TestDecline(t *testing.T) {
 			t.Error(s.m.State())
 		}
 		s.mute = false
-		s.run(480*time.Second).expect(t, "8m21s RENEW to server 2001:db8::8\n8m21s bind 2001:db8::8 2001:db8::7 instead of 2001:db8::8\n")
+		s.run(480*time.Second).expect(t,
+			"8m21s RENEW to server 2001:db8::8\n8m21s bind 2001:db8::8 2001:db8::7 instead of 2001:db8::8\n")
 	})
 }
 
@@ -512,7 +551,8 @@ func TestProbe(t *testing.T) {
 		s.probe = true
 		s.start(nil).run(2*time.Second).expect(t, begins+"1s bind 2001:db8::7\n")
 		// Already probed.
-		s.run(500*time.Second).expect(t, "8m21s RENEW to server 2001:db8::7\n8m21s bind 2001:db8::7\n")
+		s.run(500*time.Second).expect(t,
+			"8m21s RENEW to server 2001:db8::7\n8m21s bind 2001:db8::7\n")
 		// Not expected.
 		s.do(s.m.Probed(s.now, a))
 		s.expect(t, "")
@@ -536,7 +576,8 @@ func TestProbe(t *testing.T) {
 		s := newSim(newServer(), v6.Params{Probe: true, Total: time.Minute})
 		s.probe, s.used = true, []netip.Addr{a}
 		s.start(nil).run(time.Hour)
-		if got := s.log.String(); strings.Count(got, "DECLINE") != 6 || !strings.HasSuffix(got, "fail: in use by other nodes: [2001:db8::7]\n") {
+		if got := s.log.String(); strings.Count(got, "DECLINE") != 6 ||
+			!strings.HasSuffix(got, "fail: in use by other nodes: [2001:db8::7]\n") {
 			t.Errorf("got\n%s", got)
 		}
 	})
@@ -570,13 +611,16 @@ func TestProbe(t *testing.T) {
 	})
 	t.Run("the caller does not probe", func(t *testing.T) {
 		t.Parallel()
-		newSim(newServer(), v6.Params{Probe: true, Total: 5 * time.Second}).start(nil).run(time.Minute).expect(t, begins+"11s bind 2001:db8::7\n")
+		newSim(newServer(), v6.Params{Probe: true,
+			Total: 5 * time.Second}).start(nil).run(time.Minute).expect(t,
+			begins+"11s bind 2001:db8::7\n")
 	})
 	t.Run("the probe takes longer than the lease", func(t *testing.T) {
 		t.Parallel()
 		s := newSim(newServer(), v6.Params{Probe: true, Total: 11 * time.Second})
 		s.granted, s.t1, s.t2 = []granted{{"2001:db8::7", 4, 5}}, 2, 3
-		s.start(nil).run(time.Minute).expect(t, begins+"11s fail: the server gave addresses for a shorter time than the probe takes\n")
+		s.start(nil).run(time.Minute).expect(t,
+			begins+"11s fail: the server gave addresses for a shorter time than the probe takes\n")
 	})
 	t.Run("released meanwhile", func(t *testing.T) {
 		t.Parallel()
@@ -593,7 +637,8 @@ func TestRelease(t *testing.T) {
 		s := bound(t, v6.Params{})
 		s.do(s.m.Release(s.now))
 		s.expect(t, "2s RELEASE to server 2001:db8::7\n")
-		if !s.m.Stopped() || s.m.Held != nil || !bytes.Equal(s.last.Get(dhcpv6.OptionClientID), client) {
+		if !s.m.Stopped() || s.m.Held != nil ||
+			!bytes.Equal(s.last.Get(dhcpv6.OptionClientID), client) {
 			t.Errorf("%s, %v", s.m.State(), s.last)
 		}
 	})
@@ -631,7 +676,8 @@ func TestRelease(t *testing.T) {
 func TestStateless(t *testing.T) {
 	t.Parallel()
 	dns := netip.MustParseAddr("2001:db8::53").AsSlice()
-	s := newSim(newServer(), v6.Params{Stateless: true, Request: []dhcpv6.OptionCode{dhcpv6.OptionDNSRecursiveNameServer}})
+	s := newSim(newServer(), v6.Params{Stateless: true,
+		Request: []dhcpv6.OptionCode{dhcpv6.OptionDNSRecursiveNameServer}})
 	s.alter = func(r *v6.Message) { set(r, dhcpv6.OptionDNSRecursiveNameServer, dns) }
 	s.start(nil).run(25*time.Hour).expect(t, `
 		0s INFORMATION-REQUEST
@@ -639,20 +685,27 @@ func TestStateless(t *testing.T) {
 		24h0m0s INFORMATION-REQUEST
 		24h0m0s bind dns [2001:db8::53]
 	`)
-	if got := s.last.Get(dhcpv6.OptionORO); !bytes.Equal(got, []byte{0, byte(dhcpv6.OptionInformationRefreshTime), 0, byte(dhcpv6.OptionInfMaxRT), 0, byte(dhcpv6.OptionDNSRecursiveNameServer)}) || s.last.Get(dhcpv6.OptionIANA) != nil {
+	if got := s.last.Get(dhcpv6.OptionORO); !bytes.Equal(got,
+		[]byte{0, byte(dhcpv6.OptionInformationRefreshTime), 0, byte(dhcpv6.OptionInfMaxRT), 0,
+			byte(dhcpv6.OptionDNSRecursiveNameServer)}) || s.last.Get(dhcpv6.OptionIANA) != nil {
 		t.Errorf("asks for %v", got)
 	}
 	for _, row := range []struct {
 		name    string
 		refresh uint32
 		want    time.Duration
-	}{{"as the server says", 1000, 1000 * time.Second}, {"no less than ten minutes", 1, 600 * time.Second}, {"never", ever, 0}} {
+	}{{"as the server says", 1000, 1000 * time.Second},
+		{"no less than ten minutes", 1, 600 * time.Second}, {"never", ever, 0}} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			s := newSim(newServer(), v6.Params{Stateless: true})
-			s.alter = func(r *v6.Message) { set(r, dhcpv6.OptionInformationRefreshTime, uint32s(row.refresh)) }
+			s.alter = func(r *v6.Message) {
+				set(r, dhcpv6.OptionInformationRefreshTime,
+					uint32s(row.refresh))
+			}
 			s.start(&v6.Lease{DNS: []netip.Addr{netip.AddrFrom16([16]byte(dns))}}).run(time.Second).expect(t, "0s INFORMATION-REQUEST\n0s bind instead of dns [2001:db8::53]\n")
-			if s.wake.IsZero() != (row.want == 0) || row.want > 0 && s.wake.Sub(dawn).Round(time.Second) != row.want {
+			if s.wake.IsZero() != (row.want == 0) || row.want > 0 &&
+				s.wake.Sub(dawn).Round(time.Second) != row.want {
 				t.Errorf("wakes at %v", s.wake)
 			}
 			s.do(s.m.Release(s.now))
@@ -666,7 +719,8 @@ func TestStateless(t *testing.T) {
 // The options of messages: RFC 8415 section 18.2.
 func TestMessages(t *testing.T) {
 	t.Parallel()
-	s := newSim(newServer(), v6.Params{Request: []dhcpv6.OptionCode{dhcpv6.OptionDNSRecursiveNameServer}})
+	s := newSim(newServer(),
+		v6.Params{Request: []dhcpv6.OptionCode{dhcpv6.OptionDNSRecursiveNameServer}})
 	s.mute = true
 	s.start(nil).run(3500 * time.Millisecond)
 	if got, want := v6text(s.last), "SOLICIT [1 8 3 6] elapsed 300 asks 82 23"; got != want {

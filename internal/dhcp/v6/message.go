@@ -110,7 +110,8 @@ func (m *Message) seconds(code dhcpv6.OptionCode) (d time.Duration, ok bool) {
 // addrs returns the addresses in an option that nodes can have.
 func (m *Message) addrs(code dhcpv6.OptionCode) (list []netip.Addr) {
 	for v := m.Get(code); len(v) >= 16; v = v[16:] {
-		if a := netip.AddrFrom16([16]byte(v)); !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback() && !a.Is4In6() {
+		if a := netip.AddrFrom16([16]byte(v)); !a.IsUnspecified() && !a.IsMulticast() &&
+			!a.IsLoopback() && !a.Is4In6() {
 			list = append(list, a)
 		}
 	}

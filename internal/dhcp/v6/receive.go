@@ -63,7 +63,8 @@ func preference(m *Message) byte {
 // 18.2.2).
 func (m *Machine) request(now time.Time, offer *Message) {
 	a, _ := offer.ia(m.p.IAID)
-	m.ask(now, requesting, DUID(offer.Get(dhcpv6.OptionServerID)), leaseOf(offer, a, now, nil).addrs())
+	m.ask(now, requesting, DUID(offer.Get(dhcpv6.OptionServerID)),
+		leaseOf(offer, a, now, nil).addrs())
 }
 
 // replied processes the answer to a request, or to renewing and rebinding (RFC 8415 section
@@ -104,7 +105,9 @@ func (m *Machine) replied(now time.Time, r *Message) {
 func (m *Machine) granted(now time.Time, l Lease) {
 	random := m.p.Rand() // the same for both, so that T2 stays after T1
 	l.Renew, l.Rebind = client.Earlier(l.Renew, now, random), client.Earlier(l.Rebind, now, random)
-	news := l.keep(func(a Address) bool { return m.Held == nil || !slices.Contains(m.Held.addrs(), a.Addr) })
+	news := l.keep(func(a Address) bool {
+		return m.Held == nil || !slices.Contains(m.Held.addrs(), a.Addr)
+	})
 	if !m.p.Probe || len(news.Addresses) == 0 {
 		m.bind(l)
 		return
@@ -117,7 +120,8 @@ func (m *Machine) granted(now time.Time, l Lease) {
 // of 0, and continues to ask for the others.
 func (m *Machine) withdrawn(now time.Time, a ia) {
 	rest := m.Held.keep(func(has Address) bool {
-		return !slices.ContainsFunc(a.addresses, func(given iaAddress) bool { return given.addr == has.Addr })
+		return !slices.ContainsFunc(a.addresses,
+			func(given iaAddress) bool { return given.addr == has.Addr })
 	})
 	m.ex.odd, m.ex.hints = "the server renews no address", rest.addrs()
 	if len(rest.Addresses) < len(m.Held.Addresses) {

@@ -40,7 +40,8 @@ type server struct {
 }
 
 func newServer() *server {
-	return &server{name: "server", granted: []granted{{"2001:db8::7", 1000, 2000}}, t1: 500, t2: 800}
+	return &server{name: "server", granted: []granted{{"2001:db8::7", 1000, 2000}}, t1: 500,
+		t2: 800}
 }
 
 func (s *server) answer(q *v6.Message) []*v6.Message {
@@ -76,7 +77,8 @@ func (s *server) iana(kind v6.Type) []byte {
 		return append(b, option(dhcpv6.OptionStatusCode, status(code))...)
 	}
 	for _, l := range s.granted {
-		b = append(b, option(dhcpv6.OptionIAAddr, append(netip.MustParseAddr(l.addr).AsSlice(), uint32s(l.preferred, l.valid)...))...)
+		b = append(b, option(dhcpv6.OptionIAAddr,
+			append(netip.MustParseAddr(l.addr).AsSlice(), uint32s(l.preferred, l.valid)...))...)
 	}
 	return b
 }
@@ -99,7 +101,8 @@ func option(code dhcpv6.OptionCode, value []byte) []byte {
 
 // set replaces an option.
 func set(m *v6.Message, code dhcpv6.OptionCode, value []byte) {
-	m.Options = slices.DeleteFunc(slices.Clone(m.Options), func(o dhcpv6.Option) bool { return o.Code() == code })
+	m.Options = slices.DeleteFunc(slices.Clone(m.Options),
+		func(o dhcpv6.Option) bool { return o.Code() == code })
 	if value != nil {
 		m.Add(code, value)
 	}
@@ -211,7 +214,8 @@ func v6text(m *v6.Message) string {
 	for _, o := range m.Options {
 		codes = append(codes, uint16(o.Code()))
 	}
-	s := fmt.Sprintf("%v %v elapsed %d asks", m.Type, codes, binary.BigEndian.Uint16(m.Get(dhcpv6.OptionElapsedTime)))
+	s := fmt.Sprintf("%v %v elapsed %d asks", m.Type, codes,
+		binary.BigEndian.Uint16(m.Get(dhcpv6.OptionElapsedTime)))
 	for v := m.Get(dhcpv6.OptionORO); len(v) > 0; v = v[2:] {
 		s += fmt.Sprint(" ", binary.BigEndian.Uint16(v))
 	}

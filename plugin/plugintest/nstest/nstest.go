@@ -170,7 +170,8 @@ func (n *Namespace) Batch(commands ...string) {
 // pair; its peer is named far-NAME.
 func (n *Namespace) Wire(names ...string) {
 	for _, name := range names {
-		n.Batch("link add "+name+" type veth peer name far-"+name, "link set "+name+" up", "link set far-"+name+" up")
+		n.Batch("link add "+name+" type veth peer name far-"+name, "link set "+name+" up",
+			"link set far-"+name+" up")
 	}
 }
 
@@ -190,7 +191,8 @@ func (n *Namespace) Output(stdin, name string, args ...string) (string, error) {
 			cmd.Stdin = strings.NewReader(stdin)
 		}
 		if out, err = cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("in %s: %s %s: %w\n%s", n.Name, name, strings.Join(args, " "), err, out)
+			return fmt.Errorf("in %s: %s %s: %w\n%s", n.Name, name, strings.Join(args, " "), err,
+				out)
 		}
 		return nil
 	})
@@ -202,13 +204,15 @@ func (n *Namespace) Output(stdin, name string, args ...string) (string, error) {
 // 2001:db8::2/64. There are no routes to the containers.
 func (n *Net) Uplink() *Namespace {
 	outside := n.Container("outside")
-	n.Host.Command("ip", "link", "add", "uplink", "type", "veth", "peer", "name", "eth0", "netns", outside.Path())
+	n.Host.Command("ip", "link", "add", "uplink", "type", "veth", "peer", "name", "eth0", "netns",
+		outside.Path())
 	for _, end := range []struct {
 		ns         *Namespace
 		name, last string
 	}{{n.Host, "uplink", "1"}, {outside, "eth0", "2"}} {
 		end.ns.Command("ip", "address", "add", "192.0.2."+end.last+"/24", "dev", end.name)
-		end.ns.Command("ip", "address", "add", "2001:db8::"+end.last+"/64", "dev", end.name, "nodad")
+		end.ns.Command("ip", "address", "add", "2001:db8::"+end.last+"/64", "dev", end.name,
+			"nodad")
 		// The kernel does not resolve neighbours from a tentative address.
 		end.ns.Command("sysctl", "-qw", "net.ipv6.conf."+end.name+".accept_dad=0")
 		end.ns.Command("ip", "link", "set", end.name, "up")
