@@ -24,7 +24,7 @@ func TestErrno(t *testing.T) {
 		hint string
 	}{
 		{"not permitted", fmt.Errorf("add bridge: %w", syscall.EPERM), cni.CodeIOFailure,
-			"CAP_NET_ADMIN"},
+			"CAP_NET_RAW"},
 		{"no access", &fs.PathError{Op: "open", Path: "/p", Err: syscall.EACCES}, cni.CodeIOFailure,
 			"permissions"},
 		{"too many open files", fmt.Errorf("socket: %w", syscall.EMFILE), cni.CodeTryAgainLater,

@@ -59,9 +59,9 @@ type Send struct {
 	To netip.Addr
 }
 
-// Probe requests a check whether another node on the link has an address (RFC 5227 section 2.1).
-// The caller passes the result to [Machine.Probed]; without that call, the client considers the
-// address free after 10 s.
+// Probe asks the caller to check whether another node on the link has an address (RFC 5227 section
+// 2.1). The caller passes the result to [Machine.Probed]; without that call, the client considers
+// the address free after 10 s.
 type Probe struct{ Address netip.Addr }
 
 // Machine is a client. Its methods process events, and return the actions for the caller and the

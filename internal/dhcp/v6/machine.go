@@ -72,9 +72,9 @@ type (
 // section 7.1).
 type Send struct{ Message *Message }
 
-// Probe requests a check whether other nodes on the link have the addresses (duplicate address
-// detection, RFC 4862 section 5.4). The caller passes the result to [Machine.Probed]; without that
-// call, the client considers the addresses free after 10 s.
+// Probe asks the caller to check whether other nodes on the link have the addresses (duplicate
+// address detection, RFC 4862 section 5.4). The caller passes the result to [Machine.Probed];
+// without that call, the client considers the addresses free after 10 s.
 type Probe struct{ Addresses []netip.Addr }
 
 // Params are the identity and the options of a client. The comments of the fields name their
@@ -257,7 +257,7 @@ func (m *Machine) expire(now time.Time) {
 	}
 }
 
-// reduce removes all but a part of the lease.
+// reduce shrinks the lease to the part that remains.
 func (m *Machine) reduce(rest Lease, reason string) {
 	if len(rest.Addresses) == 0 {
 		m.Lose(reason)

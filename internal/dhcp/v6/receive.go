@@ -150,7 +150,8 @@ func (m *Machine) deny(now time.Time, reason string) {
 	m.ex.odd = reason
 }
 
-// confirmed processes the answer whether the addresses fit the link (RFC 8415 section 18.2.10.2).
+// confirmed processes the answer to CONFIRM: whether the addresses fit the link (RFC 8415 section
+// 18.2.10.2).
 func (m *Machine) confirmed(now time.Time, r *Message) {
 	switch s := statusOf(r.Options); s.code {
 	case iana.StatusSuccess:
