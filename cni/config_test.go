@@ -48,26 +48,15 @@ func TestParseListRefuses(t *testing.T) {
 		code     cni.Code
 		says     string
 	}{
-		{"list keys are matched exactly", `{"Name":"n","plugins":[{"type":"p"}]}`,
-			cni.CodeInvalidConfig, "name is missing"},
-		{"null version", `{"name":"n","cniVersion":null,"plugins":[{"type":"p"}]}`,
-			cni.CodeDecodingFailure, "null"},
-		{"null versions", `{"name":"n","cniVersions":null,"plugins":[{"type":"p"}]}`,
-			cni.CodeDecodingFailure, "null"},
-		{"empty entry of versions", `{"name":"n","cniVersions":[""],"plugins":[{"type":"p"}]}`,
-			cni.CodeDecodingFailure, "empty entry"},
-		{"ipam of a wrong type", `{"name":"n","plugins":[{"type":"p","ipam":[]}]}`,
-			cni.CodeDecodingFailure, "network n: plugins[0]: plugin p: ipam"},
-		{"ipam type of a wrong type", `{"name":"n","plugins":[{"type":"p","ipam":{"type":1}}]}`,
-			cni.CodeDecodingFailure, "ipam: type: a JSON number"},
-		{"ipam type that is a path",
-			`{"name":"n","plugins":[{"type":"p"},{"type":"p","ipam":{"type":"../x"}}]}`,
-			cni.CodeInvalidConfig, "plugins[1]: plugin p: ipam"},
-		{"true as a number beyond float64",
-			`{"name":"n","disableCheck":1e400,"plugins":[{"type":"p"}]}`, cni.CodeDecodingFailure,
-			"disableCheck: a JSON number"},
-		{"true as a number", `{"name":"n","loadOnlyInlinedPlugins":1,"plugins":[{"type":"p"}]}`,
-			cni.CodeDecodingFailure, "loadOnlyInlinedPlugins"},
+		{"list keys are matched exactly", `{"Name":"n","plugins":[{"type":"p"}]}`, cni.CodeInvalidConfig, "name is missing"},
+		{"null version", `{"name":"n","cniVersion":null,"plugins":[{"type":"p"}]}`, cni.CodeDecodingFailure, "null"},
+		{"null versions", `{"name":"n","cniVersions":null,"plugins":[{"type":"p"}]}`, cni.CodeDecodingFailure, "null"},
+		{"empty entry of versions", `{"name":"n","cniVersions":[""],"plugins":[{"type":"p"}]}`, cni.CodeDecodingFailure, "empty entry"},
+		{"ipam of a wrong type", `{"name":"n","plugins":[{"type":"p","ipam":[]}]}`, cni.CodeDecodingFailure, "network n: plugins[0]: plugin p: ipam"},
+		{"ipam type of a wrong type", `{"name":"n","plugins":[{"type":"p","ipam":{"type":1}}]}`, cni.CodeDecodingFailure, "ipam: type: expected a string, found a number"},
+		{"ipam type that is a path", `{"name":"n","plugins":[{"type":"p"},{"type":"p","ipam":{"type":"../x"}}]}`, cni.CodeInvalidConfig, "plugins[1]: plugin p: ipam"},
+		{"true as a number that no float64 holds", `{"name":"n","disableCheck":1e400,"plugins":[{"type":"p"}]}`, cni.CodeDecodingFailure, "disableCheck: expected a number, found 1e400"},
+		{"true as a number", `{"name":"n","loadOnlyInlinedPlugins":1,"plugins":[{"type":"p"}]}`, cni.CodeDecodingFailure, "loadOnlyInlinedPlugins"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

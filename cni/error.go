@@ -1,9 +1,11 @@
 package cni
 
 import (
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -149,7 +151,7 @@ func DecodeFailure(document string, err error) *Error {
 		if t.Field != "" {
 			document += ": " + t.Field
 		}
-		e := Errorf(CodeDecodingFailure, "%s: a JSON %s is not acceptable here", document, t.Value)
+		e := Errorf(CodeDecodingFailure, "%s: expected %s, found %s", document, jsonForm(t.Type), found(t.Value))
 		for _, key := range slices.Backward(strings.Split(t.Field, ".")) {
 			if key != "" {
 				e.cause = at(key, e.cause)
@@ -158,6 +160,52 @@ func DecodeFailure(document string, err error) *Error {
 		return e
 	}
 	return Errorf(CodeDecodingFailure, "%s: %w", document, err)
+}
+
+// jsonForm names the JSON values that decode into a type.
+func jsonForm(t reflect.Type) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
+		return "a string"
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return "a boolean"
+	case reflect.Int, reflect.Int64:
+		return "an integer"
+	case reflect.Int8, reflect.Int16, reflect.Int32:
+		limit := int64(1) << (t.Bits() - 1)
+		return fmt.Sprintf("an integer from %d to %d", -limit, limit-1)
+	case reflect.Uint, reflect.Uint64:
+		return "an integer of at least 0"
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32:
+		return fmt.Sprintf("an integer from 0 to %d", uint64(1)<<t.Bits()-1)
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	case reflect.String:
+		return "a string"
+	case reflect.Slice, reflect.Array:
+		return "an array"
+	case reflect.Map, reflect.Struct:
+		return "an object"
+	}
+	return "another JSON type"
+}
+
+// found names the value of a [json.UnmarshalTypeError].
+func found(value string) string {
+	switch value {
+	case "array", "object":
+		return "an " + value
+	case "bool":
+		return "a boolean"
+	}
+	if number, ok := strings.CutPrefix(value, "number "); ok {
+		return number
+	}
+	return "a " + value
 }
 
 type wireError struct {

@@ -180,20 +180,18 @@ func TestDecodeError(t *testing.T) {
 func TestDecodeFailure(t *testing.T) {
 	t.Parallel()
 	var conf struct {
-		MTU  int `json:"mtu"`
-		IPAM struct {
+		MTU   int   `json:"mtu"`
+		Table uint8 `json:"table"`
+		IPAM  struct {
 			Routes []cni.Route `json:"routes"`
 		} `json:"ipam"`
 	}
 	for in, want := range map[string]cni.Error{
-		`{"mtu":"1500"}`: {Code: cni.CodeDecodingFailure,
-			Msg: "conf: mtu: a JSON string is not acceptable here"},
-		`[]`: {Code: cni.CodeDecodingFailure,
-			Msg: "conf: a JSON array is not acceptable here"},
-		`{`: {Code: cni.CodeDecodingFailure,
-			Msg: "conf: unexpected end of JSON input"},
-		`{"ipam":{"routes":[{}]}}`: {Code: cni.CodeInvalidConfig,
-			Msg: "conf: route: dst is missing"},
+		`{"mtu":"1500"}`:           {Code: cni.CodeDecodingFailure, Msg: "conf: mtu: expected an integer, found a string"},
+		`[]`:                       {Code: cni.CodeDecodingFailure, Msg: "conf: expected an object, found an array"},
+		`{"table":256}`:            {Code: cni.CodeDecodingFailure, Msg: "conf: table: expected an integer from 0 to 255, found 256"},
+		`{`:                        {Code: cni.CodeDecodingFailure, Msg: "conf: unexpected end of JSON input"},
+		`{"ipam":{"routes":[{}]}}`: {Code: cni.CodeInvalidConfig, Msg: "conf: route: dst is missing"},
 	} {
 		e := cni.DecodeFailure("conf", json.Unmarshal([]byte(in), &conf))
 		if diff := cmp.Diff(want, *e, cmpopts.IgnoreUnexported(cni.Error{})); diff != "" {

@@ -8,9 +8,9 @@ import (
 	"github.com/tenon-cni/tenon/invoke"
 )
 
-// Caller returns a caller that calls the plugins defs in this process wherever CNI_PATH leads to the running
-// executable, and executes everything else. Delegates of a plugin go through the same caller. exec makes it execute
-// always.
+// Caller returns a caller that runs the plugins in defs in this process if CNI_PATH leads to the
+// running binary, and executes all other plugins. Delegates of a plugin use the same caller. If
+// exec is set, it executes every plugin.
 func Caller(defs []Definition, exec bool) invoke.Caller {
 	return newCaller(defs, invoke.Auto{Local: invoke.Local{}, AlwaysExec: exec})
 }
@@ -29,13 +29,13 @@ func (c caller) WithStderr(w io.Writer) invoke.Caller {
 	return newCaller(defs, invoke.Auto{Local: invoke.Local{}, AlwaysExec: c.AlwaysExec, Process: invoke.Process{Stderr: w}})
 }
 
-// caller calls the plugins that it knows.
+// caller runs the plugins that it has definitions of in this process.
 type caller struct {
 	invoke.Auto
 	definitions
 }
 
-// definitions are plugins by name.
+// definitions holds plugins by name.
 type definitions map[string]Definition
 
 func (d definitions) definition(typ string) (Definition, bool) {

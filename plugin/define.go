@@ -6,8 +6,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// Define describes a plugin. new returns an empty configuration of it, into which each call is
-// decoded.
+// Define describes a plugin. new returns an empty configuration, into which each call is decoded.
 func Define(i Info, new func() Plugin) Definition {
 	return DefineFlow(i, func() (Configuration, Plugin) {
 		p := new()
@@ -15,9 +14,9 @@ func Define(i Info, new func() Plugin) Definition {
 	})
 }
 
-// DefineFlow is Define for a plugin that carries out the calls of a configuration of another type.
-// new returns an empty configuration and the plugin that holds it. The configuration may be a
-// [Statuser], a [Validator] or an [Advisor] in the place of the plugin.
+// DefineFlow is Define for a plugin with a separate configuration type. new returns an empty
+// configuration and the plugin that holds it. The configuration may implement [Statuser],
+// [Validator] or [Advisor] if the plugin does not.
 func DefineFlow(i Info, new func() (Configuration, Plugin)) Definition {
 	if i.Versions == nil {
 		i.Versions = cni.Versions()
@@ -25,20 +24,20 @@ func DefineFlow(i Info, new func() (Configuration, Plugin)) Definition {
 	return Definition{Info: i, new: new}
 }
 
-// Definition is a plugin with its description: bytes in, bytes out. [Define] makes one.
+// Definition is a plugin with its description. [Define] creates it.
 type Definition struct {
 	Info
 	new   func() (Configuration, Plugin)
-	watch func(op string) error // becomes [Call.Watch]
+	watch func(op string) error // see [Call.Watch]
 }
 
-// Watched returns a copy of d. Each of its calls has watch as [Call.Watch].
+// Watched returns a copy of d that sets [Call.Watch] to watch in each call.
 func (d Definition) Watched(watch func(op string) error) Definition {
 	d.watch = watch
 	return d
 }
 
-// configType returns the type of the configurations.
+// configType returns the type of the plugin's configuration.
 func (d Definition) configType() reflect.Type {
 	conf, _ := d.new()
 	return reflect.TypeOf(conf).Elem()

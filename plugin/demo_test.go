@@ -29,16 +29,16 @@ type config struct {
 	} `json:"nested"`
 }
 
-// call is a call with its configuration.
+// call is a call and its configuration.
 type call struct {
 	*plugin.Call
 	Conf *config
 }
 
-// verbs is what a demo does for every verb.
+// verbs implements all verbs of a demo.
 type verbs func(context.Context, *call) (*cni.Result, error)
 
-// demo is a plugin that does the same for every verb.
+// demo is a plugin that runs the same function for every verb.
 type demo struct {
 	config
 	do verbs
@@ -52,18 +52,33 @@ func (d *demo) call(ctx context.Context, c *plugin.Call) (*cni.Result, error) {
 	return d.do(ctx, &call{c, &d.config})
 }
 
-func (d *demo) Add(ctx context.Context, c *plugin.Call) (*cni.Result, error) { return d.call(ctx, c) }
-func (d *demo) Del(ctx context.Context, c *plugin.Call) error                { return second(d.call(ctx, c)) }
-func (d *demo) Check(ctx context.Context, c *plugin.Call) error              { return second(d.call(ctx, c)) }
-func (d *demo) Status(ctx context.Context, c *plugin.Call) error             { return second(d.call(ctx, c)) }
-func (d *demo) GC(ctx context.Context, c *plugin.Call) error                 { return second(d.call(ctx, c)) }
+func (d *demo) Add(ctx context.Context, c *plugin.Call) (*cni.Result,
+	error) {
+	return d.call(ctx, c)
+}
+func (d *demo) Del(ctx context.Context,
+	c *plugin.Call) error {
+	return second(d.call(ctx, c))
+}
+func (d *demo) Check(ctx context.Context,
+	c *plugin.Call) error {
+	return second(d.call(ctx, c))
+}
+func (d *demo) Status(ctx context.Context,
+	c *plugin.Call) error {
+	return second(d.call(ctx, c))
+}
+func (d *demo) GC(ctx context.Context,
+	c *plugin.Call) error {
+	return second(d.call(ctx, c))
+}
 
 func second(_ *cni.Result, err error) error { return err }
 
 // result can be expressed in every version.
 var result = &cni.Result{IPs: []cni.IP{{Address: netip.MustParsePrefix("10.1.2.3/24")}}}
 
-// recorder keeps the calls that got through to the plugin.
+// recorder records the calls that reach the plugin.
 type recorder struct{ calls []*call }
 
 func (r *recorder) define(i plugin.Info) plugin.Definition {
@@ -76,7 +91,7 @@ func (r *recorder) define(i plugin.Info) plugin.Definition {
 	}))
 }
 
-// last returns the only call.
+// only returns the only call.
 func (r *recorder) only(t *testing.T) *call {
 	t.Helper()
 	if len(r.calls) != 1 {
@@ -85,9 +100,10 @@ func (r *recorder) only(t *testing.T) *call {
 	return r.calls[0]
 }
 
-// environment is complete for a verb. Its namespace does not exist.
+// environment returns a complete environment for a verb. The namespace does not exist.
 func environment(verb cni.Command) cni.Env {
-	return cni.Env{Command: verb, ContainerID: "c-1", Netns: "/run/netns/absent", IfName: "eth0", Path: "/absent"}
+	return cni.Env{Command: verb, ContainerID: "c-1", Netns: "/run/netns/absent", IfName: "eth0",
+		Path: "/absent"}
 }
 
 func serve(t *testing.T, d plugin.Definition, env cni.Env, stdin string) ([]byte, error) {

@@ -11,11 +11,11 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// CodeInUse is the code of an error that an object, such as a port of the host or the name of an
-// interface, is in use by another attachment.
+// CodeInUse is the code of an error that reports that another attachment uses an object, such as a
+// host port or an interface name.
 const CodeInUse cni.Code = 100
 
-// errnos are the codes and hints of errors of the kernel that have no code of their own.
+// errnos maps errors of the kernel to codes and hints.
 var errnos = []struct {
 	list []syscall.Errno
 	code cni.Code
@@ -23,11 +23,12 @@ var errnos = []struct {
 }{
 	{
 		[]syscall.Errno{syscall.EMFILE, syscall.ENFILE}, cni.CodeTryAgainLater,
-		"the limit of open files is reached: raise it (ulimit -n, LimitNOFILE= of systemd, fs.file-max)",
+		"raise the limit of open files (ulimit -n, LimitNOFILE= of systemd, fs.file-max)",
 	},
 	{
-		[]syscall.Errno{syscall.ENOMEM, syscall.ENOBUFS, syscall.EAGAIN, syscall.EINTR}, cni.CodeTryAgainLater,
-		"the kernel is short of memory or of processes: try again later",
+		[]syscall.Errno{syscall.ENOMEM, syscall.ENOBUFS, syscall.EAGAIN, syscall.EINTR},
+		cni.CodeTryAgainLater,
+		"the kernel has run out of memory or processes: try again later",
 	},
 	{
 		[]syscall.Errno{syscall.EBUSY}, cni.CodeTryAgainLater,
@@ -35,28 +36,30 @@ var errnos = []struct {
 	},
 	{
 		[]syscall.Errno{syscall.EPERM}, cni.CodeIOFailure,
-		"run the plugin as root, or with CAP_NET_ADMIN and CAP_SYS_ADMIN; a seccomp filter or a security module may refuse it too",
+		"run the plugin as root, or with CAP_NET_ADMIN, CAP_NET_RAW and CAP_SYS_ADMIN; " +
+			"if it has them, check for a seccomp filter or a security module that denies the operation",
 	},
 	{
 		[]syscall.Errno{syscall.EACCES}, cni.CodeIOFailure,
-		"check the permissions of the path, and what AppArmor or SELinux allow the plugin",
+		"check the permissions of the path and the AppArmor or SELinux policy of the plugin",
 	},
 	{
 		[]syscall.Errno{syscall.EEXIST, syscall.EADDRINUSE}, CodeInUse,
-		"delete what has the name or the address, or detach the container that it belongs to",
+		"delete the object that has the name or the address, or detach its container",
 	},
 	{
 		[]syscall.Errno{syscall.ENOSPC, syscall.EDQUOT}, cni.CodeIOFailure,
-		"free space on the file system",
+		"free space or raise the quota on the file system",
 	},
 	{
 		[]syscall.Errno{syscall.EROFS}, cni.CodeIOFailure,
-		"the file system is read-only: use a directory on another one",
+		"the file system is read-only: use a directory on a writable one",
 	},
 }
 
-// coded gives an error the code and the hint that its cause calls for. An error with another code than
-// [cni.CodeInternal] keeps it. Without a code remain bugs, what CHECK finds, and what a plugin has no code for.
+// coded adds the code and the hint for its cause to an error without a code. Errors with a code
+// other than [cni.CodeInternal] keep it. The errors that remain without a code are bugs,
+// differences found by CHECK, and errors for which the plugin has no code.
 func coded(ctx context.Context, verb cni.Command, err error) error {
 	if err == nil {
 		return nil
@@ -81,14 +84,14 @@ func coded(ctx context.Context, verb cni.Command, err error) error {
 	return &e
 }
 
-// interrupted returns the error of a call that SIGTERM, SIGINT or a deadline ended.
+// interrupted returns the error of a call that was ended by SIGTERM, SIGINT or a deadline.
 func interrupted(ctx context.Context, verb cni.Command, err error) error {
 	if cause := context.Cause(ctx); !errors.Is(err, cause) {
 		err = fmt.Errorf("%w: %w", cause, err)
 	}
-	details := "call it again"
+	details := "try again"
 	if verb == cni.Add {
-		details = "ADD has removed what it had made; call it again"
+		details = "ADD has rolled back its changes; try again"
 	}
 	return cni.Errorf(cni.CodeTryAgainLater, "%s interrupted: %w", verb, err).WithDetails(details)
 }

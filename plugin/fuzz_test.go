@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Whatever a plugin is given, it answers with one document or none: a result in the version of the request, or an error
-// object with a code that is assigned. A DEL whose name and version are good gets through.
+// For any input, a plugin prints at most one document: a result in the version of the request, or
+// an error object with an assigned code. A DEL with a valid name and version succeeds.
 func FuzzServe(f *testing.F) {
 	vectors, err := conformance.Vectors()
 	if err != nil {
@@ -50,7 +50,7 @@ func FuzzServe(f *testing.F) {
 	})
 }
 
-// judgeRefusal fails the test where there was no reason to refuse.
+// judgeRefusal fails the test if the plugin had no reason to refuse the request.
 func judgeRefusal(t *testing.T, verb cni.Command, stdin []byte, e *cni.Error) {
 	t.Helper()
 	name, version, err := cni.DecodeHeader(stdin)
@@ -61,6 +61,6 @@ func judgeRefusal(t *testing.T, verb cni.Command, stdin []byte, e *cni.Error) {
 	}
 	var object map[string]json.RawMessage
 	if json.Unmarshal(stdin, &object) != nil && e.Code != cni.CodeDecodingFailure {
-		t.Errorf("%s: code %d for what is no object: %v", stdin, e.Code, e)
+		t.Errorf("%s: code %d for a document that is not an object: %v", stdin, e.Code, e)
 	}
 }

@@ -30,12 +30,13 @@ const complete = `{
   "args": {"cni": {"mac": "02:00:00:00:00:02", "ips": ["10.0.0.3"]}}
 }`
 
-// TestDELReadsWhatItCan breaks each member in turn: DEL must see what it would see without it, and ADD must refuse.
+// TestDELReadsWhatItCan breaks one member at a time: DEL must see the same configuration as without
+// the member, and ADD must fail.
 func TestDELReadsWhatItCan(t *testing.T) {
 	t.Parallel()
 	for _, path := range paths(parse(t, complete)) {
 		if path == "name" || path == "cniVersion" {
-			continue // judged before the configuration is decoded
+			continue // checked before the configuration is decoded
 		}
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
@@ -44,22 +45,27 @@ func TestDELReadsWhatItCan(t *testing.T) {
 			edit(without, path, func(m map[string]any, key string) { delete(m, key) })
 
 			var r, want recorder
-			if _, err := serve(t, r.define(plugin.Info{}), environment(cni.Del), text(t, broken)); err != nil {
+			if _, err := serve(t, r.define(plugin.Info{}), environment(cni.Del),
+				text(t, broken)); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := serve(t, want.define(plugin.Info{}), environment(cni.Del), text(t, without)); err != nil {
+			if _, err := serve(t, want.define(plugin.Info{}), environment(cni.Del),
+				text(t, without)); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(want.only(t).Conf, r.only(t).Conf, cmpopts.EquateComparable(netip.Addr{}), cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(want.only(t).Conf, r.only(t).Conf,
+				cmpopts.EquateComparable(netip.Addr{}), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("broken against missing: %s", diff)
 			}
-			_, err := serve(t, new(recorder).define(plugin.Info{}), environment(cni.Add), text(t, broken))
+			_, err := serve(t, new(recorder).define(plugin.Info{}), environment(cni.Add),
+				text(t, broken))
 			wantCode(t, err, cni.CodeDecodingFailure)
 		})
 	}
 }
 
-// TestSpellings: where members differ in case only, DEL of a broken configuration reads the one that ADD had read.
+// TestSpellings checks that among members that differ only in case, DEL of a broken configuration
+// reads the one that ADD reads.
 func TestSpellings(t *testing.T) {
 	t.Parallel()
 	for range 20 {
@@ -93,7 +99,7 @@ func text(t *testing.T, m map[string]any) string {
 	return string(b)
 }
 
-// paths lists all members of an object and of the objects in it, joined by dots.
+// paths lists the members of an object and of its nested objects, joined by dots.
 func paths(m map[string]any) []string {
 	var all []string
 	for _, key := range slices.Sorted(maps.Keys(m)) {
@@ -142,18 +148,22 @@ func TestPrevResult(t *testing.T) {
 		{"older version of the same form", "0.4.0", `{"cniVersion":"0.3.1",` + older + `}`, 0},
 		{"without version", "0.4.0", `{` + older + `}`, 0},
 		{"another form", "1.1.0", `{"cniVersion":"0.4.0",` + older + `}`, cni.CodeInvalidConfig},
-		{"oldest form", "0.4.0", `{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.2/24"}}`, cni.CodeInvalidConfig},
+		{"oldest form", "0.4.0", `{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.2/24"}}`,
+			cni.CodeInvalidConfig},
 		{"unpublished version", "1.1.0", `{"cniVersion":"7.0.0"}`, cni.CodeIncompatibleVersion},
 		{"string", "1.1.0", `"x"`, cni.CodeDecodingFailure},
-		{"wrong type in it", "1.1.0", `{"cniVersion":"1.1.0","ips":[{"address":5}]}`, cni.CodeDecodingFailure},
+		{"wrong type in it", "1.1.0", `{"cniVersion":"1.1.0","ips":[{"address":5}]}`,
+			cni.CodeDecodingFailure},
 		{"null element", "1.1.0", `{"cniVersion":"1.1.0","ips":[null]}`, cni.CodeInvalidConfig},
-		{"index of no interface (RES-10)", "1.1.0", `{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.2/24","interface":9}]}`, 0},
+		{"index of no interface (RES-10)", "1.1.0",
+			`{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.2/24","interface":9}]}`, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			stdin := fmt.Sprintf(`{"cniVersion":%q,"name":"net"}`, row.version)
 			if row.prev != "" {
-				stdin = fmt.Sprintf(`{"cniVersion":%q,"name":"net","prevResult":%s}`, row.version, row.prev)
+				stdin = fmt.Sprintf(`{"cniVersion":%q,"name":"net","prevResult":%s}`, row.version,
+					row.prev)
 			}
 			there := row.prev != "" && row.prev != "null" && row.code == 0
 			for _, verb := range []cni.Command{cni.Add, cni.Check, cni.Del} {
@@ -175,31 +185,39 @@ func TestPrevResult(t *testing.T) {
 	}
 }
 
-// RES-10: each verb logs one warning for each repair of the previous result. ADD passes on the repaired result, including
-// gateways of the other family.
+// RES-10: each verb logs one warning for each repair of the previous result. ADD passes on the
+// repaired result, including gateways of the other family.
 func TestPrevResultIsRepaired(t *testing.T) {
 	t.Parallel()
-	d := define(plugin.Info{Name: "demo"}, verbs(func(_ context.Context, c *call) (*cni.Result, error) {
-		return c.Prev, nil
-	}))
+	d := define(plugin.Info{Name: "demo"},
+		verbs(func(_ context.Context, c *call) (*cni.Result, error) {
+			return c.Prev, nil
+		}))
 	for _, row := range []struct {
 		name, version, prev, want string
 		repairs                   []string
 	}{
 		{"index", "0.3.1", `"ips":[{"version":"4","address":"10.0.0.2/24","interface":0}]`,
-			`"ips":[{"version":"4","address":"10.0.0.2/24"}],"dns":{}`, []string{"ips[0]: interface 0 is not one of 0: it counts as absent"}},
+			`"ips":[{"version":"4","address":"10.0.0.2/24"}],"dns":{}`,
+			[]string{"ips[0]: interface 0 is not one of 0: it counts as absent"}},
 		{"version", "0.4.0", `"ips":[{"version":"4","address":"fd00::2/64"}]`,
-			`"ips":[{"version":"6","address":"fd00::2/64"}],"dns":{}`, []string{`ips[0] has version "4" and address fd00::2/64: it counts as 6`}},
-		{"gateway of the other family", "0.4.0", `"ips":[{"version":"4","address":"10.0.0.2/24","gateway":"fe80::1"}]`,
+			`"ips":[{"version":"6","address":"fd00::2/64"}],"dns":{}`,
+			[]string{`ips[0] has version "4" and address fd00::2/64: it counts as 6`}},
+		{"gateway of the other family", "0.4.0",
+			`"ips":[{"version":"4","address":"10.0.0.2/24","gateway":"fe80::1"}]`,
 			`"ips":[{"version":"4","address":"10.0.0.2/24","gateway":"fe80::1"}],"dns":{}`,
 			[]string{"ips[0] has address 10.0.0.2/24 and gateway fe80::1: it is kept"}},
-		{"three faults", "1.1.0", `"ips":[{"address":"10.0.0.2/24","interface":1},{"address":"fd00::2/64","interface":-1}],"routes":[{"dst":"::/0","mtu":-1}]`,
-			`"ips":[{"address":"10.0.0.2/24"},{"address":"fd00::2/64"}],"routes":[{"dst":"::/0"}]`, []string{
-				"ips[0]: interface 1 is not one of 0: it counts as absent", "ips[1]: interface -1 is not one of 0: it counts as absent",
+		{"three faults", "1.1.0",
+			`"ips":[{"address":"10.0.0.2/24","interface":1},{"address":"fd00::2/64","interface":-1}],"routes":[{"dst":"::/0","mtu":-1}]`,
+			`"ips":[{"address":"10.0.0.2/24"},{"address":"fd00::2/64"}],"routes":[{"dst":"::/0"}]`,
+			[]string{
+				"ips[0]: interface 1 is not one of 0: it counts as absent",
+				"ips[1]: interface -1 is not one of 0: it counts as absent",
 				"routes[0]: mtu -1 is not an unsigned 32-bit number: it counts as absent",
 			}},
 		{"no address in 0.2.0", "0.2.0", `"dns":{"domain":"d"}`, `"dns":{"domain":"d"}`, nil},
-		{"nothing wrong", "1.1.0", `"ips":[{"address":"10.0.0.2/24"}]`, `"ips":[{"address":"10.0.0.2/24"}]`, nil},
+		{"nothing wrong", "1.1.0", `"ips":[{"address":"10.0.0.2/24"}]`,
+			`"ips":[{"address":"10.0.0.2/24"}]`, nil},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -208,16 +226,20 @@ func TestPrevResultIsRepaired(t *testing.T) {
 					continue
 				}
 				var log bytes.Buffer
-				linked := plugin.Linked{Plugins: []plugin.Definition{d}, Log: slog.New(slog.NewJSONHandler(&log, nil))}
+				linked := plugin.Linked{Plugins: []plugin.Definition{d},
+					Log: slog.New(slog.NewJSONHandler(&log, nil))}
 				stdin := fmt.Sprintf(`{"cniVersion":%q,"name":"net","prevResult":{"cniVersion":%[1]q,%s}}`, row.version, row.prev)
-				reply, err := linked.Call(t.Context(), invoke.Call{Path: invoke.LinkedPath("demo"), Env: environment(verb), Stdin: []byte(stdin)})
+				reply, err := linked.Call(t.Context(), invoke.Call{Path: invoke.LinkedPath("demo"),
+					Env: environment(verb), Stdin: []byte(stdin)})
 				if err != nil {
 					t.Fatalf("%s: %v", verb, err)
 				}
-				if want := fmt.Sprintf(`{"cniVersion":%q,%s}`, row.version, row.want); verb == cni.Add && string(reply.Stdout) != want {
+				if want := fmt.Sprintf(`{"cniVersion":%q,%s}`, row.version,
+					row.want); verb == cni.Add && string(reply.Stdout) != want {
 					t.Errorf("printed %s, want %s", reply.Stdout, want)
 				}
-				if diff := cmp.Diff(row.repairs, logged(t, log.String(), "repair"), cmpopts.EquateEmpty()); diff != "" {
+				if diff := cmp.Diff(row.repairs, logged(t, log.String(), "repair"),
+					cmpopts.EquateEmpty()); diff != "" {
 					t.Errorf("%s: warnings (-want +got):\n%s", verb, diff)
 				}
 			}
@@ -225,13 +247,16 @@ func TestPrevResultIsRepaired(t *testing.T) {
 	}
 }
 
-// RES-10: ADD of an IPAM plugin does not depend on the previous result, so it accepts an unreadable one.
+// RES-10: ADD of an IPAM plugin does not depend on the previous result, so it accepts an invalid
+// one.
 func TestPrevResultOfIPAM(t *testing.T) {
 	t.Parallel()
 	for _, prev := range []string{`{"ips":[null]}`, `{"cniVersion":"0.4.0"}`, `"x"`} {
-		for role, accepted := range map[plugin.Role]bool{plugin.RoleIPAM: true, plugin.RoleInterface: false, plugin.RoleChained: false} {
+		for role, accepted := range map[plugin.Role]bool{plugin.RoleIPAM: true,
+			plugin.RoleInterface: false, plugin.RoleChained: false} {
 			var r recorder
-			_, err := serve(t, r.define(plugin.Info{Role: role}), environment(cni.Add), `{"cniVersion":"1.1.0","name":"net","prevResult":`+prev+`}`)
+			_, err := serve(t, r.define(plugin.Info{Role: role}), environment(cni.Add),
+				`{"cniVersion":"1.1.0","name":"net","prevResult":`+prev+`}`)
 			if (err == nil) != accepted {
 				t.Errorf("role %d: prevResult %s: %v", role, prev, err)
 			}
@@ -242,38 +267,47 @@ func TestPrevResultOfIPAM(t *testing.T) {
 	}
 }
 
-// CNV-08, CNV-09: ADD logs one warning for each address, gateway or route of its own that the version cannot express.
+// CNV-08, CNV-09: ADD logs one warning for each address, gateway or route of its own that the
+// version cannot express.
 func TestLostInConversion(t *testing.T) {
 	t.Parallel()
 	own := &cni.Result{
 		Interfaces: []cni.Interface{{Name: "eth0", MTU: 1500}},
 		IPs: []cni.IP{
-			{Address: netip.MustParsePrefix("10.0.0.2/24"), Gateway: netip.MustParseAddr("fe80::1")},
+			{Address: netip.MustParsePrefix("10.0.0.2/24"),
+				Gateway: netip.MustParseAddr("fe80::1")},
 			{Address: netip.MustParsePrefix("10.0.1.2/24")},
 		},
 		Routes: []cni.Route{
-			{Dst: netip.MustParsePrefix("0.0.0.0/0"), GW: netip.MustParseAddr("fe80::1")}, {Dst: netip.MustParsePrefix("fd01::/64")},
+			{Dst: netip.MustParsePrefix("0.0.0.0/0"), GW: netip.MustParseAddr("fe80::1")},
+			{Dst: netip.MustParsePrefix("fd01::/64")},
 		},
 	}
-	d := define(plugin.Info{Name: "demo"}, verbs(func(context.Context, *call) (*cni.Result, error) { return own, nil }))
+	d := define(plugin.Info{Name: "demo"},
+		verbs(func(context.Context, *call) (*cni.Result, error) { return own, nil }))
 	for version, want := range map[string][]string{
-		"0.2.0": {"address 10.0.0.2/24: gateway fe80::1", "address 10.0.1.2/24", "route 0.0.0.0/0", "route fd01::/64"},
+		"0.2.0": {"address 10.0.0.2/24: gateway fe80::1", "address 10.0.1.2/24", "route 0.0.0.0/0",
+			"route fd01::/64"},
 		"0.4.0": {"address 10.0.0.2/24: gateway fe80::1", "route 0.0.0.0/0"},
 		"1.0.0": nil,
 	} {
 		var log bytes.Buffer
-		linked := plugin.Linked{Plugins: []plugin.Definition{d}, Log: slog.New(slog.NewJSONHandler(&log, nil))}
+		linked := plugin.Linked{Plugins: []plugin.Definition{d},
+			Log: slog.New(slog.NewJSONHandler(&log, nil))}
 		stdin := fmt.Sprintf(`{"cniVersion":%q,"name":"net"}`, version)
-		if _, err := linked.Call(t.Context(), invoke.Call{Path: invoke.LinkedPath("demo"), Env: environment(cni.Add), Stdin: []byte(stdin)}); err != nil {
+		if _, err := linked.Call(t.Context(), invoke.Call{Path: invoke.LinkedPath("demo"),
+			Env: environment(cni.Add), Stdin: []byte(stdin)}); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, logged(t, log.String(), "lost"), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(want, logged(t, log.String(), "lost"),
+			cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: warnings (-want +got):\n%s", version, diff)
 		}
 	}
 }
 
-// logged returns the values of an attribute in a log. Every line must be a warning with this attribute.
+// logged returns the values of an attribute in a log. Every line must be a warning with this
+// attribute.
 func logged(t *testing.T, log, key string) (values []string) {
 	t.Helper()
 	for line := range strings.Lines(log) {
@@ -290,12 +324,14 @@ func logged(t *testing.T, log, key string) (values []string) {
 	return values
 }
 
-// R-16: a plugin that hands on what it got loses nothing of it, though it embeds Common.
+// R-16: a plugin that passes on its configuration loses no member, although the configuration
+// embeds Common.
 func TestPrevResultIsKeptWhole(t *testing.T) {
 	t.Parallel()
-	d := define(plugin.Info{Name: "demo"}, verbs(func(_ context.Context, c *call) (*cni.Result, error) {
-		return c.Prev, nil
-	}))
+	d := define(plugin.Info{Name: "demo"},
+		verbs(func(_ context.Context, c *call) (*cni.Result, error) {
+			return c.Prev, nil
+		}))
 	for version, prev := range map[string]string{
 		"1.1.0": `{"cniVersion":"1.1.0",` +
 			`"interfaces":[{"name":"br0","mac":"02:00:00:00:00:01","mtu":1450},` +
@@ -309,7 +345,8 @@ func TestPrevResultIsKeptWhole(t *testing.T) {
 			`"routes":[{"dst":"0.0.0.0/0","gw":"10.1.2.1"}],` +
 			`"dns":{"nameservers":["10.1.2.1"],"domain":"example.org","search":["a.example.org"],"options":["ndots:2"]}}`,
 	} {
-		out, err := serve(t, d, environment(cni.Add), fmt.Sprintf(`{"cniVersion":%q,"name":"net","prevResult":%s}`, version, prev))
+		out, err := serve(t, d, environment(cni.Add),
+			fmt.Sprintf(`{"cniVersion":%q,"name":"net","prevResult":%s}`, version, prev))
 		if diff := cmp.Diff(prev, strings.TrimSpace(string(out))); diff != "" || err != nil {
 			t.Errorf("%s: %v %s", version, err, diff)
 		}
@@ -333,7 +370,8 @@ func TestArgs(t *testing.T) {
 		{"other case is unknown", mac, "mac=02:00:00:00:00:01", cni.CodeInvalidEnvironment},
 		{"unknown is ignored", mac, "K8S_POD_NAME=web;IgnoreUnknown=1", 0},
 		{"unknown is ignored in words", mac, "IgnoreUnknown=TRUE;K8S_POD_NAME=web", 0},
-		{"unknown is not ignored", mac, "IgnoreUnknown=0;K8S_POD_NAME=web", cni.CodeInvalidEnvironment},
+		{"unknown is not ignored", mac, "IgnoreUnknown=0;K8S_POD_NAME=web",
+			cni.CodeInvalidEnvironment},
 		{"nothing is known", []string{}, "MAC=x", cni.CodeInvalidEnvironment},
 		{"trailing semicolon", mac, "MAC=x;", cni.CodeInvalidEnvironment},
 		{"two equals signs", mac, "MAC=x=y", cni.CodeInvalidEnvironment},
@@ -345,7 +383,8 @@ func TestArgs(t *testing.T) {
 				var r recorder
 				env := environment(verb)
 				env.Args = row.args
-				_, err := serve(t, r.define(plugin.Info{Args: row.known}), env, `{"cniVersion":"1.1.0","name":"net"}`)
+				_, err := serve(t, r.define(plugin.Info{Args: row.known}), env,
+					`{"cniVersion":"1.1.0","name":"net"}`)
 				if verb == cni.Del {
 					wantCode(t, err, 0)
 				} else {
@@ -356,7 +395,7 @@ func TestArgs(t *testing.T) {
 	}
 }
 
-// CONV-15, CONV-24: of hardware addresses; requested IP addresses add up.
+// CONV-15, CONV-24: precedence of MAC addresses; requested IP addresses add up.
 func TestRequestPrecedence(t *testing.T) {
 	t.Parallel()
 	const (
@@ -370,18 +409,25 @@ func TestRequestPrecedence(t *testing.T) {
 	}{
 		{"nothing", "", "", plugin.Request{}},
 		{"CNI_ARGS", "", env, plugin.Request{MAC: "env", IPs: []string{"10.0.0.4"}}},
-		{"args beat CNI_ARGS", "," + conf, env, plugin.Request{MAC: "conf", IPs: []string{"10.0.0.4", "10.0.0.3"}}},
-		{"capability beats all", "," + conf + "," + capability, env, plugin.Request{MAC: "cap", IPs: []string{"10.0.0.4", "10.0.0.3", "10.0.0.1", "10.0.0.2/24"}}},
-		{"empty value does not count", `,"runtimeConfig":{"mac":""},` + conf, "", plugin.Request{MAC: "conf", IPs: []string{"10.0.0.3"}}},
-		{"what nobody understands does not matter (CONV-02)", `,"args":{"cni":{"labels":[{"key":"a","value":"b"}],"later":5},"other":{"ips":"x"}}`, "", plugin.Request{}},
-		{"capitalised, as containerd does", `,"RuntimeConfig":{"MAC":"cap"}`, "", plugin.Request{MAC: "cap"}},
+		{"args beat CNI_ARGS", "," + conf, env,
+			plugin.Request{MAC: "conf", IPs: []string{"10.0.0.4", "10.0.0.3"}}},
+		{"capability beats all", "," + conf + "," + capability, env, plugin.Request{MAC: "cap",
+			IPs: []string{"10.0.0.4", "10.0.0.3", "10.0.0.1", "10.0.0.2/24"}}},
+		{"empty value does not count", `,"runtimeConfig":{"mac":""},` + conf, "",
+			plugin.Request{MAC: "conf", IPs: []string{"10.0.0.3"}}},
+		{"unknown arguments are ignored (CONV-02)",
+			`,"args":{"cni":{"labels":[{"key":"a","value":"b"}],"later":5},"other":{"ips":"x"}}`,
+			"", plugin.Request{}},
+		{"capitalised, as containerd does", `,"RuntimeConfig":{"MAC":"cap"}`, "",
+			plugin.Request{MAC: "cap"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			var r recorder
 			e := environment(cni.Add)
 			e.Args = row.args
-			if _, err := serve(t, r.define(plugin.Info{Args: []string{"MAC", "IP"}}), e, `{"cniVersion":"1.1.0","name":"net"`+row.conf+`}`); err != nil {
+			if _, err := serve(t, r.define(plugin.Info{Args: []string{"MAC", "IP"}}), e,
+				`{"cniVersion":"1.1.0","name":"net"`+row.conf+`}`); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(row.want, r.only(t).Asked); diff != "" {

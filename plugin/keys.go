@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// inKeys takes the names of embedded structs, which encoding/json puts beside the keys, out of an error of decoding into t.
+// inKeys removes the names of embedded structs, which encoding/json includes in field paths, from
+// an error of decoding into t.
 func inKeys(err error, t reflect.Type) error {
 	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
 		wrong.Field = keys(wrong.Field, t)
@@ -26,9 +27,11 @@ func keys(path string, t reflect.Type) string {
 	return strings.Join(names, ".")
 }
 
-// member returns the type of a struct's field, by its key or as an embedded struct by its name; nil if there is none.
+// member returns the type of the struct field with the given JSON key, or of the embedded struct
+// with the given type name. It returns nil if there is none.
 func member(t reflect.Type, name string) (field reflect.Type, embedded bool) {
-	for t != nil && (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array) {
+	for t != nil && (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice ||
+		t.Kind() == reflect.Array) {
 		t = t.Elem()
 	}
 	if t == nil || t.Kind() != reflect.Struct {

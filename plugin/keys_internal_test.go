@@ -29,7 +29,8 @@ type Inner struct {
 	Plain int
 }
 
-// TestInKeys: an error names what stands in the configuration, not how a plugin has composed its type.
+// TestInKeys checks that an error names the keys of the configuration, without the embedded Go
+// structs.
 func TestInKeys(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -5,9 +5,8 @@ import (
 	"encoding/json"
 )
 
-// decodeLeniently fills in what can be read of a JSON object and passes over the rest: a member of the wrong type
-// costs that member, not its neighbours. DEL and GC need it, since a configuration may have been edited after the
-// ADD.
+// decodeLeniently decodes a JSON object and skips members of the wrong type; the other members are
+// still decoded. DEL and GC need it because a configuration may have been edited after the ADD.
 func decodeLeniently(object []byte, into any) {
 	if json.Unmarshal(object, into) == nil {
 		return
@@ -15,8 +14,9 @@ func decodeLeniently(object []byte, into any) {
 	decodeMembers(object, into, func(b []byte) []byte { return b })
 }
 
-// decodeMembers decodes the members of object one by one, in their order: of those that differ in case only the last
-// wins, as it does where nothing is wrong. wrap puts a value back to where object stands in the document.
+// decodeMembers decodes the members of object one by one, in their order, so that among members
+// that differ only in case the last one wins, as in encoding/json. wrap restores the nesting of a
+// value in the document.
 func decodeMembers(object []byte, into any, wrap func([]byte) []byte) {
 	d := json.NewDecoder(bytes.NewReader(object))
 	if brace, err := d.Token(); err != nil || brace != json.Delim('{') {

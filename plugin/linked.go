@@ -8,31 +8,43 @@ import (
 	"github.com/tenon-cni/tenon/invoke"
 )
 
-// Linked calls the plugins that a program has linked in the process of that program, and executes all others. It is for
-// runtimes that want the plugins of Tenon without their files, or without the start of a process: as the Caller of
-// network.Client. Delegates of a linked plugin, such as host-local, go through the same Linked. The zero value executes all.
+// Linked runs the plugins that are linked into a program in the process of the program, and
+// executes all other plugins. It serves as the Caller of network.Client in runtimes that use
+// Tenon's plugins without installing their binaries, or without starting a process for each call.
+// Delegates of a linked plugin, such as host-local, use the same Linked. The zero value executes
+// all plugins.
 //
-// A type that is linked in is never looked up: a file of that name in the plugin folders is not used, and what is said about
-// executables elsewhere, such as which of them are allowed, does not apply to it. What is in Plugins is what is trusted.
+// Plugins in the list are not looked up in the file system: a file of the same name in a plugin
+// directory is ignored, and policies for binaries, such as a list of allowed ones, do not apply.
+// The program trusts every plugin in Plugins.
 //
-// Requests, results, error objects and codes are those that the plugin has as a process. This is different:
+// Requests, results, error objects and codes are the same as in a separate process, with these
+// differences:
 //
-//   - The program needs the privileges of a plugin: CAP_NET_ADMIN, and CAP_SYS_ADMIN to enter namespaces.
-//   - The namespace of the host is that of the calling thread. It is never changed: what has to be done in another namespace
-//     is done on other threads, none of which is left there. Neither are working directory, environment, umask, resource
-//     limits and what happens on signals.
-//   - A panic of the plugin is an error with code 999; its stack is in the log. One in a goroutine that a plugin
-//     starts by itself ends the program, as it ends any: plugins of Tenon catch theirs.
-//   - [invoke.Reply.Stderr] and [invoke.Error.Stderr] are empty: what the plugin says goes to Log and nowhere else.
-//   - The end of the context cannot stop a plugin, but plugins see it: those of Tenon give up what they wait for and take
-//     back what they did, for which they have 10 seconds a step. Call returns when the plugin does.
-//   - Where the program is killed the plugin ends with it, and network.Client.Recover is due.
-//   - The variables of the environment are those of the program, but for the CNI_ ones, of which plugins get the call's.
+//   - The program needs the privileges of a plugin: CAP_NET_ADMIN, CAP_NET_RAW, and CAP_SYS_ADMIN
+//     to enter namespaces.
+//   - The host namespace is the namespace of the calling thread, which never changes: work in other
+//     namespaces runs on other threads, none of which stays there. Working directory, environment,
+//     umask, resource limits and signal handling do not change either.
+//   - A panic of the plugin becomes an error with code 999, with its stack in the log. A panic in a
+//     goroutine of the plugin ends the program, as any panic does; Tenon's plugins recover those
+//     panics.
+//   - [invoke.Reply.Stderr] and [invoke.Error.Stderr] are empty: the plugin writes to Log only.
+//   - A plugin is not killed when the context ends. Tenon's plugins stop waiting and roll back
+//     their changes, with up to 10 seconds for each step. Call returns when the plugin does.
+//   - If the program is killed, the plugin ends with it, and network.Client.Recover must clean up.
+//   - The plugin sees the program's environment variables, except for the CNI_ variables, which the
+//     call sets.
 type Linked struct {
-	Plugins []Definition // what is called in this process, by name; of namesakes the last. Package plugins/all has all of Tenon
-	Log     *slog.Logger // where they log what they would write to standard error; nil is [slog.Default]
+	// Plugins run in this process, selected by name; the last of several with the same name is
+	// used. Package plugins/all lists all of Tenon's.
+	Plugins []Definition
 
-	Process invoke.Process // executes the others
+	// Log receives the output that plugins otherwise write to standard error. nil stands for
+	// [slog.Default].
+	Log *slog.Logger
+
+	Process invoke.Process // executes all other plugins
 }
 
 // Call implements [invoke.Caller].

@@ -17,8 +17,10 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// linkedCall is ADD of a type as network.Client makes it.
-func linkedCall(t *testing.T, l plugin.Linked, typ string, stdin string, dirs ...string) (invoke.Reply, error) {
+// linkedCall calls ADD of a plugin as network.Client does.
+func linkedCall(
+	t *testing.T, l plugin.Linked, typ string, stdin string, dirs ...string,
+) (invoke.Reply, error) {
 	t.Helper()
 	path, err := l.Find(dirs, typ)
 	if err != nil {
@@ -29,12 +31,14 @@ func linkedCall(t *testing.T, l plugin.Linked, typ string, stdin string, dirs ..
 	return l.Call(t.Context(), invoke.Call{Path: path, Env: env, Stdin: []byte(stdin)})
 }
 
-// folder returns a plugin folder with a shell script for each type, that prints which one it is.
-func folder(t *testing.T, types ...string) string {
+// pluginDir creates a plugin directory with a shell script for each plugin; the script prints its
+// name.
+func pluginDir(t *testing.T, types ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, typ := range types {
-		script := "#!/bin/sh\necho '{\"cniVersion\":\"1.1.0\",\"dns\":{\"domain\":\"file." + typ + "\"}}'\n"
+		script := "#!/bin/sh\necho '{\"cniVersion\":\"1.1.0\",\"dns\":{\"domain\":\"file." + typ +
+			"\"}}'\n"
 		if err := os.WriteFile(filepath.Join(dir, typ), []byte(script), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +46,7 @@ func folder(t *testing.T, types ...string) string {
 	return dir
 }
 
-// pool is an IPAM plugin whose result names it.
+// pool is an IPAM plugin that adds its name to the result.
 func pool(domain string) plugin.Definition {
 	return plugin.Define(plugin.Info{Name: "pool", Role: plugin.RoleIPAM}, func() plugin.Plugin {
 		return &poolPlugin{domain: domain}
@@ -51,7 +55,7 @@ func pool(domain string) plugin.Definition {
 
 type poolPlugin struct {
 	plugin.Common
-	IPAM   struct{} `json:"ipam"` // its own, not of a plugin that it calls
+	IPAM   struct{} `json:"ipam"` // its own IPAM section, not a delegate's
 	domain string
 }
 
@@ -65,11 +69,11 @@ func linked(name string, f verbs) plugin.Definition {
 	return define(plugin.Info{Name: name}, f)
 }
 
-// A plugin that is linked in is called whatever files there are, as a delegate too, and all others are executed. The zero
-// value executes all.
+// Linked calls a linked plugin even if a file of its name exists, also as a delegate, and executes
+// all other plugins. The zero value executes all plugins.
 func TestLinkedOrExecuted(t *testing.T) {
 	t.Parallel()
-	dir := folder(t, "pool", "other", "main")
+	dir := pluginDir(t, "pool", "other", "main")
 	l := plugin.Linked{Plugins: []plugin.Definition{delegator, pool("linked.pool")}}
 	for _, row := range []struct {
 		name, typ, ipam string
@@ -77,18 +81,23 @@ func TestLinkedOrExecuted(t *testing.T) {
 		dirs            []string
 		want            string
 	}{
-		{"linked in, no folder at all", "pool", "", l, nil, "linked.pool"},
+		{"linked in, no plugin directory", "pool", "", l, nil, "linked.pool"},
 		{"linked in, and a file of that name", "pool", "", l, []string{dir}, "linked.pool"},
 		{"not linked in", "other", "", l, []string{dir}, "file.other"},
-		{"a delegate that is linked in, no folder at all", "main", "pool", l, nil, "linked.pool"},
-		{"a delegate that is linked in, and a file of that name", "main", "pool", l, []string{dir}, "linked.pool"},
+		{"a delegate that is linked in, no plugin directory", "main", "pool", l, nil,
+			"linked.pool"},
+		{"a delegate that is linked in, and a file of that name", "main", "pool", l, []string{dir},
+			"linked.pool"},
 		{"a delegate that is not linked in", "main", "other", l, []string{dir}, "file.other"},
 		{"nothing linked in", "pool", "", plugin.Linked{}, []string{dir}, "file.pool"},
-		{"of namesakes the last", "pool", "", plugin.Linked{Plugins: slices.Concat(l.Plugins, []plugin.Definition{pool("second")})}, nil, "second"},
+		{"the last of two with the same name", "pool", "",
+			plugin.Linked{Plugins: slices.Concat(l.Plugins, []plugin.Definition{pool("second")})},
+			nil, "second"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			stdin := `{"cniVersion":"1.1.0","name":"net","type":"` + row.typ + `","ipam":{"type":"` + row.ipam + `"}}`
+			stdin := `{"cniVersion":"1.1.0","name":"net","type":"` + row.typ +
+				`","ipam":{"type":"` + row.ipam + `"}}`
 			reply, err := linkedCall(t, row.linked, row.typ, stdin, row.dirs...)
 			if err != nil || !strings.Contains(string(reply.Stdout), `"domain":"`+row.want+`"`) {
 				t.Errorf("%s, %v, want domain %s", reply.Stdout, err, row.want)
@@ -97,16 +106,19 @@ func TestLinkedOrExecuted(t *testing.T) {
 	}
 }
 
-// A path is that of a file: who gives one has it executed, and only what Find has returned is called here.
+// TestLinkedPath checks that Linked executes a file that is given by its path, and runs in this
+// process only plugins at paths that Find returns.
 func TestLinkedPath(t *testing.T) {
 	t.Parallel()
-	dir := folder(t, "pool")
+	dir := pluginDir(t, "pool")
 	l := plugin.Linked{Plugins: []plugin.Definition{pool("linked.pool")}}
-	reply, err := l.Call(t.Context(), invoke.Call{Path: filepath.Join(dir, "pool"), Env: environment(cni.Add)})
+	reply, err := l.Call(t.Context(),
+		invoke.Call{Path: filepath.Join(dir, "pool"), Env: environment(cni.Add)})
 	if err != nil || !strings.Contains(string(reply.Stdout), "file.pool") {
 		t.Errorf("%s, %v", reply.Stdout, err)
 	}
-	_, err = l.Call(t.Context(), invoke.Call{Path: invoke.LinkedPath("absent"), Env: environment(cni.Add)})
+	_, err = l.Call(t.Context(),
+		invoke.Call{Path: invoke.LinkedPath("absent"), Env: environment(cni.Add)})
 	wantCode(t, err, cni.CodeInvalidConfig)
 	if _, err := l.Find([]string{dir}, "absent"); !errors.Is(err, invoke.ErrNotFound) {
 		t.Errorf("found: %v", err)
@@ -116,19 +128,21 @@ func TestLinkedPath(t *testing.T) {
 	}
 }
 
-// What a plugin logs, and the stack of its panic, go to the log that was given; the panic is an error object like any other.
+// Log records and the stack of a panic go to the given log; a panic becomes an ordinary error
+// object.
 func TestLinkedLog(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	l := plugin.Linked{
 		Log: slog.New(slog.NewTextHandler(&log, nil)),
-		Plugins: []plugin.Definition{linked("chatty", func(_ context.Context, c *call) (*cni.Result, error) {
-			c.Log.Warn("a word")
-			if c.Conf.On {
-				panic("boom")
-			}
-			return result, nil
-		})},
+		Plugins: []plugin.Definition{linked("chatty",
+			func(_ context.Context, c *call) (*cni.Result, error) {
+				c.Log.Warn("a word")
+				if c.Conf.On {
+					panic("boom")
+				}
+				return result, nil
+			})},
 	}
 	if _, err := linkedCall(t, l, "chatty", `{"cniVersion":"1.1.0","name":"net"}`); err != nil {
 		t.Fatal(err)
@@ -152,7 +166,7 @@ func TestLinkedLog(t *testing.T) {
 	}
 }
 
-// A plugin is told that it runs in somebody else's program, and that alone.
+// A plugin can read from Call.Linked that it is linked into another program.
 func TestLinkedKnows(t *testing.T) {
 	t.Parallel()
 	for _, want := range []bool{true, false} {
@@ -174,8 +188,8 @@ func TestLinkedKnows(t *testing.T) {
 	}
 }
 
-// The end of the context is told to a linked plugin, and whether it makes an error of it or ends well is up to it. What an
-// executed delegate of it inherits is what an executed plugin does.
+// A linked plugin sees the end of the context and decides whether to return an error. Its executed
+// delegate inherits the same files as an executed plugin.
 func TestLinkedContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -195,18 +209,22 @@ func TestLinkedContext(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "pool"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	l := plugin.Linked{Plugins: []plugin.Definition{waits, delegator}, Process: invoke.Process{Stderr: io.Discard}}
+	l := plugin.Linked{Plugins: []plugin.Definition{waits, delegator},
+		Process: invoke.Process{Stderr: io.Discard}}
 	env := environment(cni.Add)
-	_, err = l.Call(ctx, invoke.Call{Path: invoke.LinkedPath("waits"), Env: env, Stdin: []byte(`{"cniVersion":"1.1.0","name":"net"}`)})
+	_, err = l.Call(ctx, invoke.Call{Path: invoke.LinkedPath("waits"), Env: env,
+		Stdin: []byte(`{"cniVersion":"1.1.0","name":"net"}`)})
 	if !errors.Is(err, cause) || !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want %v", err, cause)
 	}
 	env.Path = dir
-	call := invoke.Call{Path: invoke.LinkedPath("main"), Env: env, Stdin: []byte(delegated), Files: []*os.File{lock}}
+	call := invoke.Call{Path: invoke.LinkedPath("main"), Env: env, Stdin: []byte(delegated),
+		Files: []*os.File{lock}}
 	if _, err = l.Call(t.Context(), call); err != nil {
 		t.Fatal(err)
 	}
-	if inherited, err := os.ReadFile(filepath.Join(dir, "pool.inherits")); err != nil || strings.TrimSpace(string(inherited)) != lock.Name() {
+	if inherited, err := os.ReadFile(filepath.Join(dir, "pool.inherits")); err != nil ||
+		strings.TrimSpace(string(inherited)) != lock.Name() {
 		t.Errorf("the delegate has inherited %q, %v, want %s", inherited, err, lock.Name())
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/about"
 )
 
-// logHandler adds to each line of a plugin what the call is about. Most calls log nothing, so nothing is put together
-// before there is a line.
+// logHandler adds the attributes of the call to each line that a plugin logs. It builds them only
+// when there is a line, because most calls log nothing.
 type logHandler struct {
 	base  slog.Handler
 	call  *Call
@@ -17,12 +17,15 @@ type logHandler struct {
 
 func (h *logHandler) about() slog.Handler {
 	c := h.call
-	args := about.Args(c.Attachment(), "plugin", c.Delegate.plugin, "verb", string(c.Command), "trace_id", h.trace)
+	args := about.Args(c.Attachment(), "plugin", c.Delegate.plugin, "verb", string(c.Command),
+		"trace_id", h.trace)
 	return slog.New(h.base).With(args...).Handler()
 }
 
 // Enabled implements [slog.Handler].
-func (h *logHandler) Enabled(ctx context.Context, l slog.Level) bool { return h.base.Enabled(ctx, l) }
+func (h *logHandler) Enabled(ctx context.Context, l slog.Level) bool {
+	return h.base.Enabled(ctx, l)
+}
 
 // Handle implements [slog.Handler].
 func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {

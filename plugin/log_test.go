@@ -9,22 +9,26 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// TRC-05, SEC-07: what a plugin logs says which attachment and which trace it is about, and nothing of arguments. A trace that
-// cannot be continued is none.
+// TRC-05, SEC-07: log lines of a plugin name the attachment and the trace, and contain no
+// arguments. An invalid trace is ignored.
 func TestLog(t *testing.T) {
 	t.Parallel()
-	about := " attachment=" + string(cni.Attachment{Network: "net", Container: "c-1", IfName: "eth0"}.Owner()) +
+	about := " attachment=" +
+		string(cni.Attachment{Network: "net", Container: "c-1", IfName: "eth0"}.Owner()) +
 		" network=net container=c-1 ifname=eth0 plugin=files verb=ADD"
 	for name, row := range map[string]struct {
 		verb cni.Command
 		env  []string
 		want string
 	}{
-		"no trace": {cni.Add, nil, "WARN hello" + about + " state=\"\"\nWARN again" + about + " a=1 g.b=2\n"},
+		"no trace": {cni.Add, nil, "WARN hello" + about + " state=\"\"\nWARN again" + about +
+			" a=1 g.b=2\n"},
 		"a trace": {
 			cni.Add,
-			[]string{"TRACEPARENT=00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "TRACESTATE=vendor=x"},
-			"WARN hello" + about + " trace_id=4bf92f3577b34da6a3ce929d0e0e4736 state=\"vendor=x\"\n" +
+			[]string{"TRACEPARENT=00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+				"TRACESTATE=vendor=x"},
+			"WARN hello" + about +
+				" trace_id=4bf92f3577b34da6a3ce929d0e0e4736 state=\"vendor=x\"\n" +
 				"WARN again" + about + " trace_id=4bf92f3577b34da6a3ce929d0e0e4736 a=1 g.b=2\n",
 		},
 		"a trace that cannot be continued": {
@@ -48,7 +52,7 @@ func TestLog(t *testing.T) {
 			}
 			var got strings.Builder
 			for line := range strings.Lines(p.stderr.String()) {
-				_, text, _ := strings.Cut(line, " WARN ") // behind date and time
+				_, text, _ := strings.Cut(line, " WARN ") // after date and time
 				got.WriteString("WARN " + text)
 			}
 			if diff := cmp.Diff(row.want, got.String()); diff != "" {

@@ -17,14 +17,15 @@ import (
 )
 
 const (
-	maxStdin    = 16 << 20              // bytes of a request that are read
-	versionWait = 50 * time.Millisecond // how long VERSION waits for a standard input that nobody closes
+	maxStdin    = 16 << 20              // limit of a request, in bytes
+	versionWait = 50 * time.Millisecond // time that VERSION waits for the end of standard input
 )
 
-// Main runs one call from the process environment: CNI_ variables, request on standard input, result or error object
-// on standard output. It returns the exit status. SIGTERM and SIGINT cancel the call, which then takes back what it
-// did. What stands in TRACEPARENT, TRACESTATE and BAGGAGE the plugin finds with [invoke.TraceFrom] and delegates get;
-// a TRACEPARENT that is not valid is passed on, and otherwise nothing.
+// Main runs one call from the process environment: it reads CNI_ variables and the request on
+// standard input, and writes the result or the error object to standard output. It returns the exit
+// status. SIGTERM and SIGINT cancel the call, which then rolls back its changes. The plugin reads
+// TRACEPARENT, TRACESTATE and BAGGAGE with [invoke.TraceFrom], and delegates inherit them; Main
+// passes an invalid TRACEPARENT on to delegates and otherwise ignores it.
 func Main(d Definition, caller invoke.Caller, version string) int {
 	if d.Helper != nil && len(os.Args) == 3 && os.Args[1] == "helper" {
 		return d.Helper(os.Args[2], os.Stderr)
@@ -32,13 +33,14 @@ func Main(d Definition, caller invoke.Caller, version string) int {
 	env := cni.EnvFrom(os.Getenv)
 	if env.Command == "" {
 		versions := strings.Trim(strings.ReplaceAll(fmt.Sprint(d.Versions), " ", ", "), "[]")
-		fmt.Fprintf(os.Stderr, "CNI %s plugin %s\nCNI protocol versions supported: %s\n", d.Name, version, versions)
+		fmt.Fprintf(os.Stderr, "CNI %s plugin %s\nCNI protocol versions supported: %s\n", d.Name,
+			version, versions)
 		return 0
 	}
 	if env.Command == cni.VersionCommand {
 		return write(d.versionReply(pollStdin(versionWait)))
 	}
-	// Writing to a pipe that nobody reads must be an error like any other, not the end of the process.
+	// A write to a closed pipe must return an error instead of ending the process.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	stdin, err := readStdin(env)
 	if err != nil {
@@ -54,7 +56,7 @@ func Main(d Definition, caller invoke.Caller, version string) int {
 		return fail(err, errorVersion(stdin))
 	}
 	if _, err := os.Stdout.Write(out); err != nil {
-		// Nobody will learn what was attached, so it must not stay.
+		// The runtime does not learn about the attachment, so it must not stay.
 		if env.Command == cni.Add {
 			undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBudget)
 			defer cancel()
@@ -74,7 +76,7 @@ func fail(err error, v cni.Version) int {
 	return 1
 }
 
-// readStdin reads the request. What the environment rules out is refused without reading.
+// readStdin reads the request. It returns without reading if the environment is invalid.
 func readStdin(env cni.Env) ([]byte, error) {
 	if env.Validate() != nil {
 		return nil, nil
@@ -86,9 +88,9 @@ func readStdin(env cni.Env) ([]byte, error) {
 	return b, err
 }
 
-// pollStdin reads standard input as far as it comes within a time. VERSION needs nothing of it and must not hang
-// where the runtime leaves it open. It gets by without goroutines, because the start of a plugin is what VERSION
-// measures.
+// pollStdin reads the data that arrives on standard input within a time limit. VERSION does not
+// need the data and must not hang if the runtime leaves standard input open. It does not use
+// goroutines, to keep the start of a plugin fast.
 func pollStdin(within time.Duration) []byte {
 	var in []byte
 	deadline := time.Now().Add(within)
@@ -96,7 +98,8 @@ func pollStdin(within time.Duration) []byte {
 	for len(in) <= maxStdin {
 		fds := []unix.PollFd{{Fd: int32(os.Stdin.Fd()), Events: unix.POLLIN}}
 		left := time.Until(deadline)
-		if ready, err := unix.Poll(fds, int(left.Milliseconds())); left <= 0 || ready != 1 || err != nil {
+		if ready, err := unix.Poll(fds, int(left.Milliseconds())); left <= 0 || ready != 1 ||
+			err != nil {
 			break
 		}
 		n, err := unix.Read(int(os.Stdin.Fd()), buf)
@@ -108,7 +111,7 @@ func pollStdin(within time.Duration) []byte {
 	return in
 }
 
-// write prints and returns the exit status.
+// write writes out to standard output and returns the exit status.
 func write(out []byte) int {
 	if _, err := os.Stdout.Write(out); err != nil {
 		fmt.Fprintln(os.Stderr, "write standard output:", err)

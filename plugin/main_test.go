@@ -21,7 +21,7 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// files is a plugin for the process tests: an attachment is a file in a folder.
+// files is a plugin for the process tests; its attachments are files in a directory.
 var files = plugin.Define(plugin.Info{Name: "files", About: "keeps a file for each attachment"},
 	func() plugin.Plugin { return new(filer) })
 
@@ -69,7 +69,7 @@ func (f *filer) Check(_ context.Context, c *plugin.Call) error {
 	return err
 }
 
-// process is a run of files in a process of its own.
+// process runs files as a separate process.
 type process struct {
 	*exec.Cmd
 	stdout, stderr bytes.Buffer
@@ -86,7 +86,8 @@ func newProcess(t *testing.T, verb cni.Command, mode string) *process {
 	p := &process{Cmd: exec.CommandContext(t.Context(), exe), attachment: filepath.Join(dir, "c-1")}
 	p.Args = []string{"/somewhere/files"}
 	p.Env = append(os.Environ(), environment(verb).Environ()...)
-	conf, err := json.Marshal(map[string]string{"cniVersion": "1.1.0", "name": "net", "dir": dir, "mode": mode})
+	conf, err := json.Marshal(map[string]string{"cniVersion": "1.1.0", "name": "net", "dir": dir,
+		"mode": mode})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +152,7 @@ func (p *process) attached() bool {
 	return err == nil
 }
 
-// openStdin gives the process a standard input that nobody closes.
+// openStdin gives the process a standard input that stays open.
 func (p *process) openStdin(t *testing.T) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -162,33 +163,41 @@ func (p *process) openStdin(t *testing.T) {
 	p.Stdin = r
 }
 
-// ENV-02, EXE-06, ERR-01, ERR-10, PL-ADD-04, PL-ADD-05, PL-DEL-07, DIS-01, DIS-32: one document on standard output or nothing, and exit status 1 for failure.
+// ENV-02, EXE-06, ERR-01, ERR-10, PL-ADD-04, PL-ADD-05, PL-DEL-07, DIS-01, DIS-32: a process prints
+// at most one document on standard output, and fails with exit status 1.
 func TestProcess(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name       string
 		verb       cni.Command
 		change     func(*testing.T, *process)
-		code       cni.Code // 0: success
-		attachment bool     // there afterwards
+		code       cni.Code // 0 for success
+		attachment bool     // whether it exists afterwards
 	}{
 		{"ADD", cni.Add, nil, 0, true},
 		{"DEL", cni.Del, nil, 0, false},
-		{"ADD in a trace that cannot be continued: TRC-05", cni.Add, func(_ *testing.T, p *process) { p.Env = append(p.Env, "TRACEPARENT=x", "BAGGAGE=;") }, 0, true},
+		{"ADD in a trace that cannot be continued: TRC-05", cni.Add, func(_ *testing.T, p *process) {
+			p.Env = append(p.Env, "TRACEPARENT=x", "BAGGAGE=;")
+		}, 0, true},
 		{"failure", cni.Check, nil, cni.CodeIOFailure, false},
-		{"no standard input", cni.Add, func(_ *testing.T, p *process) { p.Stdin = nil }, cni.CodeDecodingFailure, false},
+		{"no standard input", cni.Add, func(_ *testing.T, p *process) { p.Stdin = nil },
+			cni.CodeDecodingFailure, false},
 		{"request too large", cni.Add, func(_ *testing.T, p *process) {
 			p.Stdin = io.MultiReader(p.Stdin, bytes.NewReader(bytes.Repeat([]byte(" "), 16<<20)))
 		}, cni.CodeIOFailure, false},
 		{"largest request", cni.Add, func(_ *testing.T, p *process) {
-			p.Stdin = io.LimitReader(io.MultiReader(p.Stdin, bytes.NewReader(bytes.Repeat([]byte(" "), 16<<20))), 16<<20)
+			p.Stdin = io.LimitReader(io.MultiReader(p.Stdin,
+				bytes.NewReader(bytes.Repeat([]byte(" "), 16<<20))), 16<<20)
 		}, 0, true},
-		{"unknown verb with an open standard input", "NOPE", func(t *testing.T, p *process) { p.openStdin(t) }, cni.CodeInvalidEnvironment, false},
+		{"unknown verb with an open standard input", "NOPE",
+			func(t *testing.T, p *process) { p.openStdin(t) }, cni.CodeInvalidEnvironment, false},
 		{"missing variables with an open standard input", cni.Add, func(t *testing.T, p *process) {
 			p.Env = append(p.Env, "CNI_IFNAME=")
 			p.openStdin(t)
 		}, cni.CodeInvalidEnvironment, false},
-		{"own namespace", cni.Add, func(_ *testing.T, p *process) { p.Env = append(p.Env, "CNI_NETNS=/proc/self/ns/net") }, cni.CodeOwnNamespace, false},
+		{"own namespace", cni.Add, func(_ *testing.T, p *process) {
+			p.Env = append(p.Env, "CNI_NETNS=/proc/self/ns/net")
+		}, cni.CodeOwnNamespace, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -221,7 +230,7 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// SEC-03: no more of a request is read than it may have.
+// SEC-03: a plugin does not read a request beyond the size limit.
 func TestProcessReadsNoFurther(t *testing.T) {
 	t.Parallel()
 	zeros, err := os.Open("/dev/zero")
@@ -253,7 +262,8 @@ func TestProcessPanics(t *testing.T) {
 	}
 }
 
-// EXE-18: without any variable a plugin says what it is, and reads nothing.
+// EXE-18: without CNI_ variables a plugin prints its name and versions, and does not read standard
+// input.
 func TestProcessWithoutCommand(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t, "", "")
@@ -262,7 +272,8 @@ func TestProcessWithoutCommand(t *testing.T) {
 	if status := p.run(t); status != 0 || p.stdout.Len() > 0 {
 		t.Errorf("exit status %d, printed %s", status, &p.stdout)
 	}
-	const want = "CNI files plugin test\nCNI protocol versions supported: 0.1.0, 0.2.0, 0.3.0, 0.3.1, 0.4.0, 1.0.0, 1.1.0\n" // as of the reference plugins
+	// as upstream plugins print it
+	const want = "CNI files plugin test\nCNI protocol versions supported: 0.1.0, 0.2.0, 0.3.0, 0.3.1, 0.4.0, 1.0.0, 1.1.0\n"
 	if p.stderr.String() != want {
 		t.Errorf("standard error: %s", &p.stderr)
 	}
@@ -276,10 +287,14 @@ func TestProcessVersion(t *testing.T) {
 		stdin func(*testing.T, *process)
 		echo  string
 	}{
-		{"request", func(_ *testing.T, p *process) { p.Stdin = strings.NewReader(`{"cniVersion":"0.4.0"}`) }, "0.4.0"},
+		{"request", func(_ *testing.T, p *process) {
+			p.Stdin = strings.NewReader(`{"cniVersion":"0.4.0"}`)
+		}, "0.4.0"},
 		{"nothing", func(_ *testing.T, p *process) { p.Stdin = nil }, "1.1.0"},
 		{"garbage", func(_ *testing.T, p *process) { p.Stdin = strings.NewReader("]") }, "1.1.0"},
-		{"too much", func(_ *testing.T, p *process) { p.Stdin = bytes.NewReader(make([]byte, 17<<20)) }, "1.1.0"},
+		{"too much", func(_ *testing.T, p *process) {
+			p.Stdin = bytes.NewReader(make([]byte, 17<<20))
+		}, "1.1.0"},
 		{"left open", func(t *testing.T, p *process) { p.openStdin(t) }, "1.1.0"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -292,7 +307,8 @@ func TestProcessVersion(t *testing.T) {
 			}
 			var raw json.RawMessage
 			p.document(t, &raw)
-			if reply, err := cni.DecodeVersionReply(raw); err != nil || reply.CNIVersion != row.echo {
+			if reply, err := cni.DecodeVersionReply(raw); err != nil ||
+				reply.CNIVersion != row.echo {
 				t.Errorf("printed %s, want an echo of %s (%v)", raw, row.echo, err)
 			}
 		})
@@ -321,25 +337,27 @@ func TestProcessIsTerminated(t *testing.T) {
 	}
 }
 
-// TestProcessIsTerminatedWhileReading: somebody runs the plugin by hand and presses Ctrl-C.
+// TestProcessIsTerminatedWhileReading sends SIGINT as a user does who runs the plugin by hand and
+// presses Ctrl-C.
 func TestProcessIsTerminatedWhileReading(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t, cni.Add, "")
 	p.openStdin(t)
 	p.start(t)
-	time.Sleep(300 * time.Millisecond) // it is reading now, or it ends sooner
+	time.Sleep(300 * time.Millisecond) // the process is reading, or has ended
 	if err := p.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
 	watchdog := time.AfterFunc(testnet.Patience, func() { _ = p.Process.Kill() })
 	defer watchdog.Stop()
 	_ = p.Wait()
-	if s := p.ProcessState.Sys().(syscall.WaitStatus); !s.Signaled() || s.Signal() != syscall.SIGINT {
+	if s := p.ProcessState.Sys().(syscall.WaitStatus); !s.Signaled() ||
+		s.Signal() != syscall.SIGINT {
 		t.Errorf("process ended by %v", p.ProcessState)
 	}
 }
 
-// TestProcessIsNotHeard: a result that nobody gets leaves nothing attached.
+// TestProcessIsNotHeard checks that nothing stays attached if the plugin cannot write its result.
 func TestProcessIsNotHeard(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

@@ -9,8 +9,8 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// validateEnv validates the environment of a call. Its messages are those of upstream, which runtimes
-// know.
+// validateEnv validates the environment of a call. Its messages equal upstream's, which runtimes
+// match.
 func validateEnv(env cni.Env) error {
 	err := env.Validate()
 	if err == nil || env.Command == "" {
@@ -50,8 +50,8 @@ func validateEnv(env cni.Env) error {
 	return cni.Rephrase(err, "required env variables [%s] missing", strings.Join(missing, ","))
 }
 
-// decodeHeader returns name and version of a configuration. Its messages are those of upstream, except
-// where these name types of Go.
+// decodeHeader returns the name and the version of a configuration. Its messages equal upstream's,
+// except where upstream names Go types.
 func decodeHeader(stdin []byte) (name, version string, err error) {
 	name, version, err = cni.DecodeHeader(stdin)
 	if err != nil {
@@ -68,7 +68,7 @@ func decodeHeader(stdin []byte) (name, version string, err error) {
 	return name, version, err
 }
 
-// parseArgs reads CNI_ARGS and refuses keys that are not known. Its messages are those of upstream.
+// parseArgs parses CNI_ARGS and refuses unknown keys. Its messages equal upstream's.
 func parseArgs(s string, known []string) (cni.Args, error) {
 	args, err := cni.ParseArgs(s)
 	if err != nil {
@@ -89,7 +89,8 @@ func parseArgs(s string, known []string) (cni.Args, error) {
 			switch strings.ToLower(a.Value) {
 			case "0", "1", "false", "true":
 			default:
-				return nil, cni.Rephrase(err, "ARGS: error parsing value of pair %q: boolean unmarshal error: invalid input %s",
+				return nil, cni.Rephrase(err,
+					"ARGS: error parsing value of pair %q: boolean unmarshal error: invalid input %s",
 					pair, a.Value)
 			}
 		} else if cni.Args([]cni.Arg{a}).CheckKnown(known...) != nil {

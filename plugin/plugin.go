@@ -1,8 +1,10 @@
-// Package plugin is the kit for writing a CNI plugin: it decodes and checks a call, hands it over as types, and
-// encodes what comes back in the version that was asked for. An author writes a configuration type, three or more
-// methods and one call of [Define]; [Main] makes a program of it, package plugintest tests it.
+// Package plugin is the kit for writing a CNI plugin: it decodes and checks a request, passes it to
+// the plugin as Go types, and encodes the result in the version of the request. The author of a
+// plugin writes a configuration type with three or more methods and calls [Define]. [Main] turns
+// the definition into a program, and package plugintest tests it.
 //
-// The package knows the protocol and nothing else: no kernel, no address management, no file.
+// The package implements only the protocol: it does not use the kernel or IPAM, and it does not
+// access files.
 package plugin
 
 import (
@@ -15,79 +17,85 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// Configuration is a pointer to a configuration: to a struct that embeds [Common].
+// Configuration is a pointer to a struct that embeds [Common].
 type Configuration interface{ common() *Common }
 
-// Plugin is a configuration that carries out calls. Each call gets a new one, into which the
-// request has been decoded, so a Plugin may keep in fields of its own what it derives from the
-// request.
+// Plugin is a configuration that carries out calls. The package creates a Plugin for each call and
+// decodes the request into it, so a Plugin may keep values that it derives from the request in
+// fields of its own.
 //
 // Errors that are or wrap a [*cni.Error] keep its code. Errors of the kernel ([syscall.Errno]) get
-// [cni.CodeTryAgainLater], [cni.CodeIOFailure] or [CodeInUse] and a hint. Errors of a context that
-// has ended get [cni.CodeTryAgainLater], all other errors [cni.CodeInternal]. The context ends with
-// SIGTERM or SIGINT.
+// [cni.CodeTryAgainLater], [cni.CodeIOFailure] or [CodeInUse] and a hint. If the context has ended,
+// errors without a code get [cni.CodeTryAgainLater]; all other errors get [cni.CodeInternal].
+// SIGTERM and SIGINT cancel the context.
 type Plugin interface {
 	Configuration
 
-	// Add attaches a container. It leaves nothing behind if it fails.
+	// Add attaches a container. If it fails, it leaves nothing behind.
 	Add(context.Context, *Call) (*cni.Result, error)
 
-	// Del removes everything that exists for the attachment. It succeeds if there is nothing. It
+	// Del removes everything that exists for the attachment, and succeeds if nothing exists. It
 	// works without Netns and Prev, and with the part of the configuration that could be decoded.
 	Del(context.Context, *Call) error
 
-	// Check compares the attachment with Prev and reports the first difference. It changes nothing.
+	// Check compares the attachment with Prev and returns the first difference as an error. It
+	// changes nothing.
 	Check(context.Context, *Call) error
 }
 
-// Statuser is a Plugin that can report whether ADD would work. Its errors should have
+// Statuser is a Plugin that can report whether ADD would succeed. Its errors should have the code
 // [cni.CodeNotAvailable] or [cni.CodeLimitedConnectivity].
 type Statuser interface {
 	Status(context.Context, *Call) error
 }
 
-// Collector is a Plugin that removes everything of attachments of the network that [Call.Valid]
-// does not list. It continues past errors.
+// Collector is a Plugin that implements GC. It removes everything that belongs to attachments of
+// the network that [Call.Valid] does not list, and continues past errors.
 type Collector interface {
 	GC(context.Context, *Call) error
 }
 
 // Validator is a Plugin that checks its configuration before ADD, CHECK and STATUS. DEL and GC do
-// not call it: they have to work with a configuration that has become invalid since. Errors should
-// have [cni.CodeInvalidConfig] or [cni.CodeUnsupportedField].
+// not call it, because they must work with a configuration that was edited after the ADD and is now
+// invalid. Errors should have the code [cni.CodeInvalidConfig] or [cni.CodeUnsupportedField].
 type Validator interface {
 	Validate(*Call) error
 }
 
-// Advisor is a Plugin that makes choices by the state of the host where a configuration leaves them open.
+// Advisor is a Plugin that decides by the state of the host what a configuration leaves open.
 type Advisor interface {
-	// Advise returns those choices that ADD would make here and that are not the usual ones, each
-	// in a sentence without a subject: "uses iptables …". It changes nothing. It returns an error
-	// if the state of the host cannot be read, for lack of privilege for example.
+	// Advise returns the decisions of an ADD on this host that differ from the usual ones, each as
+	// a sentence without a subject, such as "uses iptables …". It changes nothing. It returns an
+	// error if it cannot read the state of the host, for example for lack of privilege.
 	Advise(context.Context, *Call) ([]string, error)
 }
 
 // Common is the part of a configuration that every plugin has. Configuration types embed it.
 type Common struct {
-	CNIVersion    string          `json:"cniVersion"`    // version of this call
-	Name          string          `json:"name"`          // name of the network
-	Type          string          `json:"type"`          // file name of the plugin; not compared with the program's
-	IPAM          IPAM            `json:"ipam"`          // address management, if the plugin delegates it
+	CNIVersion string `json:"cniVersion"` // version of this call
+	Name       string `json:"name"`       // name of the network
+
+	// Type is the file name of the plugin. It is not compared with the name of the program.
+	Type string `json:"type"`
+
+	IPAM          IPAM            `json:"ipam"`          // the ipam section of a delegating plugin
 	DNS           cni.DNS         `json:"dns"`           // for the result
-	PrevResult    json.RawMessage `json:"prevResult"`    // as sent; [Call.Prev] is the decoded form
+	PrevResult    json.RawMessage `json:"prevResult"`    // as received; [Call.Prev] is decoded
 	RuntimeConfig RuntimeConfig   `json:"runtimeConfig"` // capability arguments
-	ConfArgs      ConfArgs        `json:"args"`          // generic arguments; what a plugin does not know it ignores
+	// ConfArgs are generic arguments; unknown ones are ignored.
+	ConfArgs ConfArgs `json:"args"`
 }
 
 func (c *Common) common() *Common { return c }
 
-// IPAM is what a plugin that delegates has to know of the ipam section.
+// IPAM is the part of the ipam section that a delegating plugin needs.
 type IPAM struct {
 	Type string `json:"type"` // file name of the IPAM plugin; empty for a network without addresses
 }
 
-// RuntimeConfig are the capability arguments that plugins of this kit understand (CNI conventions, "Dynamic plugin
-// specific fields"). Members are matched without regard to case: containerd capitalises them.
+// RuntimeConfig holds the capability arguments that plugins of this kit understand (CNI
+// conventions, "Dynamic plugin specific fields"). Keys match in upper or lower case, because
+// containerd capitalises them.
 type RuntimeConfig struct {
 	MAC      string          `json:"mac"`      // capability mac
 	IPs      []string        `json:"ips"`      // capability ips
@@ -97,94 +105,108 @@ type RuntimeConfig struct {
 // ConfArgs is the args object of a configuration (CNI conventions, "args in network config").
 type ConfArgs struct {
 	CNI struct {
-		MAC string   `json:"mac"` // hardware address
+		MAC string   `json:"mac"` // the MAC address
 		IPs []string `json:"ips"` // addresses, with or without a prefix length
-	} `json:"cni"` // what the conventions define
+	} `json:"cni"` // keys that the conventions define
 }
 
-// Request is what was asked for this one attachment, from all the places where it can be asked.
+// Request holds the MAC address and the addresses that the runtime requests for the attachment.
 type Request struct {
-	// MAC is the hardware address. The capability mac wins over args.cni.mac, which wins over MAC in CNI_ARGS.
+	// MAC is the MAC address. The capability mac has precedence over args.cni.mac, and args.cni.mac
+	// over MAC in CNI_ARGS.
 	MAC string
 
-	// IPs are the addresses, with or without a prefix length: that of IP in CNI_ARGS, those of args.cni.ips, then
-	// those of the capability ips. They add up, as they do in the reference plugins.
+	// IPs are the addresses, with or without a prefix length: IP in CNI_ARGS, then args.cni.ips,
+	// then the capability ips. They add up, as in the upstream plugins.
 	IPs []string
 }
 
-// Call is one call of a plugin, decoded and checked.
+// Call is one decoded and validated call of a plugin.
 type Call struct {
 	*Common
 	cni.Env
 
-	Asked    Request
-	Prev     *cni.Result           // result of the plugin before (ADD) or of the whole ADD (CHECK, DEL); nil if there is none
+	Asked Request
+
+	// Prev is the result of the plugin before (ADD) or of the whole ADD (CHECK, DEL), or nil.
+	Prev     *cni.Result
 	Version  cni.Version           // version of the call
 	Valid    []cni.ValidAttachment // GC: the attachments that are still in use
 	Delegate Delegator
 
-	// Log writes to standard error, or where [Linked.Log] does. Each line says what the call is about: plugin, verb, network,
-	// container, ifname, the attachment as [cni.Attachment.Owner] names it, and trace_id where the call is part of a trace
-	// ([invoke.TraceFrom]).
+	// Log writes to standard error or to [Linked.Log]. Each line contains the attributes of the
+	// call: plugin, verb, network, container, ifname, the attachment in the form of
+	// [cni.Attachment.Owner], and trace_id if the call is part of a trace ([invoke.TraceFrom]).
 	Log *slog.Logger
 
-	// Linked says that the plugin runs in a program of somebody else's, see [Linked]: that cannot be started again to do
-	// something for the plugin, as [Info.Helper] needs it.
+	// Linked reports that the plugin is linked into another program (see [Linked]), which cannot be
+	// started again with the arguments of [Info.Helper].
 	Linked bool
 
-	// Watch is called before each change of the host, with a description of the change. If it returns
-	// an error, the change is not made and fails with that error. It is for tests, which observe and
-	// disturb a plugin with it (see [Definition.Watched]), and nil otherwise. Plugins of Tenon observe
-	// it; a plugin that changes the host by other means should call it too.
+	// Watch is called with a description before each change of the host. If it returns an error,
+	// the change does not happen and fails with that error. Tests use Watch to observe and disturb
+	// a plugin (see [Definition.Watched]); it is nil otherwise. Plugins built on Tenon's kernel
+	// packages call it for every change; a plugin that changes the host by other means should call
+	// it too.
 	Watch func(op string) error
 
 	conf  Configuration
 	stdin []byte
 }
 
-// Attachment returns the key of the attachment this call is about.
+// Attachment returns the key of the attachment.
 func (c *Call) Attachment() cni.Attachment { return c.Env.Attachment(c.Name) }
 
-// Stdin returns the request as it came in.
+// Stdin returns the request as it was received.
 func (c *Call) Stdin() []byte { return c.stdin }
 
 // Info describes a plugin.
 type Info struct {
-	Name         string        // file name of the executable
-	About        string        // one sentence for people
-	Role         Role          // where it stands in a network
-	Repeatable   bool          // several of it can stand in a network, with different configurations
-	Versions     []cni.Version // what it supports; nil is every version
-	Capabilities []string      // what of runtimeConfig it understands
-	Args         []string      // keys of CNI_ARGS that it understands; nil leaves CNI_ARGS unread, otherwise others are refused
-	NeedsLink    bool          // IPAM: its DEL and GC reach a server over the link, so they come before the link is deleted
-	Doc          string        // Markdown for people; the JSON in it are configurations that work, see [Info.Examples]
+	Name         string        // file name of the binary
+	About        string        // one sentence for users
+	Role         Role          // position in a network
+	Versions     []cni.Version // supported versions; nil stands for all
+	Capabilities []string      // supported keys of runtimeConfig
+	// Repeatable allows the plugin more than once in a network, with different configurations.
+	Repeatable bool
 
-	// Helper is called by [Main] where the executable is started with two arguments, "helper" and the one it gets: for work
-	// that the plugin has to do in another process. It returns the exit status. nil: there is none. Nobody calls it where
-	// [Call.Linked] is set.
+	// Args lists the supported keys of CNI_ARGS. Other keys are refused; if Args is nil, CNI_ARGS
+	// is not parsed.
+	Args []string
+
+	// NeedsLink declares that DEL and GC of an IPAM plugin reach a server over the link. They are
+	// called before the link is deleted.
+	NeedsLink bool
+
+	// Doc is the documentation in Markdown. Its JSON blocks are working configurations; see
+	// [Info.Examples].
+	Doc string
+
+	// Helper does work that the plugin must do in another process, and returns the exit status.
+	// [Main] calls it if the binary is started with two arguments, "helper" and the argument of
+	// Helper. It is not called if [Call.Linked] is set. It is nil for plugins without a helper.
 	Helper func(argument string, stderr io.Writer) (status int)
 }
 
-// Role is where a plugin stands in a network.
+// Role is the position of a plugin in a network.
 type Role uint8
 
 // The roles.
 const (
-	RoleInterface Role = iota // makes the container's interface: first in a chain
-	RoleChained               // works on the result of the plugins before it
-	RoleEither                // works alone and behind others
-	RoleIPAM                  // manages addresses for another: named by ipam.type
+	RoleInterface Role = iota // creates the container's interface; first in a chain
+	RoleChained               // changes the result of the plugins before it
+	RoleEither                // works alone and after other plugins
+	RoleIPAM                  // allocates addresses for another plugin, which names it in ipam.type
 )
 
-// Example is a configuration with a name.
+// Example is a named configuration.
 type Example struct {
 	Name   string
-	Config string // JSON of a plugin's object, with name and cniVersion
+	Config string // JSON of a plugin configuration, with name and cniVersion
 }
 
-// Examples returns the configurations in Doc: its fenced blocks of JSON, each with the heading before
-// it. The block below the heading "Minimal configuration" is the last one, because tests begin with
+// Examples returns the configurations in Doc: its fenced JSON blocks, each named by the preceding
+// heading. The block below the heading "Minimal configuration" comes last, because tests begin with
 // the richest example.
 func (i Info) Examples() []Example {
 	var list, minimal []Example

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// Schema is a JSON Schema (draft 2020-12) of as much as configurations need. Keys that it does not have are not refused:
-// plugins ignore what they do not know.
+// Schema is the subset of JSON Schema (draft 2020-12) that configurations need. It does not forbid
+// keys that are not in Properties, because plugins ignore unknown keys.
 type Schema struct {
 	Dialect     string             `json:"$schema,omitempty"`
 	Title       string             `json:"title,omitempty"`
 	Description string             `json:"description,omitempty"`
-	Type        string             `json:"type,omitempty"` // empty: anything
+	Type        string             `json:"type,omitempty"` // empty stands for any type
 	Const       string             `json:"const,omitempty"`
 	Enum        []string           `json:"enum,omitempty"`
 	Default     any                `json:"default,omitempty"`
@@ -24,38 +24,44 @@ type Schema struct {
 	Items       *Schema            `json:"items,omitempty"`
 	Required    []string           `json:"required,omitempty"`
 	Properties  map[string]*Schema `json:"properties,omitempty"`
-	Additional  *Schema            `json:"additionalProperties,omitempty"` // of keys that are not in Properties
+	// Additional is the schema of keys that are not in Properties.
+	Additional *Schema `json:"additionalProperties,omitempty"`
 
-	// Order is the keys of Properties in the order of the type.
+	// Order lists the keys of Properties in the order of the struct fields.
 	Order []string `json:"-"`
-	// Field is where the property comes from, for tools that look up its comment: import path, type and field, with dots;
-	// in a type without a name that of the outer field and its own.
+	// Field locates the struct field of the property for tools that look up its comment: import
+	// path, type and field, separated by dots. For a field of an unnamed type, Field continues the
+	// path of the outer field.
 	Field string `json:"-"`
-	// Optional says that an absent key is not the same as the zero value: the field is a pointer.
+	// Optional reports that an absent key differs from the zero value: the field is a pointer.
 	Optional bool `json:"-"`
 }
 
-// Former is a type that decodes itself and says which type has the same JSON form.
+// Former is a type with its own UnmarshalJSON that names a type with the same JSON form.
 type Former interface {
 	JSONForm() any
 }
 
-// Schema describes the configurations of the plugin as they stand in a network configuration. It follows from the type
-// that was given to [Define]: what encoding/json would read into it, and the tags of its fields
+// Schema describes a configuration of the plugin as it appears in a network configuration. It is
+// derived from the type given to [Define]: from the fields that encoding/json decodes, and from
+// their tags
 //
-//	default:"cni0"   what an absent key stands for
-//	enum:"a,b"       the texts that are allowed
-//	min:"0" max:"9"  the least and the greatest number
-//	required:"true"  there is no configuration without this key
+//	default:"cni0"   the meaning of an absent key
+//	enum:"a,b"       the allowed strings
+//	min:"0" max:"9"  the smallest and the largest number
+//	required:"true"  the key is required
 //
-// Types that implement [encoding.TextUnmarshaler] are strings. A type with an UnmarshalJSON of its own can be anything,
-// unless it is a [Former].
+// Types that implement [encoding.TextUnmarshaler] are strings. A type with its own UnmarshalJSON
+// has the empty schema unless it is a [Former].
 func (d Definition) Schema() *Schema {
 	s := describe(d.configType(), "", nil)
 	s.Dialect = "https://json-schema.org/draft/2020-12/schema"
 	s.Title, s.Description = d.Name, d.About
 	s.Required = append([]string{"type"}, s.Required...)
-	capabilities := &Schema{Type: "object", Additional: &Schema{Type: "boolean"}, Description: "what the runtime is to pass on in runtimeConfig"}
+	capabilities := &Schema{
+		Type: "object", Additional: &Schema{Type: "boolean"},
+		Description: "capability arguments that the runtime passes in runtimeConfig",
+	}
 	for _, c := range d.Capabilities {
 		capabilities.add(c, &Schema{Type: "boolean"})
 	}
@@ -82,8 +88,8 @@ func (s *Schema) add(key string, property *Schema) {
 	s.Properties[key] = property
 }
 
-// describe returns the schema of a type, which is that of a field. outer are the structs it is part of: one that holds
-// itself is not followed.
+// describe returns the schema of type t of a field. outer lists the enclosing structs; a struct
+// that contains itself gets the empty schema.
 func describe(t reflect.Type, field string, outer []reflect.Type) *Schema {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -115,7 +121,7 @@ func describe(t reflect.Type, field string, outer []reflect.Type) *Schema {
 		return &Schema{Type: "string"}
 	case reflect.Slice, reflect.Array:
 		if t == reflect.TypeFor[[]byte]() {
-			return &Schema{Type: "string"} // in base 64
+			return &Schema{Type: "string"} // base64
 		}
 		return &Schema{Type: "array", Items: describe(t.Elem(), field, outer)}
 	case reflect.Map:
@@ -128,7 +134,7 @@ func describe(t reflect.Type, field string, outer []reflect.Type) *Schema {
 	return &Schema{}
 }
 
-// addFields adds the fields of a struct, and those of embedded ones that they do not hide.
+// addFields adds the fields of a struct and the fields of embedded structs that they do not hide.
 func (s *Schema) addFields(t reflect.Type, field string, outer []reflect.Type) {
 	if t.Name() != "" {
 		field = t.PkgPath() + "." + t.Name()
@@ -164,7 +170,7 @@ func (s *Schema) addFields(t reflect.Type, field string, outer []reflect.Type) {
 	}
 }
 
-// constrain applies what the tags of a field say.
+// constrain applies the tags of a field.
 func (s *Schema) constrain(tag reflect.StructTag) {
 	if text, ok := tag.Lookup("default"); ok {
 		s.Default = text

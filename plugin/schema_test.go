@@ -12,10 +12,10 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// described has a field for each thing a schema can say.
+// described has a field for each feature of a schema.
 type described struct {
 	plugin.Common
-	DNS      int              `json:"dns" required:"true"` // hides that of Common
+	DNS      int              `json:"dns" required:"true"` // hides the DNS of Common
 	Flag     bool             `json:"flag,omitempty"`
 	Small    uint8            `json:"small" max:"7"`
 	Level    int              `json:"level" min:"-1" max:"9" default:"3"`
@@ -75,14 +75,15 @@ func TestSchema(t *testing.T) {
 			"runtimeConfig": {},
 			"args": {},
 			"capabilities": {"type": "object", "properties": {"mac": {"type": "boolean"}},
-				"additionalProperties": {"type": "boolean"}, "description": "what the runtime is to pass on in runtimeConfig"}
+				"additionalProperties": {"type": "boolean"}, "description": "capability arguments that the runtime passes in runtimeConfig"}
 		}}`
-	for key, want := range map[string]bool{"flag": false, "level": false, "rate": true, "self": true} {
+	for key, want := range map[string]bool{"flag": false, "level": false, "rate": true,
+		"self": true} {
 		if got := s.Properties[key].Optional; got != want {
 			t.Errorf("%s is optional: %t", key, got)
 		}
 	}
-	for _, key := range []string{"runtimeConfig", "args"} { // what they hold is not the concern here
+	for _, key := range []string{"runtimeConfig", "args"} { // not tested here
 		s.Properties[key] = &plugin.Schema{}
 	}
 	got, err := json.Marshal(s)
@@ -93,12 +94,14 @@ func TestSchema(t *testing.T) {
 		t.Errorf("schema (-want +got):\n%s", diff)
 	}
 	const module = "github.com/tenon-cni/tenon/"
-	for key, want := range map[string]string{"dns": module + "plugin_test.described.DNS", "name": module + "plugin.Common.Name"} {
+	for key, want := range map[string]string{"dns": module + "plugin_test.described.DNS",
+		"name": module + "plugin.Common.Name"} {
 		if got := s.Properties[key].Field; got != want {
 			t.Errorf("%s comes from %s, want %s", key, got, want)
 		}
 	}
-	if got, want := s.Properties["self"].Properties["place"].Properties["X"].Field, module+"plugin_test.inner.Place.X"; got != want {
+	if got, want := s.Properties["self"].Properties["place"].Properties["X"].Field,
+		module+"plugin_test.inner.Place.X"; got != want {
 		t.Errorf("a field of a type without a name comes from %s, want %s", got, want)
 	}
 	if diff := cmp.Diff([]string{"dns", "flag", "small"}, s.Order[:3]); diff != "" {
@@ -106,7 +109,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// managed has an ipam section of its own.
+// managed has its own ipam section.
 type managed struct {
 	plugin.Common
 	IPAM struct {
@@ -121,14 +124,16 @@ func TestSchemaOfIPAM(t *testing.T) {
 	s := d.Schema()
 	ipam := s.Properties["ipam"]
 	if ipam.Properties["type"].Const != "pool" || s.Properties["type"].Const != "" {
-		t.Errorf("type is %q, ipam.type %q", s.Properties["type"].Const, ipam.Properties["type"].Const)
+		t.Errorf("type is %q, ipam.type %q", s.Properties["type"].Const,
+			ipam.Properties["type"].Const)
 	}
-	if diff := cmp.Diff([][]string{{"type", "ipam"}, {"type", "pool"}}, [][]string{s.Required, ipam.Required}); diff != "" {
+	if diff := cmp.Diff([][]string{{"type", "ipam"}, {"type", "pool"}},
+		[][]string{s.Required, ipam.Required}); diff != "" {
 		t.Errorf("required (-want +got):\n%s", diff)
 	}
 }
 
-// indented sorts the members of an object and writes it as text.
+// indented returns an object as indented text with sorted members.
 func indented(t *testing.T, document []byte) string {
 	t.Helper()
 	var v any
@@ -144,7 +149,7 @@ func indented(t *testing.T, document []byte) string {
 	return b.String()
 }
 
-// refuser refuses what it is told to.
+// refuser returns the configured error.
 type refuser struct {
 	plugin.Plugin
 	conf *described
@@ -157,7 +162,7 @@ func (r refuser) Validate(*plugin.Call) error {
 	return nil
 }
 
-// Validate needs neither a namespace nor anything else of a call, and runs nothing: the plugin's other methods are nil.
+// Validate needs no namespace and runs nothing: the plugin's other methods are nil.
 func TestDefinitionValidate(t *testing.T) {
 	t.Parallel()
 	type nameless struct{ plugin.Common }
@@ -170,10 +175,13 @@ func TestDefinitionValidate(t *testing.T) {
 		conf string
 		want cni.Code
 	}{
-		"not JSON":            {`{`, cni.CodeDecodingFailure},
-		"version":             {`{"cniVersion":"1.0.0","name":"n","type":"demo"}`, cni.CodeIncompatibleVersion},
-		"the plugin says no":  {`{"cniVersion":"1.1.0","name":"n","type":"demo","mode":"b"}`, cni.CodeUnsupportedField},
-		"wrong JSON type":     {`{"cniVersion":"1.1.0","name":"n","type":"demo","flag":1}`, cni.CodeDecodingFailure},
+		"not JSON": {`{`, cni.CodeDecodingFailure},
+		"version": {`{"cniVersion":"1.0.0","name":"n","type":"demo"}`,
+			cni.CodeIncompatibleVersion},
+		"the plugin says no": {`{"cniVersion":"1.1.0","name":"n","type":"demo","mode":"b"}`,
+			cni.CodeUnsupportedField},
+		"wrong JSON type": {`{"cniVersion":"1.1.0","name":"n","type":"demo","flag":1}`,
+			cni.CodeDecodingFailure},
 		"its own ipam plugin": {`{"cniVersion":"1.1.0","name":"n","type":"demo","ipam":{"type":"demo"}}`, cni.CodeInvalidConfig},
 	} {
 		if err := d.Validate([]byte(row.conf)); cni.CodeOf(err) != row.want {

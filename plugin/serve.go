@@ -17,18 +17,18 @@ import (
 	"github.com/tenon-cni/tenon/invoke"
 )
 
-// undoBudget is how long taking back may last once a call has been cancelled.
+// undoBudget limits the time of a rollback after a call has been cancelled.
 const undoBudget = 10 * time.Second
 
-// input is a call whose header has been checked.
+// input is a call before the request is decoded.
 type input struct {
 	env     cni.Env
 	stdin   []byte
 	version cni.Version
 	caller  invoke.Caller // for delegates
 	log     *slog.Logger  // nil is [slog.Default]
-	linked  bool          // into a program that is not the plugin's executable
-	files   []*os.File    // that delegates keep open: see [invoke.Call.Files]
+	linked  bool          // linked into another program
+	files   []*os.File    // inherited by delegates; see [invoke.Call.Files]
 }
 
 func (in input) logger() *slog.Logger {
@@ -38,9 +38,11 @@ func (in input) logger() *slog.Logger {
 	return in.log
 }
 
-// Serve is the whole protocol of one call. It returns what the plugin prints on success; what it returns as an error
-// is printed as an error object. Delegates are called through caller.
-func (d Definition) Serve(ctx context.Context, env cni.Env, stdin []byte, caller invoke.Caller) (stdout []byte, err error) {
+// Serve handles one call with the whole protocol. It returns the output of a successful call, or an
+// error that the caller prints as an error object. It runs delegates through caller.
+func (d Definition) Serve(
+	ctx context.Context, env cni.Env, stdin []byte, caller invoke.Caller,
+) (stdout []byte, err error) {
 	return d.serve(ctx, input{env: env, stdin: stdin, caller: caller})
 }
 
@@ -73,23 +75,23 @@ func (d Definition) answer(ctx context.Context, in input) (stdout []byte, err er
 	return dispatch(ctx, p, c)
 }
 
-// catch makes a panic an error. It has to be deferred itself.
+// catch turns a panic into an error. It must be deferred directly.
 func (d Definition) catch(log *slog.Logger, err *error) {
 	if p := recover(); p != nil {
 		log.Error("panic", "plugin", d.Name, "panic", p, "stack", string(debug.Stack()))
 		*err = cni.Errorf(cni.CodeInternal, "%s: panic: %v", d.Name, p).
-			WithDetails("this is a bug; the stack is in the plugin's log, which is the standard error of a process")
+			WithDetails("this is a bug; the plugin's log, by default its standard error, has the stack")
 	}
 }
 
-// Validate judges a request as ADD does before it starts: header, JSON types, and what the [Validator] of the plugin says.
-// Nothing is run, and nothing is known about the attachment.
+// Validate checks a request as ADD does before it starts: header, JSON types, and the [Validator]
+// of the plugin. It changes nothing and does not depend on an attachment.
 func (d Definition) Validate(request []byte) error {
 	_, _, err := d.validated(context.Background(), request)
 	return err
 }
 
-// Advise returns what the [Advisor] of the plugin says of a request. Nothing is run or changed.
+// Advise returns the advice of the plugin's [Advisor] for a request. It changes nothing.
 func (d Definition) Advise(ctx context.Context, request []byte) ([]string, error) {
 	c, p, err := d.validated(ctx, request)
 	if err != nil {
@@ -101,14 +103,16 @@ func (d Definition) Advise(ctx context.Context, request []byte) ([]string, error
 	return nil, nil
 }
 
-// validated decodes a request of an attachment that does not exist and judges it.
+// validated decodes and validates a request for an attachment that does not exist.
 func (d Definition) validated(ctx context.Context, request []byte) (*Call, Plugin, error) {
 	env := cni.Env{Command: cni.Add, ContainerID: "container", Netns: "/", IfName: "eth0"}
 	return d.open(ctx, env, request, cni.Add)
 }
 
-// open decodes a request and judges it. verb is the one that the version of the request must have.
-func (d Definition) open(ctx context.Context, env cni.Env, stdin []byte, verb cni.Command) (*Call, Plugin, error) {
+// open decodes and validates a request. The version of the request must support verb.
+func (d Definition) open(
+	ctx context.Context, env cni.Env, stdin []byte, verb cni.Command,
+) (*Call, Plugin, error) {
 	v, err := d.header(stdin, verb)
 	if err != nil {
 		return nil, nil, err
@@ -127,7 +131,8 @@ func validate(p Plugin, c *Call) error {
 	return nil
 }
 
-// as returns the plugin of a call as a T or, if it is none, the configuration of the call.
+// as returns the plugin of a call as a T or, if it does not implement T, the configuration of the
+// call.
 func as[T any](p Plugin, c *Call) (t T, ok bool) {
 	if t, ok = p.(T); !ok {
 		t, ok = c.conf.(T)
@@ -136,9 +141,11 @@ func as[T any](p Plugin, c *Call) (t T, ok bool) {
 }
 
 // With decodes a request as CHECK does, in any version of the protocol, and calls use with the call
-// and the plugin. A panic of use is an error with code 999. It is for programs that do something
-// with an attachment that is no verb of the protocol.
-func (d Definition) With(ctx context.Context, env cni.Env, stdin []byte, use func(*Call, Plugin) error) (err error) {
+// and the plugin. A panic of use becomes an error with code 999. Programs use With for operations
+// on an attachment that are not a verb of the protocol.
+func (d Definition) With(
+	ctx context.Context, env cni.Env, stdin []byte, use func(*Call, Plugin) error,
+) (err error) {
 	defer d.catch(slog.Default(), &err)
 	env.Command = cni.Check
 	if err := validateEnv(env); err != nil {
@@ -151,7 +158,8 @@ func (d Definition) With(ctx context.Context, env cni.Env, stdin []byte, use fun
 	return use(c, p)
 }
 
-// Handler returns d as something that package invoke can call in this process. Its delegates go through caller.
+// Handler returns d in the form that package invoke calls in this process. It runs delegates
+// through caller.
 func (d Definition) Handler(caller invoke.Caller) invoke.Handler {
 	return d.handler(input{caller: caller})
 }
@@ -184,8 +192,8 @@ func (d Definition) versionReply(stdin []byte) []byte {
 	return append(r.Encode(), '\n')
 }
 
-// header checks the name of the network, and that the plugin has the verb in the version of the configuration. The texts
-// about versions are those of the upstream plugins.
+// header checks the name of the network, and that the plugin supports the verb and the version of
+// the configuration. Messages about versions equal upstream's.
 func (d Definition) header(stdin []byte, verb cni.Command) (cni.Version, error) {
 	_, version, err := decodeHeader(stdin)
 	if err != nil {
@@ -205,12 +213,14 @@ func (d Definition) header(stdin []byte, verb cni.Command) (cni.Version, error) 
 			supported[i] = s.String()
 		}
 		return 0, cni.Errorf(cni.CodeIncompatibleVersion, "incompatible CNI versions").
-			WithDetails(fmt.Sprintf("config is %q, plugin supports %q", cmp.Or(version, cni.V010.String()), supported))
+			WithDetails(fmt.Sprintf("config is %q, plugin supports %q",
+				cmp.Or(version, cni.V010.String()), supported))
 	}
 	return v, nil
 }
 
-// errorVersion is the version an error object is written in: that of the request, or the newest if that cannot be told.
+// errorVersion returns the version of an error object: the version of the request or, if it is
+// unknown, the newest.
 func errorVersion(stdin []byte) cni.Version {
 	if _, version, err := cni.DecodeHeader(stdin); err == nil {
 		if v, err := cni.ParseVersion(version); err == nil {
@@ -220,8 +230,8 @@ func errorVersion(stdin []byte) cni.Version {
 	return cni.Newest
 }
 
-// refuseOwnNamespace keeps a mistaken runtime from reconfiguring the host. A path that cannot be read is not this
-// namespace.
+// refuseOwnNamespace prevents a faulty runtime from reconfiguring the host. A path that cannot be
+// read is not the host namespace.
 func refuseOwnNamespace(env cni.Env) error {
 	if env.Netns == "" || env.OwnNetnsAllowed() {
 		return nil
@@ -231,9 +241,10 @@ func refuseOwnNamespace(env cni.Env) error {
 		return cni.Errorf(cni.CodeOwnNamespace, "own network namespace: %w", err)
 	}
 	if asked, err := os.Stat(env.Netns); err == nil && os.SameFile(own, asked) {
-		return cni.Errorf(cni.CodeOwnNamespace, "plugin's netns and netns from CNI_NETNS should not be the same").
+		return cni.Errorf(cni.CodeOwnNamespace,
+			"plugin's netns and netns from CNI_NETNS should not be the same").
 			WithDetails(fmt.Sprintf("CNI_NETNS %q is the network namespace of the host; "+
-				"a container needs a namespace of its own; CNI_NETNS_OVERRIDE=1 allows this one", env.Netns))
+				"create a namespace for the container, or set CNI_NETNS_OVERRIDE=1 to allow this one", env.Netns))
 	}
 	return nil
 }
@@ -251,7 +262,8 @@ func (d Definition) decode(ctx context.Context, in input) (*Call, Plugin, error)
 		decodeLeniently(in.stdin, conf)
 	}
 	if strict && common.IPAM.Type == i.Name {
-		return nil, nil, cni.Errorf(cni.CodeInvalidConfig, "ipam.type: %s cannot manage its own addresses", i.Name)
+		return nil, nil, cni.Errorf(cni.CodeInvalidConfig,
+			"ipam.type: %s cannot be its own IPAM plugin", i.Name)
 	}
 	c := &Call{
 		Common: common, Env: env, Version: v, conf: conf, stdin: in.stdin,
@@ -265,7 +277,7 @@ func (d Definition) decode(ctx context.Context, in input) (*Call, Plugin, error)
 		if i.Role != RoleIPAM || env.Command != cni.Add { // addresses do not depend on it
 			return nil, nil, err
 		}
-		c.Log.Warn("prevResult cannot be read: it is ignored", "error", err)
+		c.Log.Warn("ignoring an invalid prevResult", "error", err)
 	}
 	if c.Asked, err = request(i, env, common); err != nil && strict {
 		return nil, nil, err
@@ -278,8 +290,8 @@ func (d Definition) decode(ctx context.Context, in input) (*Call, Plugin, error)
 	return c, p, nil
 }
 
-// decodePrevResult reads the previous result. One whose version has another form of result than the call was not
-// converted by the runtime, as it should have been, and is refused.
+// decodePrevResult decodes the previous result. It refuses a result in the form of another version
+// than the call's, which the runtime should have converted.
 func decodePrevResult(raw json.RawMessage, v cni.Version, log *slog.Logger) (*cni.Result, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
@@ -289,14 +301,15 @@ func decodePrevResult(raw json.RawMessage, v cni.Version, log *slog.Logger) (*cn
 		return nil, fmt.Errorf("prevResult: %w", err)
 	}
 	if !own.SameForm(v) {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "prevResult has CNI version %v, the call %v", own, v)
+		return nil, cni.Errorf(cni.CodeInvalidConfig,
+			"prevResult has CNI version %v, but the call has %v", own, v)
 	}
 	r, repairs, err := cni.RepairResult(raw, v)
 	if err != nil {
 		return nil, fmt.Errorf("prevResult: %w", err)
 	}
 	for _, repair := range repairs {
-		log.Warn("prevResult is wrong", "repair", repair)
+		log.Warn("repaired prevResult", "repair", repair)
 	}
 	return r, nil
 }
@@ -333,7 +346,8 @@ func dispatch(ctx context.Context, p Plugin, c *Call) ([]byte, error) {
 			return nil, err
 		}
 		if r == nil {
-			err = cni.Errorf(cni.CodeInternal, "plugin %s returned neither a result nor an error", c.Type)
+			err = cni.Errorf(cni.CodeInternal, "plugin %s returned neither a result nor an error",
+				c.Type)
 		}
 		var out []byte
 		if err == nil {
@@ -363,24 +377,27 @@ func dispatch(ctx context.Context, p Plugin, c *Call) ([]byte, error) {
 	return nil, cni.Errorf(cni.CodeInvalidEnvironment, "unknown CNI_COMMAND: %s", c.Command)
 }
 
-// encodeResult encodes the result of ADD, and logs what routes packets and cannot be said in the version of the call.
+// encodeResult encodes the result of ADD. It logs each part that matters for routing and that the
+// version of the call cannot represent.
 func encodeResult(c *Call, r *cni.Result) ([]byte, error) {
 	out, lost, err := r.Relay(c.Version, c.Prev)
 	for _, text := range lost {
-		c.Log.Warn("result has no place for it in this CNI version", "cniVersion", c.Version.String(), "lost", text)
+		c.Log.Warn("CNI version cannot represent a part of the result; omitting it",
+			"cniVersion", c.Version.String(), "lost", text)
 	}
 	return out, err
 }
 
-// onlyAddresses returns r without nameservers that are no addresses, which no resolver could use. What a plugin before has
-// said stays.
+// onlyAddresses returns r without the nameservers that are not addresses, because resolvers cannot
+// use them. Nameservers from prev stay.
 func onlyAddresses(r, prev *cni.Result, log *slog.Logger) *cni.Result {
 	r = r.Clone()
 	r.DNS.Nameservers = slices.DeleteFunc(r.DNS.Nameservers, func(server string) bool {
-		if _, err := netip.ParseAddr(server); err == nil || prev != nil && slices.Contains(prev.DNS.Nameservers, server) {
+		if _, err := netip.ParseAddr(server); err == nil || prev != nil &&
+			slices.Contains(prev.DNS.Nameservers, server) {
 			return false
 		}
-		log.Warn("nameserver is not an address: it is left out", "nameserver", server)
+		log.Warn("omitting a nameserver that is not an address", "nameserver", server)
 		return true
 	})
 	return r

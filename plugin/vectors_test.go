@@ -11,15 +11,17 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// TestRequestVectors runs every request of the conformance vectors through a plugin that needs prevResult on CHECK.
+// TestRequestVectors runs every request of the conformance vectors through a plugin that needs
+// prevResult on CHECK.
 func TestRequestVectors(t *testing.T) {
 	t.Parallel()
-	d := define(plugin.Info{Name: "demo"}, verbs(func(_ context.Context, c *call) (*cni.Result, error) {
-		if c.Command == cni.Check && c.Prev == nil {
-			return nil, cni.Errorf(cni.CodeInvalidConfig, "prevResult is missing")
-		}
-		return result, nil
-	}))
+	d := define(plugin.Info{Name: "demo"},
+		verbs(func(_ context.Context, c *call) (*cni.Result, error) {
+			if c.Command == cni.Check && c.Prev == nil {
+				return nil, cni.Errorf(cni.CodeInvalidConfig, "prevResult is missing")
+			}
+			return result, nil
+		}))
 	vectors, err := conformance.Vectors()
 	if err != nil {
 		t.Fatal(err)
@@ -34,12 +36,14 @@ func TestRequestVectors(t *testing.T) {
 		t.Run(v.File, func(t *testing.T) {
 			t.Parallel()
 			out, err := d.Serve(t.Context(), environment(verb), v.Data, invoke.Fake{})
-			printed, ok := d.Handler(invoke.Fake{})(t.Context(), invoke.Call{Env: environment(verb), Stdin: v.Data})
+			printed, ok := d.Handler(invoke.Fake{})(t.Context(),
+				invoke.Call{Env: environment(verb), Stdin: v.Data})
 			if v.Verdict == conformance.Invalid {
 				if code := cni.CodeOf(err); !slices.Contains(v.Codes, code) {
 					t.Errorf("code %d, want one of %v: %v", code, v.Codes, err)
 				}
-				if object, decodeErr := cni.DecodeErrorStrict(printed); ok || decodeErr != nil || object.Code != cni.CodeOf(err) {
+				if object, decodeErr := cni.DecodeErrorStrict(printed); ok || decodeErr != nil ||
+					object.Code != cni.CodeOf(err) {
 					t.Errorf("handler printed %s, success %t (%v)", printed, ok, decodeErr)
 				}
 				return
@@ -62,7 +66,7 @@ func TestRequestVectors(t *testing.T) {
 		})
 	}
 	if requests == 0 {
-		t.Error("there are no requests among the vectors")
+		t.Error("the vectors contain no requests")
 	}
 }
 

@@ -492,7 +492,7 @@ func TestCancelled(t *testing.T) {
 	}}, give(address))
 	before := b.state()
 	_, err := b.serve(ctx, b.env(cni.Add))
-	wantError(t, err, cni.CodeTryAgainLater, "Ctrl-C", "call it again")
+	wantError(t, err, cni.CodeTryAgainLater, "Ctrl-C", "try again")
 	b.unchanged(before)
 	if b.asked() != "ADD DEL" {
 		t.Errorf("IPAM was asked to %s, want ADD DEL", b.asked())

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// greetingTime is how long a client waits for the greeting of the daemon.
+// greetingTime limits the wait for the daemon's greeting.
 const greetingTime = 10 * time.Second
 
 // maxReply is the longest reply that a client reads, in bytes.
 const maxReply = 64 << 20
 
-// Call makes a request of the daemon at a socket. The error wraps ErrUnreachable if there is none;
-// the error of the daemon is in [Reply.Err].
+// Call sends a request to the daemon at a socket. The error wraps ErrUnreachable if no daemon
+// listens there; [Reply.Err] returns the error of the daemon.
 func Call(ctx context.Context, socket string, q Request) (*Reply, error) {
 	c, err := Dial(socket)
 	if err != nil {
@@ -38,25 +38,27 @@ func Call(ctx context.Context, socket string, q Request) (*Reply, error) {
 	return r, nil
 }
 
-// until ends reads and writes with a context, up to the call of stop.
+// until interrupts reads and writes when a context ends, until stop is called.
 func (c *Conn) until(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 }
 
-// greet reports whether the daemon is of this kind.
+// greet reports whether the daemon speaks this protocol.
 func (c *Conn) greet(ctx context.Context) (ours bool, err error) {
 	short, cancel := context.WithTimeout(ctx, greetingTime)
 	defer cancel()
 	defer c.until(short)()
-	_, writeErr := c.Write([]byte(Greeting + "\n")) // who refuses may have hung up by now
+	// A daemon that refuses the client may already have closed the connection.
+	_, writeErr := c.Write([]byte(Greeting + "\n"))
 	answer, err := c.Line(MaxGreeting)
 	switch {
 	case bytes.HasPrefix(answer, []byte("HTTP/")):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("no greeting of the daemon: %w", errors.Join(writeErr, err))
+		return false, fmt.Errorf("no greeting from the DHCP daemon: %w", errors.Join(writeErr, err))
 	case string(answer) != Greeting:
-		return false, fmt.Errorf("what answers is no daemon of dhcp: %q", answer)
+		return false, fmt.Errorf("the process that listens there is not a DHCP daemon; it sent %q",
+			answer)
 	}
 	return true, nil
 }
@@ -68,13 +70,13 @@ func (c *Conn) call(q Request) (*Reply, error) {
 	r := new(Reply)
 	f, err := c.Receive(maxReply, r)
 	if err != nil {
-		return nil, fmt.Errorf("no answer of the daemon: %w", err)
+		return nil, fmt.Errorf("no answer from the DHCP daemon: %w", err)
 	}
 	r.Listener = f
 	return r, nil
 }
 
-// callUpstream has the program of our daemon make a request of the upstream plugin's daemon.
+// callUpstream lets tenon-dhcp send a request to the upstream plugin's daemon.
 func callUpstream(ctx context.Context, socket string, q Request) (*Reply, error) {
 	switch q.Verb {
 	case Allocate, Check, Release:
@@ -91,7 +93,7 @@ func callUpstream(ctx context.Context, socket string, q Request) (*Reply, error)
 	}
 	r := new(Reply)
 	if err := json.Unmarshal(answer, r); err != nil {
-		return nil, fmt.Errorf("malformed answer of %s: %w", Program, err)
+		return nil, fmt.Errorf("malformed answer from %s: %w", Program, err)
 	}
 	return r, nil
 }

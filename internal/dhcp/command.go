@@ -10,20 +10,20 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// DaemonOptions are the flags of the daemon, and what its tests set. A field that is zero has the
-// default that its comment names.
+// DaemonOptions are the flags of the daemon, and options for its tests. The comments of the fields
+// name their defaults, which zero stands for.
 type DaemonOptions struct {
 	Socket     string   // /run/cni/dhcp.sock
-	HostPrefix string   // of paths: where a container has the file system of the host
-	PIDFile    string   // absolute; empty: none
-	Listener   *os.File // that systemd has opened; nil: the daemon opens one
-	TakeOver   bool     // from a daemon that runs already
-	Debug      bool     // the program logs each message
+	HostPrefix string   // prefix of paths, if a container mounts the host's file system there
+	PIDFile    string   // absolute, or empty for none
+	Listener   *os.File // opened by systemd, or nil: the daemon opens one
+	TakeOver   bool     // replace a running daemon
+	Debug      bool     // log each message
 
-	Broadcast     bool          // asks servers for answers by broadcast
-	Timeout       time.Duration // after the first transmission of a message, 10 s
-	ResendMax     time.Duration // between attempts to get a lease, at most, 62 s
-	ResendTimeout time.Duration // for getting the first lease, 208 s
+	Broadcast     bool          // ask servers to answer by broadcast
+	Timeout       time.Duration // wait after the first transmission of a message, 10 s
+	ResendMax     time.Duration // longest pause between attempts to get a lease, 62 s
+	ResendTimeout time.Duration // limit for getting the first lease, 208 s
 	LookEvery     time.Duration // between checks of the interfaces and addresses, 1 min
 
 	Log *slog.Logger
@@ -76,8 +76,7 @@ func setFlags(f *pflag.FlagSet) (args []string) {
 	return args
 }
 
-// LongFlags returns arguments with two dashes before each flag that has one: the upstream plugin
-// accepts both.
+// LongFlags adds a second dash to flags with one dash, because the upstream plugin accepts both.
 func LongFlags(args []string) []string {
 	out := make([]string, len(args))
 	for i, arg := range args {

@@ -12,29 +12,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Conn is a connection between the plugin and its daemon, which also carries descriptors.
+// Conn is a connection between the plugin and its daemon. It also passes file descriptors.
 type Conn struct {
 	rights
 	in *bufio.Reader
 }
 
-// rights keeps the files that arrive with the bytes of a connection.
+// rights collects the files that arrive on a connection.
 type rights struct {
 	*net.UnixConn
 	files []*os.File
 }
 
-// maxFiles may come with a message.
+// maxFiles limits the files of a message.
 const maxFiles = 4
 
-// maxPath is how long the path of a socket can be, in bytes (unix(7)).
+// maxPath is the maximum length of a socket path, in bytes (unix(7)).
 const maxPath = 107
 
-// CheckSocketPath explains the path that the kernel refuses as an invalid argument.
+// CheckSocketPath returns an error with the reason for a path that the kernel refuses as an invalid
+// argument.
 func CheckSocketPath(path string) error {
 	if len(path) > maxPath {
-		return fmt.Errorf("%s: the path has %d bytes, and that of a socket can have %d",
-			path, len(path), maxPath)
+		return fmt.Errorf("%s: the path of a socket is limited to %d bytes, but this one has %d",
+			path, maxPath, len(path))
 	}
 	return nil
 }
@@ -46,7 +47,8 @@ func (unreachable) Is(target error) bool { return target == ErrUnreachable }
 
 func (e unreachable) Unwrap() error { return e.error }
 
-// Dial connects. It returns [ErrUnreachable] if no process listens, or can listen, at the path.
+// Dial connects to a socket. The error wraps [ErrUnreachable] if no process listens, or can listen,
+// at the path.
 func Dial(path string) (*Conn, error) {
 	if err := CheckSocketPath(path); err != nil {
 		return nil, unreachable{err}
@@ -55,13 +57,14 @@ func Dial(path string) (*Conn, error) {
 	switch {
 	case err == nil:
 		return NewConn(c), nil
-	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ENOENT),
+		errors.Is(err, unix.ENOTDIR):
 		return nil, unreachable{err}
 	}
 	return nil, err
 }
 
-// NewConn makes a Conn of a connection.
+// NewConn returns a Conn for a connection.
 func NewConn(u *net.UnixConn) *Conn {
 	c := &Conn{rights: rights{UnixConn: u}}
 	c.in = bufio.NewReader(&c.rights)
@@ -77,7 +80,7 @@ func (c *Conn) Close() error {
 	return errors.Join(errs...)
 }
 
-// Read reads bytes of the connection.
+// Read reads from the connection.
 func (c *Conn) Read(b []byte) (int, error) { return c.in.Read(b) }
 
 func (r *rights) Read(b []byte) (int, error) {
@@ -89,14 +92,14 @@ func (r *rights) Read(b []byte) (int, error) {
 	if err == nil && n == 0 && len(b) > 0 {
 		err = io.EOF
 	}
-	return max(n, 0), err // -1 where nothing could be read
+	return max(n, 0), err // n is -1 if nothing could be read
 }
 
 func (r *rights) keep(control []byte) error {
 	messages, err := unix.ParseSocketControlMessage(control)
 	for _, m := range messages {
 		fds, rightsErr := unix.ParseUnixRights(&m)
-		if rightsErr != nil { // of another kind
+		if rightsErr != nil { // another kind of message
 			continue
 		}
 		for _, fd := range fds {
@@ -109,7 +112,8 @@ func (r *rights) keep(control []byte) error {
 	return err
 }
 
-// Line reads a line, without its end. It returns the beginning of a line that is not complete too.
+// Line reads a line and returns it without its end. If the line is incomplete, it returns the part
+// before the error.
 func (c *Conn) Line(limit int) ([]byte, error) {
 	var line []byte
 	for {
@@ -146,7 +150,7 @@ func (c *Conn) Receive(limit int, v any) (*os.File, error) {
 	return first, nil
 }
 
-// Send sends a message, and passes a file with it unless that is nil.
+// Send sends a message, and passes f with it unless f is nil.
 func (c *Conn) Send(message any, f *os.File) error {
 	b, err := json.Marshal(message)
 	if err != nil {
@@ -158,7 +162,8 @@ func (c *Conn) Send(message any, f *os.File) error {
 		return err
 	}
 	n, _, err := c.WriteMsgUnix(b, unix.UnixRights(int(f.Fd())), nil)
-	if err == nil && n < len(b) { // writing no bytes would fail if the peer has hung up by now
+	// Writing 0 bytes would fail if the peer has closed the connection.
+	if err == nil && n < len(b) {
 		_, err = c.Write(b[n:])
 	}
 	return err

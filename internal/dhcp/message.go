@@ -15,13 +15,15 @@ type Verb string
 
 // The verbs.
 const (
-	Allocate Verb = "allocate"  // get an address, or return the one of the attachment
-	Check    Verb = "check"     // return the address of the attachment, or why it has none
-	Release  Verb = "release"   // release the address
-	Collect  Verb = "collect"   // release addresses of attachments of a network not in Valid
-	List     Verb = "list"      // all leases
-	Status   Verb = "status"    // whether the daemon answers
-	HandOver Verb = "hand over" // end, and leave the listening socket to the caller
+	Allocate Verb = "allocate" // get an address, or return the one of the attachment
+	// Return the address of the attachment, or the reason that it has none.
+	Check   Verb = "check"
+	Release Verb = "release" // release the address
+	// Release the addresses of all attachments of a network that are not in Valid.
+	Collect  Verb = "collect"
+	List     Verb = "list"      // return all leases
+	Status   Verb = "status"    // succeed
+	HandOver Verb = "hand over" // end, and pass the listening socket to the caller
 )
 
 // Request is a request of the plugin.
@@ -31,21 +33,21 @@ type Request struct {
 	IfName    string                `json:"ifname,omitempty"`
 	Netns     string                `json:"netns,omitempty"`  // path
 	Args      string                `json:"args,omitempty"`   // CNI_ARGS
-	Config    json.RawMessage       `json:"config,omitempty"` // of the network
+	Config    json.RawMessage       `json:"config,omitempty"` // network configuration
 	Valid     []cni.ValidAttachment `json:"valid,omitempty"`  // Collect
 
-	// NS is the namespace, if the client could open it: the daemon may not see the path. The owner
-	// of the request closes it.
+	// NS is the namespace if the client could open it, because the path may not exist where the
+	// daemon runs. The owner of the request closes it.
 	NS *os.File `json:"-"`
 }
 
 // Reply is the answer of the daemon.
 type Reply struct {
 	Error  *Failure        `json:"error,omitempty"`
-	Result json.RawMessage `json:"result,omitempty"` // of version 1.1.0
+	Result json.RawMessage `json:"result,omitempty"` // CNI result of version 1.1.0
 	Leases []Lease         `json:"leases,omitempty"` // List
 
-	// Listener is the socket of a daemon that has handed over. The owner of the reply closes it.
+	// Listener is the socket of a daemon that is being replaced. The owner of the reply closes it.
 	Listener *os.File `json:"-"`
 }
 
@@ -72,24 +74,25 @@ func (r *Reply) Err() error {
 
 // Lease is the state of an attachment in the daemon.
 type Lease struct {
-	Network   string         `json:"network"`
-	Container string         `json:"containerID"`
-	IfName    string         `json:"ifname"`
-	Netns     string         `json:"netns"`
-	State     string         `json:"state"`            // in words
-	Reason    string         `json:"reason,omitempty"` // why there is no lease, or it could not be prolonged
+	Network   string `json:"network"`
+	Container string `json:"containerID"`
+	IfName    string `json:"ifname"`
+	Netns     string `json:"netns"`
+	State     string `json:"state"` // in words
+	// Why there is no lease, or why it was not renewed.
+	Reason    string         `json:"reason,omitempty"`
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
 	Server    string         `json:"server,omitempty"`
 	Renew     time.Time      `json:"renew,omitzero"`
 	Expires   time.Time      `json:"expires,omitzero"` // zero: never
-	DNS       cni.DNS        `json:"dns,omitzero"`     // as the servers say now
+	DNS       cni.DNS        `json:"dns,omitzero"`     // as last sent by the servers
 }
 
 var (
-	// ErrUnreachable reports that no daemon answers on the socket.
-	ErrUnreachable = errors.New("nobody answers")
-	// ErrUpstream reports that the upstream plugin's daemon has no such request.
-	ErrUpstream = errors.New("the daemon is that of the reference plugin, which cannot do this")
+	// ErrUnreachable reports that no daemon listens on the socket.
+	ErrUnreachable = errors.New("no DHCP daemon is listening")
+	// ErrUpstream reports that the upstream plugin's daemon does not support a request.
+	ErrUpstream = errors.New("upstream's DHCP daemon does not support this request")
 )
 
 // Each side of a connection sends the greeting first, as a line of at most MaxGreeting bytes.

@@ -13,33 +13,35 @@ import (
 	"syscall"
 )
 
-// Program is the file name of the program of the daemon.
+// Program is the file name of the daemon's binary.
 const Program = "tenon-dhcp"
 
 // UpstreamCommand is the command of the program with which [Call] reaches the upstream plugin's
 // daemon.
 const UpstreamCommand = "call-upstream"
 
-// libexecDirs are where packages of distributions put programs that users do not start themselves.
+// libexecDirs are the directories in which distributions install programs that users do not start
+// themselves.
 var libexecDirs = []string{"/usr/local/libexec/tenon", "/usr/libexec/tenon", "/usr/lib/tenon"}
 
 // MissingProgramError reports that the program is not installed.
 type MissingProgramError struct{ dir string }
 
 func (e *MissingProgramError) Error() string {
-	return fmt.Sprintf("the program %s is neither in %s nor in %s nor in PATH", Program, e.dir,
+	return fmt.Sprintf("%s is not installed: it is neither in %s nor in %s nor in PATH", Program,
+		e.dir,
 		strings.Join(libexecDirs, ", "))
 }
 
-// Hint returns what helps.
+// Hint suggests how to install the program.
 func (e *MissingProgramError) Hint() string {
-	return fmt.Sprintf("put %s into the directory of tenon; \"tenon install %s\" then installs both",
+	return fmt.Sprintf("copy %s into the directory of tenon; \"tenon install %s\" then installs both",
 		Program, e.dir)
 }
 
-// FindProgram returns the path of the program, which it looks for in the directory of the running
-// executable file, in libexec directories, and in PATH. The error is a [*MissingProgramError] if
-// none has it.
+// FindProgram returns the path of the program. It searches the directory of the running binary,
+// libexec directories, and PATH. The error is a [*MissingProgramError] if the program is in none of
+// them.
 func FindProgram() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -59,8 +61,9 @@ func FindProgram() (string, error) {
 	return path, err
 }
 
-// ExecProgram replaces the running program by tenon-dhcp with some arguments. It keeps the process
-// ID, by which systemd knows the daemon, and the descriptors. It returns only if it fails.
+// ExecProgram replaces the running program with tenon-dhcp. The new program keeps the process ID,
+// by which systemd knows the daemon, and the file descriptors. ExecProgram returns only if it
+// fails.
 func ExecProgram(args []string) error {
 	path, err := FindProgram()
 	if err != nil {
@@ -70,12 +73,12 @@ func ExecProgram(args []string) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// callProgram has the program make a request, in JSON, of the upstream plugin's daemon at a socket,
-// and returns the reply in JSON.
+// callProgram runs the program to send a JSON request to the upstream plugin's daemon at a socket,
+// and returns the reply as JSON.
 func callProgram(ctx context.Context, socket string, request []byte) ([]byte, error) {
 	path, err := FindProgram()
 	if err != nil {
-		return nil, fmt.Errorf("cannot speak with the upstream plugin's daemon: %w", err)
+		return nil, fmt.Errorf("cannot call upstream's DHCP daemon: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, path, UpstreamCommand, socket)
 	var failure bytes.Buffer

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestFind: PATH counts where the directory of the test binary has no tenon-dhcp; a file that
-// cannot be executed does not.
+// TestFind checks that FindProgram searches PATH if the directory of the test binary does not
+// contain tenon-dhcp, and ignores files that are not executable.
 func TestFind(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)
@@ -22,7 +22,8 @@ func TestFind(t *testing.T) {
 	if found, err := FindProgram(); !errors.As(err, &missing) {
 		t.Fatalf("found %q, %v", found, err)
 	}
-	if text := missing.Error() + missing.Hint(); !strings.Contains(text, "tenon-dhcp") || !strings.Contains(text, "tenon install") {
+	if text := missing.Error() + missing.Hint(); !strings.Contains(text, "tenon-dhcp") ||
+		!strings.Contains(text, "tenon install") {
 		t.Error(text)
 	}
 	for name, call := range map[string]func() error{
@@ -53,7 +54,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestCall: the reply is the output of the program; its error is what the program writes to
+// TestCall checks that the reply is the output of the program, and that the error contains its
 // standard error.
 func TestCall(t *testing.T) {
 	dir := t.TempDir()
@@ -66,16 +67,18 @@ func TestCall(t *testing.T) {
 	if want := "call-upstream /socket\n{}"; err != nil || string(reply) != want {
 		t.Errorf("got %q, %v, expected %q", reply, err, want)
 	}
-	if _, err := callProgram(t.Context(), "bad", nil); err == nil || !strings.HasSuffix(err.Error(), ": why") {
+	if _, err := callProgram(t.Context(), "bad", nil); err == nil ||
+		!strings.HasSuffix(err.Error(), ": why") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// TestLongFlags: the upstream plugin accepts flags with one dash or two.
+// TestLongFlags checks that flags may have one dash or two, as for the upstream plugin.
 func TestLongFlags(t *testing.T) {
 	t.Parallel()
 	got := LongFlags([]string{"-socketpath", "/a-b", "--debug", "-h", "-timeout=1s", "-"})
-	if want := []string{"--socketpath", "/a-b", "--debug", "-h", "--timeout=1s", "-"}; !slices.Equal(got, want) {
+	if want := []string{"--socketpath", "/a-b", "--debug", "-h", "--timeout=1s",
+		"-"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, expected %q", got, want)
 	}
 }

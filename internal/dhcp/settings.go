@@ -1,13 +1,14 @@
-// Package dhcp holds the side of the plugin dhcp and of the command tenon: the ipam section of a
-// network configuration, requests to the daemon, the files of a socket, and the flags and the start
-// of tenon-dhcp, the program of the daemon. It does not handle DHCP messages, so that plugins link
-// no code for them. Package daemon is the other side.
+// Package dhcp is the part of DHCP that the plugin dhcp and the command tenon use: the ipam section
+// of a network configuration, requests to the daemon, the files of a socket, and the flags and the
+// start of tenon-dhcp, the program of the daemon. It does not handle DHCP messages, so plugins do
+// not link code for them. Package daemon is the other side.
 //
-// Plugin and daemon speak over a Unix stream socket. Each side greets with a line. Then comes a
-// request as a line of JSON, which may pass the namespace as a descriptor (SCM_RIGHTS), and the
-// reply as another line. The upstream plugin and its daemon speak net/rpc over HTTP instead, which
-// this package does not link: encoding/gob would add 0.14 ms to the start of each plugin. If the
-// answer to the greeting is HTTP, tenon-dhcp makes the request.
+// Plugin and daemon communicate over a Unix stream socket. Each side sends a greeting line first.
+// Then the plugin sends a request as a line of JSON, which may pass the namespace as a file
+// descriptor (SCM_RIGHTS), and the daemon replies with another line. The upstream plugin and its
+// daemon use net/rpc over HTTP instead. This package does not link it, because encoding/gob would
+// add 0.14 ms to the start of each plugin. If the answer to the greeting is HTTP, tenon-dhcp makes
+// the request.
 package dhcp
 
 import (
@@ -19,52 +20,52 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// DefaultSocket is where the daemon listens.
+// DefaultSocket is the default path of the daemon's socket.
 const DefaultSocket = "/run/cni/dhcp.sock"
 
 // Settings is the ipam section.
 type Settings struct {
-	// DaemonSocketPath is the socket of the daemon.
+	// DaemonSocketPath is the path of the daemon's socket.
 	DaemonSocketPath string `json:"daemonSocketPath" default:"/run/cni/dhcp.sock"`
-	// Provide are options that are sent to the server.
+	// Provide are options to send to the server.
 	Provide []Provided `json:"provide"`
-	// Request are options that the server is asked for, in this order.
+	// Request are options to request from the server, in this order.
 	Request []Requested `json:"request"`
-	// Priority is the metric of all routes that come from the server; 0 is the kernel's default.
+	// Priority is the metric of all routes from the server; 0 is the kernel's default.
 	Priority int `json:"priority" min:"0"`
-	// Routes are added to those of the server.
+	// Routes are added to the server's routes.
 	Routes []cni.Route `json:"routes"`
-	// DHCP6 asks for IPv6 besides the IPv4 address: "stateful" a DHCPv6 server for addresses,
-	// "stateless" one for name servers only; "slaac" has the kernel take its addresses and router
-	// from router advertisements.
+	// DHCP6 selects the source of IPv6 settings in addition to the IPv4 address. With "stateful", a
+	// DHCPv6 server provides addresses; with "stateless", a DHCPv6 server provides name servers
+	// only; with "slaac", the kernel takes its addresses and router from router advertisements.
 	DHCP6 DHCP6 `json:"dhcp6" enum:"stateful,stateless,slaac"`
 }
 
-// DHCP6 is where IPv6 comes from.
+// DHCP6 is the source of IPv6 settings.
 type DHCP6 string
 
-// The ways. The empty one is none.
+// The sources; empty stands for none.
 const (
-	Stateful  DHCP6 = "stateful"  // a DHCPv6 server gives addresses (RFC 8415 section 6.2)
-	Stateless DHCP6 = "stateless" // one tells what else there is (section 6.1)
-	SLAAC     DHCP6 = "slaac"     // routers advertise prefixes (RFC 4862), and no server is asked
+	Stateful  DHCP6 = "stateful"  // a DHCPv6 server provides addresses (RFC 8415 section 6.2)
+	Stateless DHCP6 = "stateless" // a DHCPv6 server provides other settings (section 6.1)
+	SLAAC     DHCP6 = "slaac"     // routers advertise prefixes (RFC 4862); no server is used
 )
 
-// Provided is an option that is sent.
+// Provided is an option to send.
 type Provided struct {
-	// Option is its name or number.
+	// Option is the name or number of the option.
 	Option string `json:"option"`
-	// Value is sent as it is, at most 255 bytes.
+	// Value is sent unchanged, at most 255 bytes.
 	Value string `json:"value"`
-	// FromArg is a key of CNI_ARGS, whose value is sent instead if it is there.
+	// FromArg is a key of CNI_ARGS. If the runtime passes it, its value is sent instead.
 	FromArg string `json:"fromArg"`
 }
 
-// Requested is an option that is asked for.
+// Requested is an option to request.
 type Requested struct {
-	// SkipDefault leaves out what is asked for otherwise: subnet-mask and routers.
+	// SkipDefault omits the default options, subnet-mask and routers.
 	SkipDefault bool `json:"skipDefault"`
-	// Option is the name or number of an option; empty for none.
+	// Option is the name or number of an option; empty stands for none.
 	Option string `json:"option"`
 }
 
@@ -74,20 +75,21 @@ type Option struct {
 	Value []byte
 }
 
-// Network is a network configuration, as far as the daemon needs it.
+// Network is the part of a network configuration that the daemon needs.
 type Network struct {
 	Name string    `json:"name"`
 	IPAM *Settings `json:"ipam"`
 }
 
-// Parse reads a network configuration.
+// Parse decodes a network configuration.
 func Parse(config []byte) (*Network, error) {
 	n := new(Network)
 	if err := json.Unmarshal(config, n); err != nil {
 		return nil, cni.DecodeFailure("network configuration", err)
 	}
 	if n.IPAM == nil {
-		return nil, cni.Errorf(cni.CodeInvalidConfig, "the network configuration has no ipam section")
+		return nil, cni.Errorf(cni.CodeInvalidConfig,
+			"the network configuration has no ipam section")
 	}
 	return n, nil
 }
@@ -98,7 +100,8 @@ func (s *Settings) Options(args string) (provide []Option, request []byte, err e
 	switch s.DHCP6 {
 	case "", Stateful, Stateless, SLAAC:
 	default:
-		return nil, nil, cni.Errorf(cni.CodeInvalidConfig, "dhcp6: %q is neither %q nor %q nor %q", s.DHCP6, Stateful, Stateless, SLAAC)
+		return nil, nil, cni.Errorf(cni.CodeInvalidConfig, "dhcp6: %q is not one of %q, %q and %q",
+			s.DHCP6, Stateful, Stateless, SLAAC)
 	}
 	for _, p := range s.Provide {
 		code, err := code(p.Option)
@@ -111,7 +114,8 @@ func (s *Settings) Options(args string) (provide []Option, request []byte, err e
 		}
 		for _, value := range values {
 			if len(value) > 255 {
-				return nil, nil, cni.Errorf(cni.CodeInvalidConfig, "provide: the value of option %s is longer than 255 bytes", p.Option)
+				return nil, nil, cni.Errorf(cni.CodeInvalidConfig,
+					"provide: the value of option %s is longer than 255 bytes", p.Option)
 			}
 			if value != "" {
 				provide = slices.DeleteFunc(provide, func(o Option) bool { return o.Code == code })
@@ -139,14 +143,14 @@ func (s *Settings) Options(args string) (provide []Option, request []byte, err e
 			request = append(request, code)
 		}
 	}
-	if len(request) == 0 { // the library of the upstream plugin asks for these
+	if len(request) == 0 { // the upstream plugin's library requests these
 		request = []byte{1, 3, 15, 6} // subnet-mask, routers, domain-name, domain-name-servers
 	}
 	return provide, request, nil
 }
 
-// argument returns the value of a key in CNI_ARGS, which it does not check: other plugins use it
-// too.
+// argument returns the value of a key in CNI_ARGS. It does not validate CNI_ARGS, which other
+// plugins use too.
 func argument(args, key string) (value string, ok bool) {
 	if key == "" {
 		return "", false
@@ -176,7 +180,9 @@ func code(option string) (byte, error) {
 	}
 	n, err := strconv.ParseUint(option, 10, 8)
 	if err != nil {
-		return 0, cni.Errorf(cni.CodeInvalidConfig, "%q is no DHCP option: neither a known name nor a number from 0 to 255", option)
+		return 0, cni.Errorf(cni.CodeInvalidConfig,
+			"%q is not a DHCP option: it is neither a known name nor a number from 0 to 255",
+			option)
 	}
 	return byte(n), nil
 }

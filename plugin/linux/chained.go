@@ -17,15 +17,15 @@ type Decorator interface {
 	// of the plugin. A second Apply for the same attachment succeeds and changes nothing.
 	Apply(ctx context.Context, s *Session, r *cni.Result) error
 
-	// Verify returns an error that names the first difference between the state and the one that
-	// Apply made, and changes nothing.
+	// Verify returns an error that names the first difference from the state that Apply made. It
+	// changes nothing.
 	Verify(ctx context.Context, s *Session) error
 
 	// Remover removes everything that Apply made.
 	Remover
 }
 
-// DefineChained describes a plugin that works on the result of the plugins before it. new returns
+// DefineChained describes a plugin that changes the result of the plugins before it. new returns
 // an empty configuration. The role is [plugin.RoleChained]. ruleSets are the rule sets of a
 // [Ruler]; DefineChained panics if one is invalid, or if two have the same name.
 func DefineChained(i plugin.Info, new func() Decorator, ruleSets ...RuleSet) plugin.Definition {

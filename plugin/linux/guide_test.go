@@ -52,8 +52,8 @@ func TestGuideSuite(t *testing.T) {
 	}
 }
 
-// TestGuideRules builds the plugin of the section on rule sets and attaches a container with it: the
-// kernel has the rules that the page lists, and DEL removes the address.
+// TestGuideRules builds the plugin of the section on rule sets and attaches a container with it:
+// the kernel has the rules that the page lists, and DEL removes the address.
 func TestGuideRules(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("go"), testnet.Tool("nft"), testnet.Kernel(kernel.FeatureNFT))
@@ -70,7 +70,8 @@ func TestGuideRules(t *testing.T) {
 	call := func(verb string) {
 		t.Helper()
 		_, err := net.Host.Output(request, "env", "CNI_COMMAND="+verb, "CNI_CONTAINERID=web",
-			"CNI_NETNS="+sandbox, "CNI_IFNAME=eth0", "CNI_PATH="+dir, filepath.Join(dir, "quarantine"))
+			"CNI_NETNS="+sandbox, "CNI_IFNAME=eth0", "CNI_PATH="+dir,
+			filepath.Join(dir, "quarantine"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,12 +86,14 @@ func TestGuideRules(t *testing.T) {
 		"…", "[0-9a-v]*", // an owner
 		`\} chain`, `\} .*chain`, // other sets are between
 	).Replace(regexp.QuoteMeta(strings.Join(strings.Fields(listing[1]), " ")))
-	if found := strings.Join(strings.Fields(rules), " "); !regexp.MustCompile(pattern).MatchString(found) {
+	if found := strings.Join(strings.Fields(rules),
+		" "); !regexp.MustCompile(pattern).MatchString(found) {
 		t.Errorf("no match for %s in:\n%s", pattern, rules)
 	}
 	call("CHECK")
 	call("DEL")
-	if left := net.Host.Command("nft", "list", "table", "inet", "tenon"); strings.Contains(left, "192.0.2.2") {
+	if left := net.Host.Command("nft", "list", "table", "inet", "tenon"); strings.Contains(left,
+		"192.0.2.2") {
 		t.Errorf("DEL leaves:\n%s", left)
 	}
 	after := testnet.Snapshot(t, net.Spaces())

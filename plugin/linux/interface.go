@@ -35,21 +35,21 @@ type Maker interface {
 	plugin.Configuration
 	interface{ linuxCommon() *Common }
 
-	// Make creates the container's interface, named CNI_IFNAME, in s.Sandbox, down and without
-	// addresses, and returns the interfaces of the result; see [Session.Made]. Afterwards the flow
-	// calls the IPAM plugin, assigns addresses, sets the interface up and adds routes.
+	// Make creates the container's interface in s.Sandbox with the name CNI_IFNAME, down and
+	// without addresses, and returns the interfaces of the result; see [Session.Made]. Afterwards
+	// the flow calls the IPAM plugin, assigns addresses, sets the interface up and adds routes.
 	Make(ctx context.Context, s *Session) ([]cni.Interface, error)
 }
 
-// Finisher is a [Maker] with work to do when the container's interface is up and has its addresses
-// and routes.
+// Finisher is a [Maker] that makes further changes after the container's interface is up and has
+// its addresses and routes.
 type Finisher interface {
 	// Finish makes further changes. r has the interfaces that Make returned, and the addresses and
 	// routes of IPAM.
 	Finish(ctx context.Context, s *Session, r *cni.Result) error
 }
 
-// Verifier is a [Maker] that takes part in CHECK. Before, the flow compares the kind, MAC address,
+// Verifier is a [Maker] that takes part in CHECK. The flow first compares the kind, MAC address,
 // addresses and routes of the interface with Prev.
 type Verifier interface {
 	// Verify compares the interface with the configuration. It returns an error that names the
@@ -57,18 +57,18 @@ type Verifier interface {
 	Verify(ctx context.Context, s *Session, link Link) error
 }
 
-// Remover is a [Maker] that makes more than the container's interface.
+// Remover is a [Maker] that creates objects other than the container's interface.
 type Remover interface {
-	// Remove removes everything of attachments that are gone, except their interfaces, which the
-	// flow deletes afterwards. It succeeds if there is nothing. It works without s.Sandbox and
-	// s.Prev, and with the part of the configuration that could be decoded. It continues past
-	// errors and returns them joined.
+	// Remove removes all objects of attachments that are gone, except their interfaces, which the
+	// flow deletes afterwards. It succeeds if none exist. It works without s.Sandbox and s.Prev,
+	// and with the part of the configuration that could be decoded. It continues past errors and
+	// returns them joined.
 	Remove(ctx context.Context, s *Session, gone Gone) error
 }
 
-// DefineInterface describes a plugin that makes the container's interface. kind is the kind of the
-// interface in rtnetlink, such as "macvlan": CHECK expects it, DEL deletes no other, and STATUS
-// fails if the kernel lacks it. new returns an empty configuration.
+// DefineInterface describes a plugin that creates the container's interface. kind is the kind of
+// the interface in rtnetlink, such as "macvlan": CHECK expects it, DEL deletes no other kind, and
+// STATUS fails if the kernel lacks it. new returns an empty configuration.
 func DefineInterface(i plugin.Info, kind string, new func() Maker) plugin.Definition {
 	return plugin.DefineFlow(i, func() (plugin.Configuration, plugin.Plugin) {
 		conf := new()
@@ -143,8 +143,8 @@ func (m *maker) Remove(
 	return errors.Join(err, deleteLinks())
 }
 
-// RequestedMAC returns the MAC address that the container's interface is to have: of the capability
-// mac, else of MAC in CNI_ARGS, else conf. It is nil if there is none. The code of the error is
+// RequestedMAC returns the MAC address for the container's interface: the capability mac, else MAC
+// in CNI_ARGS, else conf. It is nil if there is none. The code of the error is
 // [cni.CodeInvalidConfig].
 func RequestedMAC(c *plugin.Call, conf string) (net.HardwareAddr, error) {
 	return attach.AskedMAC(c, conf)
@@ -159,15 +159,15 @@ func ParentStatus(ctx context.Context, c *plugin.Call, name string) error {
 	return attach.ParentStatus(ctx, c, name, false)
 }
 
-// Parent finds the link of the host to make the container's interface on. Without a name it is the
-// link of the default route, of IPv4 before IPv6. The code of the error is [cni.CodeInvalidConfig]
-// if there is none.
+// Parent returns the link on which to create the container's interface. Without a name, it is the
+// link of the default route, of IPv4 before IPv6. If there is none, the code of the error is
+// [cni.CodeInvalidConfig].
 func (s *Session) Parent(name string) (Link, error) {
 	l, _, err := (&attach.Session{Session: s.inner}).Parent(name, false)
 	return s.Host.link(l), err
 }
 
-// AddLink makes the container's interface: CNI_IFNAME in s.Sandbox, with s.Tag as its alias. Name
+// AddLink creates the container's interface: CNI_IFNAME in s.Sandbox, with s.Tag as its alias. Name
 // and Alias of l are ignored. See [Namespace.AddLink] for errors and undo.
 func (s *Session) AddLink(l NewLink) (Link, error) {
 	made, err := (&attach.Session{Session: s.inner}).AddLink(l.inner())
@@ -180,13 +180,14 @@ type Veth struct {
 	MTU int              // bytes, of both ends; 0 is the kernel's default
 }
 
-// AddVeth makes the container's interface as one end of a veth pair, and returns it with its peer
-// on the host, both down. The name of the peer follows from the attachment, so that DEL and GC find
-// the pair. See [Namespace.AddLink] for errors and undo.
+// AddVeth creates the container's interface as one end of a veth pair, and returns it with its peer
+// on the host, both down. The name of the peer is derived from the attachment, so that DEL and GC
+// find the pair. See [Namespace.AddLink] for errors and undo.
 func (s *Session) AddVeth(v Veth) (inside, host Link, err error) {
 	a := &attach.Session{Session: s.inner}
 	in, out, err := a.AddVeth(kernel.Veth{
-		Name: s.IfName, MAC: v.MAC, MTU: v.MTU, Host: s.inner.Host, HostName: a.HostName(), Alias: s.Tag,
+		Name: s.IfName, MAC: v.MAC, MTU: v.MTU, Host: s.inner.Host, HostName: a.HostName(),
+		Alias: s.Tag,
 	})
 	return s.Sandbox.link(in), s.Host.link(out), err
 }
@@ -198,12 +199,13 @@ func (s *Session) Peer(inside Link) (Link, error) {
 	return s.Host.link(l), err
 }
 
-// Made returns the interfaces of a result: the container's, and the links of the host that were
-// made with it.
+// Made returns the interfaces of a result: the container's interface, and the links of the host
+// that were created with it.
 func (s *Session) Made(inside Link, host ...Link) []cni.Interface {
 	var list []cni.Interface
 	for _, l := range host {
 		list = append(list, cni.Interface{Name: l.Name, MAC: l.MAC.String()})
 	}
-	return append(list, cni.Interface{Name: inside.Name, MAC: inside.MAC.String(), Sandbox: s.Netns})
+	return append(list, cni.Interface{Name: inside.Name, MAC: inside.MAC.String(),
+		Sandbox: s.Netns})
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/tenon-cni/tenon/internal/session"
 )
 
-// Link is a network interface as it was when it was read; it does not follow later changes. Its
-// methods change the interface in the kernel.
+// Link is a network interface with its attributes at the time of reading; it does not follow later
+// changes. Its methods change the interface in the kernel.
 type Link struct {
 	Index  int              // above 0
 	Name   string           // 1 to 15 bytes
 	Kind   string           // of rtnetlink, such as "veth"; "device" for hardware and loopback
-	Alias  string           // free text, up to 255 bytes; the owner of links that plugins make
+	Alias  string           // free text, up to 255 bytes; plugins store the owner in it
 	MAC    net.HardwareAddr // nil if none
 	MTU    int              // bytes
-	Up     bool             // the administrator wants it up
+	Up     bool             // administratively up
 	Master int              // index of the bridge, bond or VRF that it is a port of, or 0
 	Mode   string           // macvlan, ipvlan: see ip-link(8); else ""
 	VLAN   int              // vlan: the VLAN's ID; else 0
@@ -29,7 +29,8 @@ type Link struct {
 
 func (n *Namespace) link(l kernel.Link) Link {
 	return Link{
-		Index: l.Index, Name: l.Name, Kind: l.Kind, Alias: l.Alias, MAC: l.MAC, MTU: l.MTU, Up: l.Up,
+		Index: l.Index, Name: l.Name, Kind: l.Kind, Alias: l.Alias, MAC: l.MAC, MTU: l.MTU,
+		Up:     l.Up,
 		Master: l.Master, Mode: l.Mode, VLAN: l.VLAN, in: n, inner: l,
 	}
 }

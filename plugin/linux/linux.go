@@ -1,16 +1,16 @@
 // Package linux is for authors of plugins that change the network of Linux. [DefineInterface]
-// describes a plugin that makes the container's interface, [DefineChained] a plugin that works on
-// the result of the plugins before it. In both, the author writes the difference to other plugins,
-// and this package the rest: it opens the namespaces, calls the IPAM plugin, applies addresses and
-// routes, rolls a failed ADD back, and implements CHECK, DEL, STATUS and GC.
+// describes a plugin that creates the container's interface, [DefineChained] a plugin that changes
+// the result of the plugins before it. The author writes only the parts that are specific to the
+// plugin. The package does the rest: it opens the namespaces, calls the IPAM plugin, applies
+// addresses and routes, rolls a failed ADD back, and implements CHECK, DEL, STATUS and GC.
 //
-// A plugin reaches the kernel through a [Namespace] and its links ([Link]). Each method that
-// changes something registers how to undo it: if ADD fails or is interrupted by a signal, the
-// changes are undone, newest first. [Session.Do] does so for changes of the plugin's own.
+// A plugin changes the kernel through a [Namespace] and its links ([Link]). Each method that makes
+// a change registers how to undo it: if ADD fails or is interrupted by a signal, the changes are
+// undone, newest first. [Session.Do] does so for the plugin's own changes.
 //
 // Each object that a plugin creates carries its owner, [Session.Tag], so that DEL and GC find it
-// after a crash too. A process can be killed between any two changes, and GC can come without the
-// container's namespace.
+// after a crash too. A process can be killed between any two changes, and GC can run after the
+// container's namespace is gone.
 //
 // docs/writing-plugins.md is a guide with a complete plugin.
 package linux
@@ -25,7 +25,8 @@ import (
 // ErrNoLink reports that a link does not exist.
 var ErrNoLink = kernel.ErrNoLink
 
-// Session is one call in progress. It is for one goroutine, and ends with the method that got it.
+// Session is one call in progress. Only one goroutine may use it, and only until the method that
+// received it returns.
 type Session struct {
 	*plugin.Call
 
@@ -35,7 +36,7 @@ type Session struct {
 	// GC and STATUS it is always nil.
 	Sandbox *Namespace
 
-	// Tag names the owner of everything that is made for the attachment; see [cni.Attachment.Tag].
+	// Tag names the owner of all objects of the attachment; see [cni.Attachment.Tag].
 	// It is at most 128 bytes long.
 	Tag string
 
@@ -48,10 +49,10 @@ func newSession(s *session.Session) *Session {
 	}
 }
 
-// Do makes a change by calling apply, which changes nothing if it fails. op names the change with
-// its object; the error is "op: cause". If the call fails later, undo reverts the change. It must
-// succeed if something else has reverted the change before. A nil undo keeps the change. Do makes
-// no change when the call has been interrupted.
+// Do makes a change by calling apply, which must change nothing if it fails. op describes the
+// change and its object; the error is "op: cause". If the call fails later, undo reverts the
+// change. undo must succeed if the change has already been reverted by another program. If undo is
+// nil, the change stays. Do makes no change after the call was interrupted.
 func (s *Session) Do(op string, apply, undo func() error) error {
 	return s.inner.Tx.Do(op, apply, undo)
 }
@@ -63,8 +64,8 @@ func (s *Session) PrevIPs() []cni.IP { return s.inner.PrevIPs() }
 // of the network that GC does not list as valid.
 type Gone struct{ inner session.Gone }
 
-// Tag reports whether a tag, see [Session.Tag], is of an attachment that is gone.
+// Tag reports whether a tag, see [Session.Tag], belongs to an attachment that is gone.
 func (g Gone) Tag(tag string) bool { return g.inner.Tag(tag) }
 
-// Owner reports whether an owner is an attachment that is gone.
+// Owner reports whether an owner belongs to an attachment that is gone.
 func (g Gone) Owner(o cni.Owner) bool { return g.inner.Owner(o) }

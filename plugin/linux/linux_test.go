@@ -22,8 +22,8 @@ import (
 
 func TestMain(m *testing.M) { plugintest.Main(m, wire, quarantine, hostlocal.Plugin) }
 
-// wire is an interface plugin with a veth pair. It uses what the macvlan of the guide does not: the
-// link on the host, changes of its own, and a Remover.
+// wire is an interface plugin with a veth pair. It uses features that the guide's macvlan does not:
+// the host-side link, changes of its own, and a Remover.
 var wire = linux.DefineInterface(plugin.Info{Name: "wire"}, "veth", func() linux.Maker {
 	return new(wireConfig)
 })
@@ -46,7 +46,7 @@ func (c *wireConfig) Validate(*plugin.Call) error {
 func (c *wireConfig) Make(_ context.Context, s *linux.Session) ([]cni.Interface, error) {
 	file := filepath.Join(c.DataDir, string(s.Attachment().Owner()))
 	if err := s.Do("write "+file, func() error {
-		f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL, 0o600) // undo only what is ours
+		f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL, 0o600) // an existing file is not undone
 		if err == nil {
 			err = f.Close()
 		}
@@ -100,7 +100,8 @@ func (c *wireConfig) Verify(_ context.Context, s *linux.Session, link linux.Link
 	have, err := host.Routes()
 	for _, ip := range s.PrevIPs() {
 		want := toContainer(ip).Dst
-		if err == nil && !slices.ContainsFunc(have, func(rt cni.Route) bool { return rt.Dst == want }) {
+		if err == nil && !slices.ContainsFunc(have,
+			func(rt cni.Route) bool { return rt.Dst == want }) {
 			err = fmt.Errorf("interface %s: expected a route to %s, found none", host.Name, want)
 		}
 	}
@@ -137,7 +138,7 @@ func TestSuite(t *testing.T) {
 				"routes": [{"dst": "0.0.0.0/0"}]}
 		}`}},
 		Rewrite: func(conf map[string]any, dir string) { conf["dataDir"] = dir },
-		Setup: func(_ testing.TB, n *plugintest.Net) { // it is shared, and stays
+		Setup: func(_ testing.TB, n *plugintest.Net) { // shared settings stay
 			n.Host.Command("sysctl", "-qw", "net.ipv4.ip_forward=1")
 		},
 		Drifts: []plugintest.Drift{
@@ -166,8 +167,8 @@ func failing(change func(*linux.Session, linux.Link) error) plugin.Definition {
 	})
 }
 
-// TestUndo makes each change that the package has on a link that exists before, and fails: nothing
-// may be left of them. Each change must have an effect, or its undo would prove nothing.
+// TestUndo makes each kind of change on an existing link and then fails: no change may remain. Each
+// change must have an effect, or its undo would prove nothing.
 func TestUndo(t *testing.T) {
 	t.Parallel()
 	mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}
@@ -176,17 +177,25 @@ func TestUndo(t *testing.T) {
 	old := netip.MustParsePrefix("10.7.0.1/24")
 	oldRoute := cni.Route{Dst: netip.MustParsePrefix("10.6.0.0/16"), Scope: cni.Some(253)}
 	forward := "net.ipv4.conf.eth1.forwarding"
-	setForward := func(s *linux.Session, _ linux.Link) error { return s.Host.SetSysctl(forward, "0") }
+	setForward := func(s *linux.Session, _ linux.Link) error {
+		return s.Host.SetSysctl(forward, "0")
+	}
 	for name, change := range map[string]func(*linux.Session, linux.Link) error{
-		"down":           func(_ *linux.Session, l linux.Link) error { return l.SetDown() },
-		"mtu":            func(_ *linux.Session, l linux.Link) error { return l.SetMTU(1300) },
-		"mac":            func(_ *linux.Session, l linux.Link) error { return l.SetMAC(mac) },
-		"alias":          func(_ *linux.Session, l linux.Link) error { return l.SetAlias("mine") },
-		"address":        func(_ *linux.Session, l linux.Link) error { return l.AddAddress(address) },
-		"delete address": func(_ *linux.Session, l linux.Link) error { return l.DeleteAddress(old) },
-		"route":          func(_ *linux.Session, l linux.Link) error { return l.AddRoute(route) },
-		"delete route":   func(_ *linux.Session, l linux.Link) error { return l.DeleteRoute(oldRoute) },
-		"sysctl":         setForward,
+		"down":  func(_ *linux.Session, l linux.Link) error { return l.SetDown() },
+		"mtu":   func(_ *linux.Session, l linux.Link) error { return l.SetMTU(1300) },
+		"mac":   func(_ *linux.Session, l linux.Link) error { return l.SetMAC(mac) },
+		"alias": func(_ *linux.Session, l linux.Link) error { return l.SetAlias("mine") },
+		"address": func(_ *linux.Session, l linux.Link) error {
+			return l.AddAddress(address)
+		},
+		"delete address": func(_ *linux.Session, l linux.Link) error {
+			return l.DeleteAddress(old)
+		},
+		"route": func(_ *linux.Session, l linux.Link) error { return l.AddRoute(route) },
+		"delete route": func(_ *linux.Session, l linux.Link) error {
+			return l.DeleteRoute(oldRoute)
+		},
+		"sysctl": setForward,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -210,7 +219,7 @@ func TestUndo(t *testing.T) {
 			host.Wire("eth1")
 			host.Batch("address add 10.5.0.1/24 dev eth1",
 				"address add "+old.String()+" broadcast + dev eth1")
-			if name != "down" { // then the kernel deletes routes
+			if name != "down" { // setting the link down deletes its routes
 				host.Batch("route add 10.6.0.0/16 dev eth1")
 			}
 			host.Command("sysctl", "-qw", "net.ipv4.ip_forward=1", forward+"=1")
@@ -258,7 +267,8 @@ func TestLookups(t *testing.T) {
 		if _, err := s.Sandbox.Link("eth1"); !errors.Is(err, linux.ErrNoLink) {
 			return fmt.Errorf("link of the host in the container: %w", err)
 		}
-		if value, err := s.Host.Sysctl("net.ipv4.conf.eth1.forwarding"); err != nil || value != "1" {
+		if value, err := s.Host.Sysctl("net.ipv4.conf.eth1.forwarding"); err != nil ||
+			value != "1" {
 			return fmt.Errorf("forwarding %q: %w", value, err)
 		}
 		return s.Sandbox.Run(func() error {

@@ -135,7 +135,8 @@ func TestRuleSetUndeclared(t *testing.T) {
 	r.Container("a")
 	r.Conf["within"] = "other"
 	before := r.State()
-	plugintest.Says(t, r.Refused(r.Request(cni.Add, "a"), cni.CodeInternal), `"other" is not declared`)
+	plugintest.Says(t, r.Refused(r.Request(cni.Add, "a"), cni.CodeInternal),
+		`"other" is not declared`)
 	r.Unchanged(before)
 }
 
@@ -154,7 +155,8 @@ func TestRuleSetRefused(t *testing.T) {
 					t.Errorf("%s: no panic", name)
 				}
 			}()
-			linux.DefineChained(plugin.Info{Name: "a"}, func() linux.Decorator { return nil }, sets...)
+			linux.DefineChained(plugin.Info{Name: "a"}, func() linux.Decorator { return nil },
+				sets...)
 		}()
 	}
 }

@@ -11,24 +11,32 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Veth stands in for the plugins before a chained one; it is the default of [Suite.Before] for these. It makes a veth pair by
-// hand, eth0 inside the container and vethN on the host, where N is the number of the container, with 10.88.N.2/24 and
-// fd00:88:0:N::2/64 inside, .1 and ::1 as the gateway on the host, and default routes. The host has a route to each address and
-// forwards. The result has interfaces, addresses, routes and DNS.
+// Veth attaches containers in place of the plugins before a chained one; it is the default of
+// [Suite.Before] for chained plugins. It creates a veth pair with ip(8): eth0 in the container and
+// vethN on the host, where N is the number of the container. eth0 has 10.88.N.2/24 and
+// fd00:88:0:N::2/64, and default routes to the gateways .1 and ::1 on the host. The host has a
+// route to each address and forwards packets. The result has interfaces, addresses, routes and DNS.
 func Veth(_ testing.TB, n *Net, c *Namespace) *cni.Result {
 	var (
 		number = byte(c.Number)
-		end    = fmt.Sprintf("veth%d", c.Number) // of the host
-		mac    = func(side byte) string { return net.HardwareAddr{2, 0x88, 0, 0, number, side}.String() }
-		v4     = func(host byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 88, number, host}) }
-		v6     = func(host byte) netip.Addr {
+		end    = fmt.Sprintf("veth%d", c.Number) // on the host
+		mac    = func(side byte) string {
+			return net.HardwareAddr{2, 0x88, 0, 0, number, side}.String()
+		}
+		v4 = func(host byte) netip.Addr {
+			return netip.AddrFrom4([4]byte{10, 88, number, host})
+		}
+		v6 = func(host byte) netip.Addr {
 			return netip.AddrFrom16([16]byte{0xfd, 0, 0, 0x88, 0, 0, 0, number, 15: host})
 		}
 	)
-	c.Batch(fmt.Sprintf("link add %s address %s type veth peer name %s address %s netns %s", ifName, mac(2), end, mac(1), n.Host.Path()))
-	// Nobody asks for a neighbour while an address is tentative: the first packets would wait.
+	c.Batch(fmt.Sprintf("link add %s address %s type veth peer name %s address %s netns %s", ifName,
+		mac(2), end, mac(1), n.Host.Path()))
+	// The kernel does not resolve neighbours from a tentative address, so the first packets would
+	// be delayed.
 	c.Command("sysctl", "-qw", "net.ipv6.conf."+ifName+".accept_dad=0")
-	n.Host.Command("sysctl", "-qw", "net.ipv6.conf."+end+".accept_dad=0", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
+	n.Host.Command("sysctl", "-qw", "net.ipv6.conf."+end+".accept_dad=0", "net.ipv4.ip_forward=1",
+		"net.ipv6.conf.all.forwarding=1")
 	n.Host.Batch(
 		"link set "+end+" up",
 		fmt.Sprintf("address add %s/32 dev %s", v4(1), end),
@@ -54,14 +62,16 @@ func Veth(_ testing.TB, n *Net, c *Namespace) *cni.Result {
 			{Dst: netip.PrefixFrom(netip.IPv4Unspecified(), 0), GW: v4(1)},
 			{Dst: netip.PrefixFrom(netip.IPv6Unspecified(), 0), GW: v6(1)},
 		},
-		DNS: cni.DNS{Nameservers: []string{v4(1).String()}, Domain: "example", Search: []string{"example"}, Options: []string{"ndots:2"}},
+		DNS: cni.DNS{Nameservers: []string{v4(1).String()}, Domain: "example",
+			Search: []string{"example"}, Options: []string{"ndots:2"}},
 	}
 }
 
-// onlyChained reports whether the plugin cannot do without a previous result.
+// onlyChained reports whether the plugin requires a previous result.
 func (s *Suite) onlyChained() bool { return s.Plugin.Role == plugin.RoleChained }
 
-// before returns what attaches containers before the plugin is called, nil for a plugin that does it itself.
+// before returns the function that attaches containers before the plugin, or nil if the plugin
+// attaches them itself.
 func (s *Suite) before() func(testing.TB, *Net, *Namespace) *cni.Result {
 	if s.Before == nil && s.onlyChained() {
 		return Veth
@@ -69,11 +79,13 @@ func (s *Suite) before() func(testing.TB, *Net, *Namespace) *cni.Result {
 	return s.Before
 }
 
-// repeatable reports whether a second ADD has to succeed. That of a chained plugin has: it makes no interface whose name
-// could be in use (PL-ADD-03), and what was flushed behind its back is put back by ADD.
+// repeatable reports whether a second ADD must succeed. Chained plugins must repeat: they do not
+// create an interface with a name that could be in use (PL-ADD-03), and ADD restores rules that
+// were flushed.
 func (s *Suite) repeatable() bool { return s.Repeatable || s.onlyChained() }
 
-// Container returns the container of that name. If there is none it makes one and calls [Suite.Before] for it.
+// Container returns the container of that name. If it does not exist, Container creates it and
+// calls [Suite.Before] for it.
 func (r *Runtime) Container(name string) *Namespace {
 	r.t.Helper()
 	if before := r.suite.before(); before != nil && !r.prepared(name) {
@@ -82,12 +94,12 @@ func (r *Runtime) Container(name string) *Namespace {
 	return r.Net.Container(name)
 }
 
-// Remove ends a container as a runtime does: it removes the path, and the kernel removes the namespace with all interfaces unless
-// something else holds it.
+// Remove ends a container as a runtime does: it removes the path, and the kernel removes the
+// namespace with all interfaces unless another process holds it.
 func (r *Runtime) Remove(name string) {
 	r.t.Helper()
 	if r.prepared(name) {
-		r.unplug(name) // the kernel would take the host's ends away some time later
+		r.unplug(name) // the kernel would delete the host-side veths later, in the background
 	}
 	delete(r.before, name)
 	r.Net.Remove(name)
@@ -103,7 +115,7 @@ func (r *Runtime) prepared(name string) bool {
 func (r *Runtime) unplug(container string) {
 	r.t.Helper()
 	for _, l := range r.interfaces(container) {
-		if l != "lo" { // the other end of a pair goes with the first
+		if l != "lo" { // deleting one end of a veth pair deletes the other
 			_ = r.Net.Container(container).Try("ip", "link", "delete", l)
 		}
 	}
@@ -130,7 +142,7 @@ func (r *Runtime) interfaces(container string) []string {
 	return names
 }
 
-// previous returns the result of Before as a request carries it, nil if there is none.
+// previous returns the result of Before in the form of a request, or nil if there is none.
 func (r *Runtime) previous(container string) json.RawMessage {
 	r.t.Helper()
 	if result := r.before[container]; result != nil {
@@ -139,7 +151,8 @@ func (r *Runtime) previous(container string) json.RawMessage {
 	return nil
 }
 
-// encode returns a result in the version of the network, nil if that is unknown or cannot say it.
+// encode returns a result in the version of the network, or nil if the version is unknown or cannot
+// express the result.
 func (r *Runtime) encode(result *cni.Result) json.RawMessage {
 	r.t.Helper()
 	text, _ := r.Conf["cniVersion"].(string)

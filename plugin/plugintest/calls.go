@@ -16,14 +16,15 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// allFaults asks for every fault at every system call, however long the tests take.
+// allFaults requests every fault at every system call, regardless of the time that the tests take.
 var allFaults = os.Getenv("TENON_FAULTS") == "all"
 
-// enough is the number of faults of a verb up to which the suite tries all. A plugin with more changes gets one fault at
-// each change, the kinds in turn, and so does one whose changes have failed through the hook already.
+// enough is the number of faults of a verb up to which the suite injects all. If a plugin has more
+// changes, or its changes have already failed through the hook, the suite injects one fault at each
+// change and alternates their kinds.
 const enough = 60
 
-// breakage is a fault, and the call by which a runtime recovers from it.
+// breakage is a fault, and the verb with which a runtime recovers from it.
 type breakage struct {
 	effect   tracer.Effect
 	recovery cni.Command
@@ -36,8 +37,9 @@ func (b breakage) String() string {
 	return "an error was returned by"
 }
 
-// calls runs the plugin as a process and breaks it at each system call with which a verb changes something outside the
-// process: a netlink message, a write to a file, a rename, the start of a program. It needs no help from the plugin.
+// calls runs the plugin as a process and breaks each system call by which a verb changes state
+// outside the process: a netlink message, a write to a file, a rename, the start of a program. The
+// plugin does not need to cooperate.
 // PL-ADD-10, PL-DEL-03, PL-GC-01
 func (r *Runtime) calls(t *testing.T, hooked bool) {
 	testnet.Require(t, tracer.Supported)
@@ -55,7 +57,7 @@ func (r *Runtime) calls(t *testing.T, hooked bool) {
 	}
 }
 
-// needsMain ends the test unless the test binary can run as the plugin.
+// needsMain ends the test if the test binary cannot run as the plugin.
 func (s *Suite) needsMain(t testing.TB) {
 	t.Helper()
 	name := s.Plugin.Name
@@ -70,10 +72,10 @@ type callSweep struct {
 	*Runtime
 	verb      cni.Command
 	breakages []breakage
-	hooked    bool   // each change has failed before, in this process
+	hooked    bool   // each change has already failed in this process
 	clean     string // the state without an attachment
-	host      string // that of the host and the directory, without the container
-	injected  int    // faults that took place
+	host      string // the state of the host and Dir, without the container
+	injected  int    // number of injected faults
 }
 
 func (s *callSweep) run() {
@@ -96,34 +98,37 @@ func (s *callSweep) run() {
 	}
 	switch {
 	case len(changes) == 0:
-		s.t.Logf("%s changes nothing: there is no fault to inject", s.verb)
+		s.t.Logf("%s changes nothing, so there is no fault to inject", s.verb)
 	case s.injected == 0:
-		s.t.Errorf("none of the faults at %d system calls took place: the plugin makes other calls in each run", len(changes))
+		s.t.Errorf("no fault was injected at %d system calls: the plugin makes different calls in each run", len(changes))
 	default:
-		s.t.Logf("%d system calls that change something, %d faults injected", len(changes), s.injected)
+		s.t.Logf("%d system calls that change something, %d faults injected", len(changes),
+			s.injected)
 	}
 	s.same(settings, settingsOf(s.State()))
 }
 
-// settingsOf returns the lines of a state that are settings below /proc/sys/net. They take long to read, so the suite looks
-// at them once, after all faults. Other lines name the indexes of interfaces, which differ after GC.
+// settingsOf returns the lines of a state that are settings below /proc/sys/net. Reading them takes
+// long, so the suite compares them once, after all faults. Other lines contain interface indexes,
+// which differ after GC.
 func settingsOf(state string) string {
 	return strings.Join(slices.DeleteFunc(strings.Split(state, "\n"), func(line string) bool {
 		return !strings.Contains(line, " sysctl ")
 	}), "\n")
 }
 
-// broken is the container whose attachment the faults hit.
+// broken is the container of the attachment that faults hit.
 const broken = "c"
 
-// undisturbed makes the verb without a fault and returns its changes.
+// undisturbed calls the verb without a fault and returns its changes.
 func (s *callSweep) undisturbed() []tracer.Change {
 	s.t.Helper()
 	q := s.breakable(s.verb)
 	before := s.objects(s.Spaces()...)
 	run := s.traced(q, tracer.Fault{})
 	if run.Code != 0 || run.Killed {
-		s.t.Fatalf("%s, as a process under ptrace: exit status %d\n%s%s", s.verb, run.Code, run.Stdout, run.Stderr)
+		s.t.Fatalf("%s, as a process under ptrace: exit status %d\n%s%s", s.verb, run.Code,
+			run.Stdout, run.Stderr)
 	}
 	own := 0
 	reported := map[string]bool{}
@@ -131,10 +136,11 @@ func (s *callSweep) undisturbed() []tracer.Change {
 		if c.Name != tracer.Result {
 			own++
 		}
-		if outside := c.Path != "" && !under(c.Path, s.Dir) && !under(c.Path, "/proc"); outside && !reported[c.Path] {
+		if outside := c.Path != "" && !under(c.Path, s.Dir) && !under(c.Path, "/proc"); outside &&
+			!reported[c.Path] {
 			reported[c.Path] = true
-			s.t.Errorf("%s changes %s, where the suite does not look for leftovers: let Suite.Rewrite move the file to "+
-				"the directory it is given", s.verb, c.Path)
+			s.t.Errorf("%s changes %s, where the suite does not look for leftovers: move the file into the directory "+
+				"that Suite.Rewrite gets", s.verb, c.Path)
 		}
 	}
 	if changed := testnet.Diff(before, s.objects(s.Spaces()...)); own == 0 && changed != "" {
@@ -147,14 +153,15 @@ func (s *callSweep) undisturbed() []tracer.Change {
 
 func under(path, dir string) bool { return strings.HasPrefix(path, dir+"/") }
 
-// attempt breaks the verb once, at change number n, and looks for leftovers.
+// attempt breaks change number n of the verb, and looks for leftovers.
 func (s *callSweep) attempt(n int, b breakage) {
 	s.t.Helper()
 	run := s.traced(s.breakable(s.verb), tracer.Fault{Effect: b.effect, N: n})
 	what := fmt.Sprintf("after %s", s.verb)
 	if run.Hit {
 		s.injected++
-		what = fmt.Sprintf("after %s, where %s system call %d (%s)", s.verb, b, n+1, run.Changes[n].Name)
+		what = fmt.Sprintf("after %s, where %s system call %d (%s)", s.verb, b, n+1,
+			run.Changes[n].Name)
 	}
 	switch failed := run.Code != 0; {
 	case run.Killed:
@@ -162,35 +169,41 @@ func (s *callSweep) attempt(n int, b breakage) {
 		s.t.Fatalf("%s: exit status %d without an error object on standard output (ERR-01): %q\n%s",
 			what, run.Code, run.Stdout, run.Stderr)
 	case failed && s.verb == cni.Add:
-		s.expect(s.clean, s.Spaces(), what+": ADD failed and must leave nothing (PL-ADD-10), but the state has changed")
+		s.expect(s.clean, s.Spaces(),
+			what+": ADD failed and must leave nothing (PL-ADD-10), but the state has changed")
 	case !failed && s.verb == cni.Del:
-		s.expect(s.clean, s.Spaces(), what+": DEL succeeded and must leave nothing (PL-DEL-01), but the state has changed")
+		s.expect(s.clean, s.Spaces(),
+			what+": DEL succeeded and must leave nothing (PL-DEL-01), but the state has changed")
 	}
 	s.recover(b.recovery, what)
 }
 
-// wellFormed reports whether a process that failed printed an error object, or failed because it could not print.
+// wellFormed reports whether a failed process printed an error object, or failed because it could
+// not print.
 func wellFormed(run *tracer.Run) bool {
 	_, err := cni.DecodeErrorStrict(run.Stdout)
-	return err == nil || run.Hit && slices.ContainsFunc(run.Changes, func(c tracer.Change) bool { return c.Name == tracer.Result })
+	return err == nil || run.Hit && slices.ContainsFunc(run.Changes,
+		func(c tracer.Change) bool { return c.Name == tracer.Result })
 }
 
-// recover makes the call with which a runtime cleans up, and expects that nothing is left. GC may rely on the end of the
-// namespace (PL-GC-03).
+// recover makes the call with which a runtime cleans up, and expects that nothing is left. After
+// GC, recover removes the namespace, because GC may leave its contents to the kernel (PL-GC-03).
 func (s *callSweep) recover(verb cni.Command, what string) {
 	s.t.Helper()
 	if s.verb == cni.Add {
-		delete(s.prev, broken) // a runtime has no result of an ADD that was broken
+		delete(s.prev, broken) // a runtime has no result of a broken ADD
 	}
 	q := s.Request(cni.Del, broken)
 	if verb == cni.GC {
 		q = s.Collect()
 	}
 	if _, err := s.Do(s.t.Context(), q); err != nil {
-		s.t.Errorf("%s: the following %s must clean up (%s), but fails: %v", what, verb, cleansUp[verb], err)
+		s.t.Errorf("%s: the following %s must clean up (%s), but fails: %v", what, verb,
+			cleansUp[verb], err)
 	}
 	delete(s.prev, broken)
-	what = fmt.Sprintf("%s: the following %s must leave nothing (%s), but the state has changed", what, verb, cleansUp[verb])
+	what = fmt.Sprintf("%s: the following %s must leave nothing (%s), but the state has changed",
+		what, verb, cleansUp[verb])
 	if verb == cni.Del {
 		s.expect(s.clean, s.Spaces(), what)
 		return
@@ -204,7 +217,8 @@ func (s *callSweep) recover(verb cni.Command, what string) {
 // cleansUp names the requirements on the verbs that clean up.
 var cleansUp = map[cni.Command]string{cni.Del: "PL-DEL-01, PL-DEL-05", cni.GC: "PL-GC-01"}
 
-// expect ends the test unless the state is what it was, as soon as the kernel has finished its work in the background.
+// expect ends the test unless the kernel returns to the state before, which it may do in the
+// background.
 func (s *callSweep) expect(before string, spaces []*Namespace, complaint string) {
 	s.t.Helper()
 	limit := 10 * time.Second
@@ -212,7 +226,8 @@ func (s *callSweep) expect(before string, spaces []*Namespace, complaint string)
 		limit = time.Minute
 	}
 	diff := testnet.Diff(before, s.objects(spaces...))
-	for end := time.Now().Add(limit); diff != "" && time.Now().Before(end); time.Sleep(30 * time.Millisecond) {
+	for end := time.Now().Add(limit); diff != "" &&
+		time.Now().Before(end); time.Sleep(30 * time.Millisecond) {
 		diff = testnet.Diff(before, s.objects(spaces...))
 	}
 	if diff != "" {
@@ -220,7 +235,7 @@ func (s *callSweep) expect(before string, spaces []*Namespace, complaint string)
 	}
 }
 
-// traced runs the plugin as a process, under a fault.
+// traced runs the plugin as a process with a fault.
 func (r *Runtime) traced(q Request, f tracer.Fault) *tracer.Run {
 	r.t.Helper()
 	cmd := exec.Command(filepath.Join(r.bin, r.suite.Plugin.Name))

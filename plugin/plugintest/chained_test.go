@@ -18,7 +18,8 @@ import (
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
 
-// marker is a chained plugin that is right but for its bugs: it marks the host's end of the pair with an alias.
+// marker is a chained plugin that is correct except for its planted bugs. It marks the host-side
+// veth with an alias.
 type marker struct {
 	plugin.Common
 	Loud bool `json:"loud"`
@@ -26,40 +27,45 @@ type marker struct {
 	bugs
 }
 
-const chainedDoc = "### Example\n```json\n" + `{"cniVersion": "1.1.0", "name": "net", "type": "marker", "loud": true}` + "\n```\n"
+const chainedDoc = "### Example\n```json\n" +
+	`{"cniVersion": "1.1.0", "name": "net", "type": "marker", "loud": true}` + "\n```\n"
 
 func defineChained(b bugs) plugin.Definition {
 	info := plugin.Info{Name: "marker", Role: plugin.RoleChained, Doc: chainedDoc}
 	if !b.has("versions without interfaces are announced") {
-		info.Versions = slices.DeleteFunc(cni.Versions(), func(v cni.Version) bool { return v < cni.V030 })
+		info.Versions = slices.DeleteFunc(cni.Versions(),
+			func(v cni.Version) bool { return v < cni.V030 })
 	}
 	return plugin.DefineFlow(info, func() (plugin.Configuration, plugin.Plugin) {
 		m := &marker{bugs: b}
-		return m, chainedSample{&chained.Plugin{Decorator: m, Traits: chained.Traits{Inside: true}}, b}
+		return m, chainedSample{&chained.Plugin{Decorator: m, Traits: chained.Traits{Inside: true}},
+			b}
 	})
 }
 
 func chainedSuite(b bugs) plugintest.Suite {
 	return plugintest.Suite{
 		Plugin: defineChained(b),
-		Drifts: []plugintest.Drift{{Name: "mark gone", Break: func(_ testing.TB, a plugintest.Attached) string {
-			end := a.Result.Interfaces[0].Name
-			a.Host.Command("ip", "link", "set", end, "alias", "")
-			return end
-		}}},
+		Drifts: []plugintest.Drift{{Name: "mark gone",
+			Break: func(_ testing.TB, a plugintest.Attached) string {
+				end := a.Result.Interfaces[0].Name
+				a.Host.Command("ip", "link", "set", end, "alias", "")
+				return end
+			}}},
 	}
 }
 
 type decoration = chained.Session
 
-// end finds the host's end.
+// end returns the host-side veth.
 func end(s *decoration) (kernel.Link, error) {
 	for _, i := range s.Prev.Interfaces {
 		if i.Sandbox == "" {
 			return s.Host.Links.ByName(i.Name)
 		}
 	}
-	return kernel.Link{}, cni.Errorf(cni.CodeInvalidConfig, "prevResult has no interface of the host")
+	return kernel.Link{},
+		cni.Errorf(cni.CodeInvalidConfig, "prevResult has no interface of the host")
 }
 
 func (m *marker) Apply(_ context.Context, s *decoration, r *cni.Result) error {
@@ -124,7 +130,8 @@ func (m *marker) Remove(_ context.Context, s *decoration, gone chained.Gone) err
 		links, err := space.Links.All()
 		errs = append(errs, err)
 		for _, l := range links {
-			if gone.Tag(l.Alias) || m.has("DEL removes all marks") && strings.HasPrefix(l.Alias, "tenon:") {
+			if gone.Tag(l.Alias) || m.has("DEL removes all marks") &&
+				strings.HasPrefix(l.Alias, "tenon:") {
 				errs = append(errs, space.Links.SetAlias(l, ""))
 			}
 		}
@@ -139,7 +146,7 @@ type chainedSample struct {
 }
 
 func (s chainedSample) Add(ctx context.Context, c *plugin.Call) (*cni.Result, error) {
-	if c.Prev == nil && s.has("previous result is not missed") {
+	if c.Prev == nil && s.has("missing previous result is accepted") {
 		return &cni.Result{IPs: []cni.IP{{Address: netip.MustParsePrefix("10.0.0.2/24")}}}, nil
 	}
 	if c.Prev != nil && len(c.Prev.Interfaces) == 0 && s.has("poor previous result has no code") {
@@ -158,7 +165,7 @@ func (s chainedSample) Add(ctx context.Context, c *plugin.Call) (*cni.Result, er
 		r.Interfaces, r.IPs = r.Interfaces[:0], nil
 	case s.has("result is another each time"):
 		r.Interfaces = append(r.Interfaces, cni.Interface{Name: rand.Text()})
-	case s.has("result tells the program's name"):
+	case s.has("result contains the program's name"):
 		r.Interfaces = append(r.Interfaces, cni.Interface{Name: os.Args[0]})
 	}
 	return r, nil

@@ -14,7 +14,8 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// check calls CHECK of what is as it should be, from right after ADD on. It has to succeed and change nothing.
+// check calls CHECK of an intact attachment, right after ADD and repeatedly. CHECK must succeed and
+// change nothing.
 // PL-CHK-07, PL-CHK-09
 func check(_ *testing.T, r *Runtime) {
 	if !r.newest(cni.Check) {
@@ -28,18 +29,19 @@ func check(_ *testing.T, r *Runtime) {
 	}
 	r.Unchanged(before)
 	if r.hasInterface("c") {
-		r.Must(r.beside("c"))
+		r.Must(r.withNeighbour("c"))
 	}
 	if _, err := r.Do(r.t.Context(), r.Request(cni.Check, "never-added")); err == nil {
 		r.t.Error("CHECK without an ADD before succeeds, want an error (PL-CHK-04)")
 	}
 }
 
-// beside returns CHECK of a container that has an address on another interface of the chain, which is not this plugin's
-// business (PL-CHK-03).
-func (r *Runtime) beside(container string) Request {
+// withNeighbour returns a CHECK of a container with an address on an interface of another plugin in
+// the chain, which CHECK must ignore (PL-CHK-03).
+func (r *Runtime) withNeighbour(container string) Request {
 	all := r.result(container)
-	all.Interfaces = append(all.Interfaces, cni.Interface{Name: "beside", Sandbox: r.Container(container).Path()})
+	all.Interfaces = append(all.Interfaces,
+		cni.Interface{Name: "beside", Sandbox: r.Container(container).Path()})
 	all.IPs = append(all.IPs, cni.IP{
 		Address: netip.MustParsePrefix("10.77.0.9/24"), Gateway: netip.MustParseAddr("10.77.0.1"),
 		Interface: cni.Some(len(all.Interfaces) - 1),
@@ -49,8 +51,9 @@ func (r *Runtime) beside(container string) Request {
 	return q
 }
 
-// drift changes one thing each behind the plugin's back. CHECK has to fail, name the object and repair nothing. DEL
-// has to work all the same. What a suite breaks may be shared, so each of its drifts has a host of its own.
+// drift makes one change at a time to an attachment. CHECK must fail, name the object and repair
+// nothing; DEL must succeed all the same. A suite's drift may change shared objects, so each one
+// has a host of its own.
 // PL-CHK-04, PL-CHK-05
 func drift(t *testing.T, r *Runtime) {
 	if !r.newest(cni.Check) {
@@ -63,7 +66,8 @@ func drift(t *testing.T, r *Runtime) {
 			drifts = append(drifts, Drift{Name: "reservations gone", Break: releaseAll})
 		}
 		for _, d := range drifts {
-			if slices.ContainsFunc(r.suite.Drifts, func(own Drift) bool { return own.Name == d.Name }) {
+			if slices.ContainsFunc(r.suite.Drifts,
+				func(own Drift) bool { return own.Name == d.Name }) {
 				continue
 			}
 			t.Run(d.Name, func(t *testing.T) { r.with(t).drift(d) })
@@ -94,13 +98,14 @@ func (r *Runtime) drift(d Drift) {
 	r.Add(container)
 	r.Check(container)
 	says := d.Break(r.t, Attached{
-		Net: r.Net, Container: r.Container(container), IfName: ifName, Conf: r.Conf, Result: r.result(container), Dir: r.Dir,
+		Net: r.Net, Container: r.Container(container), IfName: ifName, Conf: r.Conf,
+		Result: r.result(container), Dir: r.Dir,
 	})
 	before := r.stateOf(r.Host, r.Container(container))
 	_, err := r.Do(r.t.Context(), r.Request(cni.Check, container))
 	switch {
 	case err == nil:
-		r.t.Errorf("CHECK succeeds although the attachment has changed, want an error that names %q (PL-CHK-04)", says)
+		r.t.Errorf("CHECK succeeds although the attachment has changed; want an error that names %q (PL-CHK-04)", says)
 	case !strings.Contains(err.Error(), says):
 		r.t.Errorf("CHECK does not name %q, which has changed: %v", says, err)
 	}
@@ -114,14 +119,15 @@ func (r *Runtime) drift(d Drift) {
 	}
 }
 
-// ofInterface are the drifts of an interface with addresses and routes such as those of a result.
-// PL-ADD-01, RES-17: the interface, its addresses and the routes of the result are where they should be, or nothing could be taken away.
+// ofInterface returns drifts of an interface with the addresses and routes of a result. Each drift
+// removes an object of the result, which proves that ADD has created it (PL-ADD-01, RES-17).
 func ofInterface(result *cni.Result, sandbox string) []Drift {
 	drifts := []Drift{
 		command("interface down", "link", "set", ifName, "down"),
 		command("interface gone", "link", "delete", ifName),
 		{Name: "interface renamed", Break: func(_ testing.TB, a Attached) string {
-			a.Container.Command("ip", "link", "set", ifName, "down") // before Linux 6.2 an interface has to be
+			// Before Linux 6.2 only interfaces that are down can be renamed.
+			a.Container.Command("ip", "link", "set", ifName, "down")
 			a.Container.Command("ip", "link", "set", ifName, "name", "renamed")
 			return ifName
 		}},
@@ -133,27 +139,31 @@ func ofInterface(result *cni.Result, sandbox string) []Drift {
 			continue
 		}
 		drifts = append(drifts,
-			Drift{Name: fmt.Sprintf("ips %d gone", n), Break: func(_ testing.TB, a Attached) string {
-				address := a.Result.IPs[n].Address.String()
-				a.Container.Command("ip", "address", "delete", address, "dev", ifName)
-				return address
-			}},
-			Drift{Name: fmt.Sprintf("route to the network of ips %d gone", n), Break: func(_ testing.TB, a Attached) string {
-				return a.deleteRoute(a.Result.IPs[n].Address)
-			}})
+			Drift{Name: fmt.Sprintf("ips %d gone", n),
+				Break: func(_ testing.TB, a Attached) string {
+					address := a.Result.IPs[n].Address.String()
+					a.Container.Command("ip", "address", "delete", address, "dev", ifName)
+					return address
+				}},
+			Drift{Name: fmt.Sprintf("route to the network of ips %d gone", n),
+				Break: func(_ testing.TB, a Attached) string {
+					return a.deleteRoute(a.Result.IPs[n].Address)
+				}})
 	}
 	for n := range result.Routes {
-		drifts = append(drifts, Drift{Name: fmt.Sprintf("routes %d gone", n), Break: func(_ testing.TB, a Attached) string {
-			return a.deleteRoute(a.Result.Routes[n].Dst)
-		}})
+		drifts = append(drifts, Drift{Name: fmt.Sprintf("routes %d gone", n),
+			Break: func(_ testing.TB, a Attached) string {
+				return a.deleteRoute(a.Result.Routes[n].Dst)
+			}})
 	}
 	return drifts
 }
 
-// releaseAll takes the files with which host-local reserves the addresses.
+// releaseAll removes the files in which host-local reserves the addresses.
 func releaseAll(t testing.TB, a Attached) string {
 	for _, ip := range a.Result.IPs {
-		if err := os.Remove(filepath.Join(a.Dir, a.Conf["name"].(string), ip.Address.Addr().String())); err != nil {
+		if err := os.Remove(filepath.Join(a.Dir, a.Conf["name"].(string),
+			ip.Address.Addr().String())); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -166,7 +176,7 @@ func (a Attached) deleteRoute(to netip.Prefix) string {
 	return dst
 }
 
-// command is a drift of the container's interface by a call of ip.
+// command returns a drift that ip(8) makes to the container's interface.
 func command(name string, args ...string) Drift {
 	return Drift{Name: name, Break: func(_ testing.TB, a Attached) string {
 		a.Container.Command("ip", args...)

@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// concurrent attaches many containers at once and then detaches them at once. No address may be given twice, and
-// nothing may be left: LIF-07.
+// concurrent attaches many containers at the same time and then detaches them at the same time.
+// Each address must be assigned only once, and nothing may be left (LIF-07).
 func concurrent(_ *testing.T, r *Runtime) {
 	n := times(50)
 	containers := make([]string, n)
@@ -34,7 +34,7 @@ func concurrent(_ *testing.T, r *Runtime) {
 				continue
 			}
 			if other := owner[a]; other != "" {
-				r.t.Errorf("%s and %s both have %s: the plugin must lock what its calls share (LIF-07)", other, container, a)
+				r.t.Errorf("%s and %s both have %s: the plugin must lock the state that its calls share (LIF-07)", other, container, a)
 			}
 			owner[a] = container
 		}
@@ -51,7 +51,7 @@ func concurrent(_ *testing.T, r *Runtime) {
 	}
 }
 
-// all makes requests at the same time. All have to succeed.
+// all makes requests at the same time. All must succeed.
 func (r *Runtime) all(requests []Request) []json.RawMessage {
 	r.t.Helper()
 	results := make([]json.RawMessage, len(requests))

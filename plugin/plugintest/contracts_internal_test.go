@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-cni/tenon/conformance"
 )
 
-// TestContractsNameRequirements looks each identifier up that a contract names.
+// TestContractsNameRequirements looks up the identifiers in all contracts.
 func TestContractsNameRequirements(t *testing.T) {
 	t.Parallel()
 	rows, err := conformance.Rows()
@@ -18,11 +18,11 @@ func TestContractsNameRequirements(t *testing.T) {
 	for _, c := range contracts {
 		for id := range strings.FieldsSeq(c.rules) {
 			if !slices.ContainsFunc(rows, func(r conformance.Row) bool { return r.ID == id }) {
-				t.Errorf("contract %s names %s, which is no requirement", c.name, id)
+				t.Errorf("contract %s names %s, which is not a requirement", c.name, id)
 			}
 		}
 		if c.demand == "" {
-			t.Errorf("contract %s does not say what it demands", c.name)
+			t.Errorf("contract %s does not describe its demand", c.name)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// del calls DEL under all circumstances. It has to succeed, leave nothing of the attachment, and not touch another
-// one of the same network.
+// del calls DEL under all circumstances. DEL must succeed, leave nothing of the attachment, and not
+// change another attachment of the same network.
 // PL-DEL-01, PL-DEL-02, PL-DEL-03, PL-DEL-04, PL-DEL-05, R-32
 func del(_ *testing.T, r *Runtime) {
 	r.Add("other")
@@ -33,8 +33,8 @@ func del(_ *testing.T, r *Runtime) {
 	r.Check("other")
 }
 
-// renamed removes an attachment whose network has another name by now. Addresses are reserved under the former name: DEL
-// under that name releases them, as GC would.
+// renamed detaches a container after its network was renamed. Addresses are reserved under the
+// former name, so a DEL with that name, or GC, releases them.
 // PL-DEL-10
 func (r *Runtime) renamed() {
 	r.t.Helper()
@@ -50,7 +50,8 @@ func (r *Runtime) renamed() {
 	q.Conf["name"] = "another"
 	r.Must(q)
 	if inside := r.Container(container); inside.Try("ip", "link", "show", q.IfName) == nil {
-		r.t.Errorf("DEL under another network name has left %s (PL-DEL-10): %s", q.IfName, inside.Command("ip", "link"))
+		r.t.Errorf("DEL under another network name has left %s (PL-DEL-10): %s", q.IfName,
+			inside.Command("ip", "link"))
 	}
 	r.Del(container)
 	r.Unchanged(before)
@@ -58,11 +59,13 @@ func (r *Runtime) renamed() {
 
 // delCase is one way to call DEL.
 type delCase struct {
-	container string // its ID says what is special
-	blind     bool   // DEL cannot know the namespace, which ends afterwards
+	container string // the ID describes the case
+	blind     bool   // DEL cannot find the namespace, which is removed afterwards
 	missing   bool   // there was no ADD
-	gone      bool   // the interface does not exist any more, nor maybe the namespace, which ends afterwards
-	change    func(*Runtime, *Request)
+	// The interface, and possibly the namespace, no longer exists. The namespace is removed
+	// afterwards.
+	gone   bool
+	change func(*Runtime, *Request)
 }
 
 func (r *Runtime) delCase(c delCase) {
@@ -74,9 +77,10 @@ func (r *Runtime) delCase(c delCase) {
 	}
 	q := r.Request(cni.Del, c.container)
 	c.change(r, &q)
-	for range 2 { // it is idempotent
+	for range 2 { // DEL is idempotent
 		if _, err := r.Do(r.t.Context(), q); err != nil {
-			r.t.Errorf("DEL, %s: want success (PL-DEL-02, PL-DEL-03, PL-DEL-04): %v", c.container, err)
+			r.t.Errorf("DEL, %s: want success (PL-DEL-02, PL-DEL-03, PL-DEL-04): %v", c.container,
+				err)
 		}
 	}
 	if c.blind {
@@ -90,29 +94,37 @@ func (r *Runtime) delCase(c delCase) {
 var delCases = []delCase{
 	{container: "twice", change: func(*Runtime, *Request) {}},
 	{container: "never-added", missing: true, change: func(*Runtime, *Request) {}},
-	{container: "never-added-no-netns", missing: true, change: func(_ *Runtime, q *Request) { q.Netns = "" }},
-	{container: "no-prevResult", change: func(_ *Runtime, q *Request) { delete(q.Conf, "prevResult") }},
-	{container: "prevResult-of-garbage", change: func(_ *Runtime, q *Request) { q.Conf["prevResult"] = []any{"x"} }},
+	{container: "never-added-no-netns", missing: true,
+		change: func(_ *Runtime, q *Request) { q.Netns = "" }},
+	{container: "no-prevResult",
+		change: func(_ *Runtime, q *Request) { delete(q.Conf, "prevResult") }},
+	{container: "prevResult-of-garbage",
+		change: func(_ *Runtime, q *Request) { q.Conf["prevResult"] = []any{"x"} }},
 	{container: "prevResult-of-the-future", change: func(_ *Runtime, q *Request) {
 		q.Conf["prevResult"] = json.RawMessage(`{"cniVersion":"9.0.0","ips":"x"}`)
 	}},
-	{container: "prevResult-of-another", change: func(r *Runtime, q *Request) { q.Conf["prevResult"] = r.prev["other"] }},
+	{container: "prevResult-of-another",
+		change: func(r *Runtime, q *Request) { q.Conf["prevResult"] = r.prev["other"] }},
 	{container: "CNI_ARGS-of-garbage", change: func(_ *Runtime, q *Request) { q.Args = ";=;" }},
 	{container: "no-netns", blind: true, change: func(_ *Runtime, q *Request) { q.Netns = "" }},
-	{container: "netns-path-gone", blind: true, change: func(_ *Runtime, q *Request) { q.Netns = "/run/netns/absent" }},
+	{container: "netns-path-gone", blind: true,
+		change: func(_ *Runtime, q *Request) { q.Netns = "/run/netns/absent" }},
 	{container: "netns-path-is-a-file", blind: true, change: func(r *Runtime, q *Request) {
 		q.Netns = r.bin + ".file"
 		if err := os.WriteFile(q.Netns, nil, 0o600); err != nil {
 			r.t.Fatal(err)
 		}
 	}},
-	{container: "netns-path-is-a-folder", blind: true, change: func(r *Runtime, q *Request) { q.Netns = r.bin }},
-	{container: "netns-destroyed", gone: true, change: func(r *Runtime, q *Request) { r.Remove(q.ContainerID) }},
-	{container: "interface-gone", gone: true, change: func(r *Runtime, q *Request) { r.unplug(q.ContainerID) }},
+	{container: "netns-path-is-a-directory", blind: true,
+		change: func(r *Runtime, q *Request) { q.Netns = r.bin }},
+	{container: "netns-destroyed", gone: true,
+		change: func(r *Runtime, q *Request) { r.Remove(q.ContainerID) }},
+	{container: "interface-gone", gone: true,
+		change: func(r *Runtime, q *Request) { r.unplug(q.ContainerID) }},
 }
 
-// brokenConfigurations are cases in which a member of the configuration has become wrong since ADD, one each, and
-// those in which only what identifies the attachment is left.
+// brokenConfigurations returns cases with one invalid member of the configuration each, and one
+// case with only the members that identify the attachment.
 func brokenConfigurations(conf object) []delCase {
 	cases := []delCase{{container: "reduced-configuration", change: func(_ *Runtime, q *Request) {
 		reduced := object{}
@@ -127,17 +139,19 @@ func brokenConfigurations(conf object) []delCase {
 		q.Conf = reduced
 	}}}
 	for _, m := range members(conf) {
-		if slices.Contains([]string{"name", "cniVersion", "type", "dataDir", "ipam", "ipam.type", "ipam.dataDir"}, m.String()) {
+		if slices.Contains([]string{"name", "cniVersion", "type", "dataDir", "ipam", "ipam.type",
+			"ipam.dataDir"}, m.String()) {
 			continue
 		}
-		cases = append(cases, delCase{container: identifier("broken-" + m.String()), change: func(_ *Runtime, q *Request) {
-			q.Conf = m.set(q.Conf, wrong(m.value)[0])
-		}})
+		cases = append(cases, delCase{container: identifier("broken-" + m.String()),
+			change: func(_ *Runtime, q *Request) {
+				q.Conf = m.set(q.Conf, wrong(m.value)[0])
+			}})
 	}
 	return cases
 }
 
-// identifier makes a container ID of any text.
+// identifier turns any text into a container ID.
 func identifier(s string) string {
 	return strings.Map(func(c rune) rune {
 		if cni.ValidateContainerID("x"+string(c)) != nil {

@@ -12,13 +12,14 @@ import (
 
 var errFault = errors.New("injected fault")
 
-// sampled says that this is a machine on which all takes many times as long (scripts/vm-tests), and which is there for its kernel:
-// one example of a suite is enough then, of a suite beside TestSuite what is about the kernel, one member of the configuration
-// that is wrong, every eighth change that fails, and a fifth of what is repeated; and the settings below /proc/sys/net, whose
-// look-up is most of the work, are not compared.
+// sampled reduces the tests on an emulated machine (scripts/vm-tests), where they take many times
+// as long and which only serves to test its kernel. It selects one example of a suite, only the
+// kernel-dependent contracts of suites other than TestSuite, one wrong member of the configuration,
+// every eighth failing change, and a fifth of all repetitions. It does not compare the settings
+// below /proc/sys/net, because reading them takes most of the time.
 var sampled = os.Getenv("TENON_SAMPLE") != ""
 
-// times is how often something is repeated.
+// times returns the number of repetitions.
 func times(n int) int {
 	if sampled {
 		return n / 5
@@ -35,12 +36,12 @@ func step() int {
 
 // fault fails one change that the plugin makes through the kernel package of Tenon.
 type fault struct {
-	after int    // the number of changes that succeed before; negative: all succeed
-	made  int    // changes until now
-	op    string // the change that failed; empty if none has
+	after int    // number of changes that succeed before the fault; negative for no fault
+	made  int    // number of changes so far
+	op    string // the change that failed, or empty
 }
 
-// do calls the plugin in this process, under the fault. It is the only place that knows how a fault reaches the plugin.
+// do calls the plugin in this process with the fault. Only do knows how a fault reaches the plugin.
 func (f *fault) do(r *Runtime, q Request) (json.RawMessage, error) {
 	return r.Watched(func(op string) error {
 		f.made++
@@ -52,11 +53,12 @@ func (f *fault) do(r *Runtime, q Request) (json.RawMessage, error) {
 	}).Do(r.t.Context(), q)
 }
 
-// faults breaks the plugin at each change of a verb. After ADD nothing may be left; after DEL and GC the next call has to
-// remove the rest.
+// faults breaks the plugin at each change of a verb. After ADD nothing may be left; after DEL and
+// GC the next call must remove the rest.
 //
-// A plugin that works through the kernel package of Tenon is called in this process, and its changes fail one after the
-// other: the error has to name the change. Any plugin is run as a process, whose system calls are broken.
+// A plugin that uses Tenon's kernel package is called in this process, and its changes fail one
+// after another; the error must name the change. Every plugin is also run as a process with broken
+// system calls.
 // PL-ADD-10, R-48
 func faults(t *testing.T, r *Runtime) {
 	r.Container(broken)
@@ -69,7 +71,7 @@ func faults(t *testing.T, r *Runtime) {
 	}
 }
 
-// hooked reports whether ADD makes changes through the kernel package of Tenon.
+// hooked reports whether ADD makes changes through Tenon's kernel package.
 func (r *Runtime) hooked() bool {
 	r.t.Helper()
 	f := &fault{after: -1}
@@ -80,7 +82,7 @@ func (r *Runtime) hooked() bool {
 	return f.made > 0
 }
 
-// hooks fails the changes of each verb.
+// hooks fails the changes of each verb, one at a time.
 func (r *Runtime) hooks(t *testing.T) {
 	for _, verb := range []cni.Command{cni.Add, cni.Del, cni.GC} {
 		if verb != cni.GC || r.newest(cni.GC) {
@@ -89,7 +91,8 @@ func (r *Runtime) hooks(t *testing.T) {
 	}
 }
 
-// breakable returns the request of a verb that faults break. Unless the verb is ADD, breakable attaches the container.
+// breakable returns the request of a verb that faults break. Unless the verb is ADD, breakable
+// attaches the container.
 func (r *Runtime) breakable(verb cni.Command) Request {
 	r.t.Helper()
 	if verb != cni.Add {
@@ -119,11 +122,12 @@ func (r *Runtime) faultsOf(verb cni.Command) {
 		if verb != cni.Add {
 			r.Must(q)
 		}
-		if verb == cni.GC { // it may leave what a namespace holds, and ends with it
+		if verb == cni.GC { // GC may leave the contents of the namespace, which end with it
 			r.Del(broken)
 		}
 		if r.Unchanged(before); r.t.Failed() {
-			r.t.Fatalf("after failure of %q: undo the changes before it (PL-ADD-10, PL-DEL-01)", f.op)
+			r.t.Fatalf("after failure of %q: undo the changes before it (PL-ADD-10, PL-DEL-01)",
+				f.op)
 		}
 	}
 }
@@ -134,6 +138,7 @@ func (r *Runtime) checkFault(f *fault, err error) {
 	case err == nil:
 		r.t.Errorf("the call succeeds although %q has failed: return the error (ERR-01)", f.op)
 	case !strings.Contains(err.Error(), errFault.Error()) || !strings.Contains(err.Error(), f.op):
-		r.t.Errorf("the error does not name the change that has failed, %q: wrap it with %%w: %v", f.op, err)
+		r.t.Errorf("the error does not name the change that has failed, %q: wrap it with %%w: %v",
+			f.op, err)
 	}
 }

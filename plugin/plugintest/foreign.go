@@ -11,8 +11,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// Foreign calls another implementation of the plugin: the binary of its name in a directory, with the delegates there. It
-// returns the output. If the call fails the test ends.
+// Foreign calls another implementation of the plugin: the binary of its name in a directory, with
+// the delegates in the same directory. It returns the output. If the call fails, the test ends.
 func (r *Runtime) Foreign(dir string, q Request) json.RawMessage {
 	r.t.Helper()
 	q.Path = dir
@@ -29,9 +29,9 @@ func (r *Runtime) Foreign(dir string, q Request) json.RawMessage {
 	return out
 }
 
-// Mixed makes ADD with another implementation, see [Runtime.Foreign], and CHECK and DEL with the plugin under test; if ownAdds
-// is true, the other way round. All calls have to succeed. It returns the difference of the state to that before, empty if
-// nothing is left.
+// Mixed calls ADD of another implementation, see [Runtime.Foreign], and CHECK and DEL of the plugin
+// under test; if ownAdds is true, the other way round. All calls must succeed. It returns the
+// difference between the states before and after, or "" if nothing is left.
 func (r *Runtime) Mixed(dir string, ownAdds bool) (left string) {
 	r.t.Helper()
 	before := r.State()

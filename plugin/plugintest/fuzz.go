@@ -12,13 +12,14 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// absent is the container's namespace in what the fuzzer works on, which must not differ from one process to the next. It
-// leads nowhere, or stands for that of the container.
+// absent replaces the path of the container's namespace in the fuzzer's input, which must be the
+// same in every process. The path does not exist.
 const absent = "/absent/namespace"
 
-// Fuzz feeds a plugin requests made from its examples: verb, CNI_ARGS and standard input. For any request the plugin must not
-// panic, and prints one JSON document if it fails or if the verb is ADD or VERSION, nothing otherwise; DEL has to succeed
-// after each ADD that does (SEC-05, ERR-01). There is a container only for chained plugins. A fuzz target calls it.
+// Fuzz feeds a plugin with requests derived from its examples: verb, CNI_ARGS and standard input.
+// The plugin must not panic. It must print one JSON document if it fails or if the verb is ADD or
+// VERSION, and otherwise nothing. DEL must succeed after each successful ADD (SEC-05, ERR-01). Only
+// chained plugins have a container. Fuzz is called by a fuzz target.
 func Fuzz(f *testing.F, s Suite) {
 	verbs := []cni.Command{cni.Add, cni.Del, cni.Check, cni.Status, cni.VersionCommand}
 	if s.Examples == nil {
@@ -38,7 +39,7 @@ func Fuzz(f *testing.F, s Suite) {
 	f.Fuzz(func(t *testing.T, verb uint8, args string, stdin []byte) {
 		env := env
 		env.Command, env.Args = verbs[int(verb)%len(verbs)], args
-		if err := os.RemoveAll(r.Dir); err != nil { // what a call does must depend on nothing else
+		if err := os.RemoveAll(r.Dir); err != nil { // a call must not depend on the calls before
 			t.Fatal(err)
 		}
 		stdin = s.contain(bytes.ReplaceAll(stdin, []byte(absent), []byte(env.Netns)), r.Dir)
@@ -59,7 +60,7 @@ func Fuzz(f *testing.F, s Suite) {
 	})
 }
 
-// seed returns a configuration, with the result of the plugins before if there are any.
+// seed returns a configuration, with the result of the plugins before if there is one.
 func (r *Runtime) seed(e plugin.Example, env cni.Env) []byte {
 	if r.suite.before() == nil {
 		return []byte(e.Config)
@@ -72,11 +73,12 @@ func (r *Runtime) seed(e plugin.Example, env cni.Env) []byte {
 	return bytes.ReplaceAll(seed, []byte(env.Netns), []byte(absent))
 }
 
-// judgeOutput fails the test unless a call has printed what it should.
+// judgeOutput fails the test if the output of a call has the wrong form.
 func judgeOutput(t *testing.T, verb cni.Command, out []byte, ok bool) {
 	t.Helper()
 	if ok {
-		if prints := verb == cni.Add || verb == cni.VersionCommand; prints != json.Valid(out) || !prints && len(out) > 0 {
+		if prints := verb == cni.Add || verb == cni.VersionCommand; prints != json.Valid(out) ||
+			!prints && len(out) > 0 {
 			t.Errorf("%s printed %q", verb, out)
 		}
 		return
@@ -90,7 +92,7 @@ func judgeOutput(t *testing.T, verb cni.Command, out []byte, ok bool) {
 	}
 }
 
-// contain keeps a request from leading to a directory other than dir.
+// contain rewrites the directories in a request to dir.
 func (s *Suite) contain(stdin []byte, dir string) []byte {
 	var conf object
 	if json.Unmarshal(stdin, &conf) != nil || conf == nil {

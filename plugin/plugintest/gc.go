@@ -8,8 +8,9 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// gc collects what attachments have left: all but those that are valid, of this network and no other. What a
-// container's own namespace holds does not count, as it goes with it.
+// gc expects that GC removes everything that belongs to attachments of this network that are not
+// valid, and nothing else. It ignores the namespaces of the invalid attachments' containers, which
+// end with the containers.
 // PL-GC-01, PL-GC-02, PL-GC-06
 func gc(_ *testing.T, r *Runtime) {
 	if !r.newest(cni.GC) {
@@ -60,8 +61,8 @@ func gc(_ *testing.T, r *Runtime) {
 	elsewhere.Check("neighbour")
 }
 
-// unmark takes the mark off what ADD has made in the host for a container, as if the process had been killed before
-// it set it.
+// unmark removes the mark from the host's objects of a container, as if the process had been killed
+// before it set the mark.
 func (r *Runtime) unmark(container string) {
 	var links []struct{ IfName, IfAlias string }
 	if err := json.Unmarshal([]byte(r.Host.Command("ip", "-j", "link")), &links); err != nil {

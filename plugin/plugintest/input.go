@@ -12,14 +12,15 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// input gives ADD requests that are broken: it has to say so with a documented code and leave no trace. What a plugin
-// does not know it may accept.
+// input sends invalid ADD requests. ADD must fail with a documented code and leave no trace, or
+// accept keys that it does not know.
 func input(_ *testing.T, r *Runtime) {
 	r.Container("c")
 	before := r.State()
 	whole := r.marshal(r.Conf)
 	for _, stdin := range [][]byte{
-		{}, []byte("null"), []byte("[]"), []byte(`"x"`), []byte("\x00"), whole[:len(whole)/2], whole[:len(whole)-1],
+		{}, []byte("null"), []byte("[]"), []byte(`"x"`), []byte("\x00"), whole[:len(whole)/2],
+		whole[:len(whole)-1],
 		append(slices.Clone(whole), whole...),
 	} {
 		q := r.Request(cni.Add, "c")
@@ -37,7 +38,7 @@ func input(_ *testing.T, r *Runtime) {
 				r.Must(q)
 			case cni.CodeUnsupportedField, cni.CodeDecodingFailure, cni.CodeInvalidConfig:
 			default:
-				r.t.Errorf("%s = %v: code %d is not one for a wrong configuration, which has 2, 6 or 7: %v", m, value, code, err)
+				r.t.Errorf("%s = %v: code %d does not report a wrong configuration, want 2, 6 or 7: %v", m, value, code, err)
 			}
 		}
 	}
@@ -45,14 +46,15 @@ func input(_ *testing.T, r *Runtime) {
 	r.Unchanged(before)
 }
 
-// unknown gives an ADD keys that no plugin has: it accepts them or names key and value in an error of code 2, and does not
-// mind what is in args: CFG-40.
+// unknown sends ADD keys that no plugin knows. ADD must accept them or fail with code 2 and a
+// message with key and value, and must ignore unknown args (CFG-40).
 func (r *Runtime) unknown() {
 	const key, value = "org.example.unknown", "odd"
 	q := r.Request(cni.Add, "c")
 	q.Conf[key] = value
 	_, err := r.Do(r.t.Context(), q)
-	named := err == nil || strings.Contains(err.Error(), key) && strings.Contains(err.Error(), value)
+	named := err == nil || strings.Contains(err.Error(), key) &&
+		strings.Contains(err.Error(), value)
 	if code := cni.CodeOf(err); err != nil && code != cni.CodeUnsupportedField || !named {
 		r.t.Errorf("unknown key %s = %q: code %d, want success, or code 2 and a message with key and value (CFG-40): %v",
 			key, value, code, err)
@@ -71,7 +73,7 @@ func (r *Runtime) unknown() {
 	r.Must(q)
 }
 
-// wrong returns values that cannot stand for v.
+// wrong returns invalid values for a member with the value v.
 func wrong(v any) []any {
 	all := []any{5.0, "x", true, []any{}, object{"x": nil}}
 	all = slices.DeleteFunc(all, func(w any) bool { return reflect.TypeOf(w) == reflect.TypeOf(v) })
@@ -92,7 +94,7 @@ type member struct {
 
 func (m member) String() string { return strings.Join(m.path, ".") }
 
-// members lists all members of a configuration, also those in objects and lists.
+// members lists all members of a configuration, including nested ones.
 func members(conf object) []member {
 	var all []member
 	var walk func(path []string, v any)
@@ -124,7 +126,7 @@ func children(v any) object {
 	return nil
 }
 
-// set returns a copy of the configuration with another value in the place of the member.
+// set returns a copy of the configuration with another value for the member.
 func (m member) set(conf object, value any) object { return replace(conf, m.path, value).(object) }
 
 func replace(v any, path []string, value any) any {

@@ -8,9 +8,10 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// leaks attaches and detaches many times in one process, which must not keep descriptors, threads or goroutines.
+// leaks attaches and detaches many times in one process, which must not leave file descriptors,
+// threads or goroutines behind.
 func leaks(r *Runtime) {
-	r.Add("c") // what is opened once is open now
+	r.Add("c") // opens the descriptors that stay open
 	r.Del("c")
 	before := used(r)
 	const calls = 50
@@ -22,11 +23,12 @@ func leaks(r *Runtime) {
 	if after := used(r); n == calls && after.descriptors >= before.descriptors+n {
 		r.t.Fatalf("used before %+v, after %d times ADD and DEL %+v: each call leaves a file descriptor open", before, n, after)
 	}
-	// Threads and goroutines end in the background. The Go runtime starts threads of its own as it sees fit.
+	// Threads and goroutines end in the background. The Go runtime also starts threads of its own.
 	const slack = 10
 	testnet.Eventually(r.t, func() error {
 		after := used(r)
-		if after.descriptors <= before.descriptors && after.threads <= before.threads+slack && after.goroutines <= before.goroutines {
+		if after.descriptors <= before.descriptors && after.threads <= before.threads+slack &&
+			after.goroutines <= before.goroutines {
 			return nil
 		}
 		return fmt.Errorf("used before %+v, after many times ADD and DEL %+v: close descriptors and end goroutines", before, after)
@@ -43,5 +45,6 @@ func used(r *Runtime) usage {
 		}
 		return len(names)
 	}
-	return usage{descriptors: count("/proc/self/fd/*"), threads: count("/proc/self/task/*"), goroutines: runtime.NumGoroutine()}
+	return usage{descriptors: count("/proc/self/fd/*"), threads: count("/proc/self/task/*"),
+		goroutines: runtime.NumGoroutine()}
 }

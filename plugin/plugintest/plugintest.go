@@ -1,5 +1,5 @@
-// Package plugintest is the test suite for CNI plugins made with package plugin. It puts a plugin through every contract that
-// holds for all plugins, on a real kernel:
+// Package plugintest is the test suite for CNI plugins written with package plugin. It tests every
+// contract that holds for all plugins, on a real kernel:
 //
 //	func TestMain(m *testing.M) { plugintest.Main(m, demo.Plugin) }
 //
@@ -7,14 +7,17 @@
 //
 //	func FuzzServe(f *testing.F) { plugintest.Fuzz(f, plugintest.Suite{Plugin: demo.Plugin}) }
 //
-// The contracts are subtests of Run, and each failure names the requirements behind it, as package conformance lists them:
-// versions and results; hostile input; previous results; a fault at each change; DEL under all circumstances; CHECK after
-// each drift; GC; repair; repeated and concurrent calls; the same bytes in one process as in many; leaks. Tests of the
-// plugin's own features use [Runtime].
+// The contracts are subtests of Run. Each failure names the requirements of the contract, which
+// package conformance lists. The contracts cover versions and results, hostile input, previous
+// results, a fault at each change, DEL under all circumstances, CHECK after each drift, GC, repair,
+// repeated and concurrent calls, equal output in one process and in many, and leaks. Tests of the
+// features of a single plugin use [Runtime]. plugin's own features use [Runtime].
 //
-// The suite needs Linux, root or CAP_NET_ADMIN and CAP_SYS_ADMIN, and the tools ip, nft, tc and bridge. Faults at system calls
-// need ptrace(2) and an amd64 processor. A test that lacks something is skipped and says so; with CI or TENON_STRICT in the
-// environment it fails. TENON_FAULTS=all breaks each system call in every way, which takes several times as long.
+// The suite needs Linux, root (or CAP_NET_ADMIN and CAP_SYS_ADMIN), and the tools ip, nft, tc and
+// bridge. Faults at system calls need ptrace(2) and an amd64 processor. A test without its
+// prerequisites is skipped with a message; if CI or TENON_STRICT is set in the environment, it
+// fails. TENON_FAULTS=all injects every kind of fault at each system call, which takes several
+// times as long.
 package plugintest
 
 import (
@@ -33,53 +36,59 @@ import (
 	"github.com/tenon-cni/tenon/plugin/plugintest/nstest"
 )
 
-// Suite is a plugin, and the facts about it that its tests need. Only Plugin is required.
+// Suite describes a plugin to its tests. Only Plugin is required.
 type Suite struct {
 	// Plugin is the plugin under test.
 	Plugin plugin.Definition
 
-	// Delegates are plugins that Plugin calls, beside those given to [Main].
+	// Delegates are plugins that Plugin calls, in addition to those given to [Main].
 	Delegates []plugin.Definition
 
-	// Examples are the configurations to test with, the richest first. nil stands for those of Plugin, see
-	// [plugin.Info.Examples]. There must be one.
+	// Examples are the configurations to test with, at least one; the first should use the most
+	// options. nil stands for the examples of Plugin, see [plugin.Info.Examples].
 	Examples []plugin.Example
 
-	// Rewrite adapts an example to the test: it makes each file and directory of the host that conf names lead into dir. The
-	// suite looks for leftovers there and nowhere else on disk. It does so by itself for ipam.dataDir of host-local. May be
-	// nil.
+	// Rewrite adapts an example to the test: it moves each file and directory that conf names into
+	// dir. The suite searches only dir for leftovers on disk. It rewrites ipam.dataDir of
+	// host-local itself. May be nil.
 	Rewrite func(conf map[string]any, dir string)
 
-	// Setup makes what the examples expect on a host, such as a parent interface. May be nil.
+	// Setup creates objects that the examples expect on a host, such as a parent interface. May be
+	// nil.
 	Setup func(testing.TB, *Net)
 
-	// Before attaches a container before the plugin is called for it the first time, and returns the result of the plugins
-	// before in the chain; nil if it only prepares the container. All it makes must end with the interfaces of the container.
-	// A nil Before is [Veth] for a plugin of [plugin.RoleChained], and nothing for others: test a plugin that works alone and
-	// in a chain a second time with Veth.
+	// Before attaches a container before the first call of the plugin for it, and returns the
+	// result of the plugins before in the chain, or nil if it only prepares the container.
+	// Everything it creates must disappear with the interfaces of the container. If Before is nil,
+	// plugins with [plugin.RoleChained] get [Veth], and other plugins get an empty container: test
+	// a plugin that works both alone and in a chain a second time with Veth.
 	Before func(testing.TB, *Net, *Namespace) *cni.Result
 
-	// TakesOver is true for a plugin whose interface replaces the interface of Before, with its addresses and routes. The
-	// result of every other plugin contains the previous result (PL-ADD-06).
+	// TakesOver is true for a plugin that replaces the interface of Before with its own and moves
+	// the addresses and routes to it. The result of every other plugin contains the previous result
+	// (PL-ADD-06).
 	TakesOver bool
 
-	// Drifts are changes that CHECK has to report, beyond the usual ones: link, MAC address, addresses and routes of the
-	// container's interface. A drift replaces the usual one of its name. Each is tried with the first example that has its
-	// Key, and DEL has to succeed afterwards.
+	// Drifts are changes that CHECK must report, in addition to the default ones: link, MAC
+	// address, addresses and routes of the container's interface. A drift replaces the default one
+	// of the same name. Each drift is tried with the first example that has its Key, and DEL must
+	// succeed afterwards.
 	Drifts []Drift
 
-	// Distinguish changes the requests for container number n, from 1, of those that exist at the same time, where two cannot
-	// have the same: requested addresses, ports of the host. May be nil.
+	// Distinguish changes the requests for container number n, counted from 1, if two containers
+	// cannot make the same request at the same time, for example for the same address or host port.
+	// May be nil.
 	Distinguish func(q *Request, n int)
 
-	// Repeatable is true if a second ADD of an attachment succeeds and changes nothing. It has to for a plugin of
-	// [plugin.RoleChained]; for others the second ADD must fail unless this is set (PL-ADD-03).
+	// Repeatable is true if a second ADD of an attachment succeeds and changes nothing. Plugins
+	// with [plugin.RoleChained] are always repeatable; for other plugins the second ADD must fail
+	// unless Repeatable is set (PL-ADD-03).
 	Repeatable bool
 
 	served *served // set by [Run]
 }
 
-// Net is a host and its containers, network namespaces that end with the test.
+// Net is a host and its containers. Their network namespaces end with the test.
 type Net = nstest.Net
 
 // Namespace is the network namespace of a host or a container.
@@ -88,13 +97,14 @@ type Namespace = nstest.Namespace
 // Drift is a change to an attachment that the plugin does not make itself.
 type Drift struct {
 	Name string // of the subtest
-	Key  string // the key of the configuration on which the drift depends; empty: it concerns every example
+	// Key is a key of the configuration that the drift depends on; empty stands for every example.
+	Key string
 
-	// Break makes the change and returns the object that the error of CHECK has to name.
+	// Break makes the change and returns the object that the error of CHECK must name.
 	Break func(testing.TB, Attached) (object string)
 }
 
-// Attached is an attachment as ADD left it.
+// Attached is an attachment after ADD.
 type Attached struct {
 	*Net
 	Container *Namespace
@@ -104,15 +114,16 @@ type Attached struct {
 	Dir       string         // the directory given to [Suite.Rewrite]
 }
 
-// linkedIn are the plugins of the test binary. [Main] sets them before the first test; nothing changes them afterwards.
+// linkedIn are the plugins of the test binary. [Main] sets them before the first test.
 var linkedIn []plugin.Definition
 
-// Main runs the tests of a package and exits with their status, which is not 0 if the tests leave a file descriptor, a
-// thread in another namespace or a goroutine behind. TestMain calls it.
+// Main runs the tests of a package and exits with their status. The status is not 0 if the tests
+// leave a file descriptor, a thread in another namespace or a goroutine behind. TestMain calls it.
 //
-// linked are the plugins of the test binary: the plugin under test and the delegates of its configurations, such as an IPAM
-// plugin. Of two with the same name the last counts. They can be called in the process of the tests, and started under the
-// name of one of them the test binary is that plugin: in this way the suite runs plugins as processes.
+// linked are the plugins of the test binary: the plugin under test and the delegates of its
+// configurations, such as an IPAM plugin. The last of several with the same name is used. The tests
+// call them in their own process, or start the test binary under the name of a plugin: Main then
+// runs that plugin, and the suite can test plugins as processes.
 func Main(m *testing.M, linked ...plugin.Definition) {
 	for _, d := range slices.Backward(linked) {
 		if d.Name == filepath.Base(os.Args[0]) {
@@ -127,13 +138,14 @@ func Main(m *testing.M, linked ...plugin.Definition) {
 	testnet.Main(m)
 }
 
-// contract is a subtest of the suite. It runs on a host of its own, with the first example or with every one.
+// contract is a subtest of the suite. It runs on a host of its own, with the first example or with
+// all examples.
 type contract struct {
 	name   string
 	test   func(*testing.T, *Runtime)
-	every  bool   // example
-	kernel bool   // the test depends on the kernel; others depend on the protocol only
-	demand string // what a plugin has to do
+	every  bool   // run with every example
+	kernel bool   // depends on the kernel and not only on the protocol
+	demand string // requirement on a plugin in words
 	rules  string // identifiers of [conformance.Row], separated by blanks
 }
 
@@ -155,13 +167,13 @@ var contracts = []contract{
 	},
 	{
 		"faults", faults, true, true,
-		"Whatever change fails, or is the last before the process is killed: a failed ADD leaves nothing, and DEL, or GC alone, " +
-			"removes all that is left. Record an object before you make it, undo in reverse order, return each error.",
+		"Whichever change fails or is interrupted by a kill: a failed ADD leaves nothing, and DEL, or GC alone, removes " +
+			"all that is left. Record an object before you create it, undo in reverse order, return each error.",
 		"ERR-01 PL-ADD-10 PL-DEL-01 PL-DEL-05 PL-GC-01",
 	},
 	{
 		"del", del, true, true,
-		"DEL succeeds with as much of the request as it gets, removes all of the attachment and nothing else.",
+		"DEL succeeds with any part of the request, and removes the whole attachment and nothing else.",
 		"PL-DEL-01 PL-DEL-02 PL-DEL-03 PL-DEL-04 PL-DEL-05 PL-DEL-10 R-32",
 	},
 	{
@@ -176,12 +188,12 @@ var contracts = []contract{
 	},
 	{
 		"gc", gc, false, true,
-		"GC removes everything of attachments that are not listed, and nothing of listed ones or of other networks.",
+		"GC removes everything that belongs to unlisted attachments, and nothing of listed ones or of other networks.",
 		"PL-GC-01 PL-GC-02 PL-GC-06 PL-GC-09",
 	},
 	{
 		"repair", repair, true, true,
-		"Repair restores rules of the host that something else has removed, changes nothing else, and refuses a container that is gone.",
+		"Repair restores rules that another program has removed, changes nothing else, and refuses a container that no longer exists.",
 		"",
 	},
 	{
@@ -201,7 +213,7 @@ var contracts = []contract{
 	},
 }
 
-// explain logs the contract that a test has broken, with its requirements.
+// explain logs a contract that a test has broken, with its requirements.
 func (c contract) explain(t *testing.T) {
 	if !t.Failed() {
 		return
@@ -219,13 +231,14 @@ func (c contract) explain(t *testing.T) {
 	t.Logf("contract %s: %s%s", c.name, c.demand, text.String())
 }
 
-// asksForExample reports whether subtests of a suite are to be run, and no others.
+// asksForExample reports whether -test.run selects subtests of a suite.
 func asksForExample(suite string) bool {
 	return strings.Contains(flag.Lookup("test.run").Value.String(), "^"+suite+"$/")
 }
 
-// Run runs the suite as subtests of t: one for each contract, and in it one for each example. It must be called from a test
-// that is not parallel, because it counts the open file descriptors of the process.
+// Run runs the suite as subtests of t: one for each contract, with one subtest for each example.
+// The calling test must not be parallel, because Run counts the open file descriptors of the
+// process.
 func Run(t *testing.T, s Suite) {
 	t.Helper()
 	s.served = &served{versions: map[cni.Version]bool{}}

@@ -21,7 +21,8 @@ func TestMain(m *testing.M) {
 	plugintest.Main(m, hostlocal.Plugin, define(bugsOfRun()), defineChained(bugsOfRun()))
 }
 
-// TestSuite passes: the plugin has no bugs. VER-02: results are in the version of the request. TestSuiteFindsBugs runs it with some.
+// TestSuite passes, because the plugin has no bugs. VER-02: results are in the version of the
+// request. TestSuiteFindsBugs runs it with bugs.
 func TestSuite(t *testing.T) { plugintest.Run(t, plugintest.Suite{Plugin: define(bugsOfRun())}) }
 
 // TestChained is TestSuite for a chained plugin.
@@ -29,70 +30,88 @@ func TestChained(t *testing.T) { plugintest.Run(t, chainedSuite(bugsOfRun())) }
 
 func FuzzChained(f *testing.F) { plugintest.Fuzz(f, chainedSuite("")) }
 
-// TestSuiteFindsBugs shows that each contract can fail, and what it says then.
+// TestSuiteFindsBugs shows that each contract can fail, and with which messages.
 func TestSuiteFindsBugs(t *testing.T) {
 	t.Parallel()
 	for _, row := range []planted{
 		{"leaks", "descriptor stays open", []string{"used before", "descriptors"}},
 		{"versions", "result has another sandbox", []string{"has sandbox /another"}},
-		{"versions", "examples have no addresses", []string{"in which ADD works with no example: [0.1.0 0.2.0]"}},
+		{"versions", "examples have no addresses",
+			[]string{"in which ADD works with no example: [0.1.0 0.2.0]"}},
 		{"input", "wrong configuration has no code", []string{"mtu = x: code 999"}},
-		{"input", "unknown key is refused without its name", []string{`unknown key org.example.unknown = "odd": code 2`}},
+		{"input", "unknown key is refused without its name",
+			[]string{`unknown key org.example.unknown = "odd": code 2`}},
 		{"input", "error has a reserved code", []string{"code 42 is not assigned"}},
-		{"input", "ADD has a code of STATUS", []string{"code 50 is one of STATUS"}},
+		{"input", "ADD has a code of STATUS", []string{"code 50 is reserved for STATUS"}},
 		{"faults", "link stays when ADD fails", []string{"+ c link eth0"}},
 		{"faults", "error is swallowed", []string{"the call succeeds although \"up veth"}},
-		{"faults", "note stays when ADD is killed", []string{"the process was killed before system call", "must leave nothing", "/note"}},
+		{"faults", "note stays when ADD is killed",
+			[]string{"the process was killed before system call", "must leave nothing", "/note"}},
 		{"del", "DEL needs the namespace,DEL needs the previous result,DEL needs the configuration",
 			[]string{"DEL, no-netns: ", "DEL, no-prevResult: ", "DEL, broken-mtu: "}},
-		{"del", "DEL detaches all,DEL forgets the address", []string{"- other link eth0", "+ file "}},
+		{"del", "DEL detaches all,DEL forgets the address",
+			[]string{"- other link eth0", "+ file "}},
 		{"gc", "GC does nothing", []string{"stale-1"}},
 		{"gc", "GC collects all", []string{"- kept link eth0"}},
-		{"drift", "CHECK does not look", []string{"CHECK succeeds although the attachment has changed"}},
-		{"drift", "CHECK does not say what,CHECK repairs", []string{`CHECK does not name "eth0"`, "state has changed"}},
+		{"drift", "CHECK does not look",
+			[]string{"CHECK succeeds although the attachment has changed"}},
+		{"drift", "CHECK does not say what,CHECK repairs",
+			[]string{`CHECK does not name "eth0"`, "state has changed"}},
 		{"repeat", "second ADD succeeds", []string{"second ADD of an attachment: error <nil>"}},
 		{"concurrent", "address is given twice", []string{"both have 10.1.0.7"}},
-		{"processes", "result tells the program's name", []string{"output in one process (-) and in many (+) differs"}},
+		{"processes", "result contains the program's name",
+			[]string{"output in one process (-) and in many (+) differs"}},
 	} {
 		t.Run(string(row.bugs), func(t *testing.T) { row.found(t, "TestSuite") })
 	}
 }
 
-// TestSuiteFindsBugsOfChained is that for what holds for chained plugins only, or is another matter for them.
+// TestSuiteFindsBugsOfChained is TestSuiteFindsBugs for contracts that concern only chained plugins
+// or differ for them.
 // PL-ADD-06, PL-ADD-08
 func TestSuiteFindsBugsOfChained(t *testing.T) {
 	t.Parallel()
 	for _, row := range []planted{
-		{"previous", "previous result is not missed", []string{"ADD of c succeeded, want one of the codes [7]"}},
-		{"previous", "poor previous result has no code", []string{"code 999 is not one for a wrong configuration, which has 2 or 7: marker ADD: no interface"}},
-		{"versions", "versions without interfaces are announced", []string{"ADD in CNI version 0.1.0", "marker ADD: prevResult has no interface"}},
+		{"previous", "missing previous result is accepted",
+			[]string{"ADD of c succeeded, want one of the codes [7]"}},
+		{"previous", "poor previous result has no code",
+			[]string{"code 999 does not report a wrong configuration, want 2 or 7: marker ADD: no interface"}},
+		{"versions", "versions without interfaces are announced",
+			[]string{"ADD in CNI version 0.1.0", "marker ADD: prevResult has no interface"}},
 		{"versions", "DNS is lost", []string{"result of ADD is not the previous one", `"ndots:2"`}},
-		{"versions", "interfaces are in another order", []string{"result of ADD is not the previous one", `"veth0"`}},
-		{"versions", "interface is lost", []string{"result of ADD is not the previous one", `"veth0"`}},
+		{"versions", "interfaces are in another order",
+			[]string{"result of ADD is not the previous one", `"veth0"`}},
+		{"versions", "interface is lost",
+			[]string{"result of ADD is not the previous one", `"veth0"`}},
 		{"faults", "undo is forgotten", []string{"+ host link veth0 ifalias"}},
 		{"del", "DEL needs the namespace", []string{"DEL, no-netns: ", "DEL, netns-destroyed: "}},
 		{"del", "DEL needs the previous result", []string{"+ no-prevResult link eth0 ifalias"}},
 		{"del", "DEL leaves the container marked", []string{"+ twice link eth0 ifalias"}},
 		{"del", "DEL removes all marks", []string{"other"}},
-		{"del", "DEL without namespace leaves the host marked", []string{"+ host link veth", "no-netns"}},
+		{"del", "DEL without namespace leaves the host marked",
+			[]string{"+ host link veth", "no-netns"}},
 		{"del", "DEL needs the interface", []string{"DEL, interface-gone: "}},
 		{"check", "CHECK is blind", []string{"CHECK without an ADD before succeeds"}},
 		{"check", "CHECK counts addresses", []string{"3 addresses"}},
 		{"drift", "CHECK is blind", []string{"CHECK succeeds although the attachment has changed"}},
 		{"gc", "GC does nothing", []string{"stale-1"}},
-		{"repeat", "second ADD is refused", []string{"second ADD of an attachment: error marker ADD: marked already"}},
-		{"repeat", "result is another each time", []string{"second ADD of an attachment has result"}},
-		{"processes", "result tells the program's name", []string{"output in one process (-) and in many (+) differs"}},
+		{"repeat", "second ADD is refused",
+			[]string{"second ADD of an attachment: error marker ADD: marked already"}},
+		{"repeat", "result is another each time",
+			[]string{"second ADD of an attachment has result"}},
+		{"processes", "result contains the program's name",
+			[]string{"output in one process (-) and in many (+) differs"}},
 	} {
 		t.Run(row.contract+" "+string(row.bugs), func(t *testing.T) { row.found(t, "TestChained") })
 	}
 }
 
-// TestVeth: what a chained plugin finds works. Containers reach one another and the host, in both families, and their end
-// leaves with them.
+// TestVeth checks the attachments that chained plugins start from: containers reach one another and
+// the host in both families, and the host-side veth disappears with the container.
 func TestVeth(t *testing.T) {
 	t.Parallel()
-	r := plugintest.NewRuntime(t, defineChained(""), `{"cniVersion":"1.1.0","name":"net","type":"marker"}`)
+	r := plugintest.NewRuntime(t, defineChained(""),
+		`{"cniVersion":"1.1.0","name":"net","type":"marker"}`)
 	a, b := r.Add("a"), r.Add("b")
 	for i, ip := range a.IPs {
 		testnet.Reaches(t, r.Container("b"), ip.Address.Addr(), true)
@@ -101,11 +120,11 @@ func TestVeth(t *testing.T) {
 	}
 	r.Remove("b")
 	if again := r.Add("b"); !cmp.Equal(again.Interfaces[0], b.Interfaces[0]) {
-		t.Errorf("host's end %+v, before %+v", again.Interfaces[0], b.Interfaces[0])
+		t.Errorf("host-side veth is %+v, before %+v", again.Interfaces[0], b.Interfaces[0])
 	}
 }
 
-// planted are bugs, and what a contract has to say of them.
+// planted is a set of bugs with the expected messages of a contract.
 type planted struct {
 	contract string
 	bugs     bugs
@@ -114,7 +133,8 @@ type planted struct {
 
 func (p planted) found(t *testing.T, test string) {
 	t.Parallel()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.failfast", "-test.run", "^"+test+"$/^"+p.contract+"$")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.failfast", "-test.run",
+		"^"+test+"$/^"+p.contract+"$")
 	cmd.Env = append(os.Environ(), bugVariable+"="+string(p.bugs))
 	out, err := cmd.CombinedOutput()
 	says := append(p.says, "--- FAIL: "+test+"/"+p.contract)
@@ -123,7 +143,7 @@ func (p planted) found(t *testing.T, test string) {
 	}
 	for _, text := range says {
 		if !strings.Contains(string(out), text) {
-			t.Errorf("contract %s has not said %q (%v):\n%s", p.contract, text, err, out)
+			t.Errorf("contract %s does not report %q (%v):\n%s", p.contract, text, err, out)
 		}
 	}
 }

@@ -13,19 +13,21 @@ import (
 )
 
 // sameResult compares results by value.
-var sameResult = cmp.Options{cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.EquateEmpty()}
+var sameResult = cmp.Options{cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}),
+	cmpopts.EquateEmpty()}
 
-// passedOn fails the test unless the result of ADD has everything of the one before: interfaces under the same index,
-// addresses, routes and DNS as they were. Hardware address and MTU of the container's interface a plugin may have changed.
-// PL-ADD-06
+// passedOn fails the test unless the result of ADD contains the previous result: interfaces under
+// the same index, and unchanged addresses, routes and DNS. A plugin may change MAC address and MTU
+// of the container's interface (PL-ADD-06).
 func (r *Runtime) passedOn(container string) {
 	r.t.Helper()
 	raw := r.previous(container)
 	if raw == nil {
 		return
 	}
-	if v, _ := cni.ResultVersion(raw, 0); v < cni.V030 && r.suite.Plugin.Role == plugin.RoleInterface {
-		return // a result of 0.1.0 or 0.2.0 describes the new interface alone
+	if v, _ := cni.ResultVersion(raw, 0); v < cni.V030 &&
+		r.suite.Plugin.Role == plugin.RoleInterface {
+		return // a result of 0.1.0 or 0.2.0 describes only the new interface
 	}
 	before, err := cni.DecodeResultStrict(raw, 0)
 	if err != nil {
@@ -51,10 +53,12 @@ func (r *Runtime) passedOn(container string) {
 	}
 }
 
-// takenOver returns the previous result as one whose addresses and routes are of the interface that ADD has made.
+// takenOver returns the previous result with its addresses and routes on the interface that ADD has
+// created.
 func takenOver(before, after *cni.Result) *cni.Result {
-	taken := &cni.Result{Interfaces: after.Interfaces, IPs: before.IPs, Routes: before.Routes, DNS: after.DNS}
-	if len(after.Interfaces) == 0 { // 0.1.0 and 0.2.0 name none
+	taken := &cni.Result{Interfaces: after.Interfaces, IPs: before.IPs, Routes: before.Routes,
+		DNS: after.DNS}
+	if len(after.Interfaces) == 0 { // 0.1.0 and 0.2.0 have no interfaces
 		return taken
 	}
 	for i := range taken.IPs {
@@ -63,8 +67,8 @@ func takenOver(before, after *cni.Result) *cni.Result {
 	return taken
 }
 
-// previous calls a chained plugin without a previous result, which it refuses, with poor ones, which it may refuse, and with
-// sloppy ones, which it repairs. Nothing changes.
+// previous calls a chained plugin with three kinds of previous results: none, which it must refuse,
+// incomplete ones, which it may refuse, and sloppy ones, which it must repair. Nothing may change.
 // PL-ADD-08, PL-CHK-02
 func previous(_ *testing.T, r *Runtime) {
 	if !r.suite.onlyChained() {
@@ -83,7 +87,8 @@ func previous(_ *testing.T, r *Runtime) {
 		}
 	}
 	r.newest(cni.Add)
-	for _, wrong := range []any{"x", 5, []any{}, object{"ips": "x"}, object{"ips": []any{object{"address": "x"}}}, object{"cniVersion": "9.9.9"}} {
+	for _, wrong := range []any{"x", 5, []any{}, object{"ips": "x"},
+		object{"ips": []any{object{"address": "x"}}}, object{"cniVersion": "9.9.9"}} {
 		q := r.Request(cni.Add, "c")
 		q.Conf["prevResult"] = wrong
 		r.Refused(q, cni.CodeDecodingFailure, cni.CodeInvalidConfig, cni.CodeIncompatibleVersion)
@@ -99,7 +104,8 @@ func previous(_ *testing.T, r *Runtime) {
 	r.Unchanged(before)
 }
 
-// sloppy gives ADD previous results that a reader repairs. It does with them as with the repaired ones (RES-10).
+// sloppy calls ADD with previous results that need repair. The result must equal the result for the
+// repaired form (RES-10).
 func (r *Runtime) sloppy() {
 	r.t.Helper()
 	for _, v := range r.suite.Plugin.Versions {
@@ -125,14 +131,15 @@ func (r *Runtime) sloppy() {
 		}
 		want, wantErr := r.given(r.encode(right))
 		got, err := r.given(wrong)
-		if diff := cmp.Diff(want, got, sameResult); diff != "" || cni.CodeOf(err) != cni.CodeOf(wantErr) {
+		if diff := cmp.Diff(want, got, sameResult); diff != "" ||
+			cni.CodeOf(err) != cni.CodeOf(wantErr) {
 			r.t.Errorf("ADD in CNI version %v with prevResult %v: %v; with the repaired prevResult: %v (RES-10)\n%s", v, wrong, err, wantErr, diff)
 		}
 	}
 }
 
-// given calls ADD with a previous result, and then DEL. It returns the result of ADD without MAC addresses, which can differ
-// from call to call, or nil and the error of ADD.
+// given calls ADD with a previous result, and then DEL. It returns the result of ADD without MAC
+// addresses, which can differ between calls, or nil and the error of ADD.
 func (r *Runtime) given(prev any) (*cni.Result, error) {
 	r.t.Helper()
 	q := r.Request(cni.Add, "c")
@@ -153,7 +160,7 @@ func (r *Runtime) given(prev any) (*cni.Result, error) {
 	return result, nil
 }
 
-// poor gives ADD a previous result that lacks something.
+// poor calls ADD with an incomplete previous result.
 func (r *Runtime) poor(lack func(*cni.Result)) {
 	r.t.Helper()
 	result := r.before["c"].Clone()
@@ -161,8 +168,9 @@ func (r *Runtime) poor(lack func(*cni.Result)) {
 	q := r.Request(cni.Add, "c")
 	q.Conf["prevResult"] = r.encode(result)
 	if _, err := r.Do(r.t.Context(), q); err != nil {
-		if code := cni.CodeOf(err); code != cni.CodeInvalidConfig && code != cni.CodeUnsupportedField {
-			r.t.Errorf("ADD with prevResult %s: code %d is not one for a wrong configuration, which has 2 or 7: %v", q.Conf["prevResult"], code, err)
+		if code := cni.CodeOf(err); code != cni.CodeInvalidConfig &&
+			code != cni.CodeUnsupportedField {
+			r.t.Errorf("ADD with prevResult %s: code %d does not report a wrong configuration, want 2 or 7: %v", q.Conf["prevResult"], code, err)
 		}
 		return
 	}

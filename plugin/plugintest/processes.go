@@ -12,25 +12,29 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// processes runs the same calls in this process, in processes of their own, and linked into a program of somebody else's.
-// What is printed has to be equal but for hardware addresses that the kernel has chosen, and times.
+// processes makes the same calls in this process, in processes of their own, and linked into
+// another program. The output must be equal except for times and for MAC addresses that the kernel
+// chooses.
 func processes(_ *testing.T, r *Runtime) {
 	here, misplaced := r.transcript(), r.misplaced()
 	r.Exec = true
-	if _, err := r.Do(r.t.Context(), Request{Env: cni.Env{Command: cni.VersionCommand}}); err != nil {
-		r.t.Fatalf("the test does not work as a plugin, TestMain has to call plugintest.Main: %v", err)
+	if _, err := r.Do(r.t.Context(),
+		Request{Env: cni.Env{Command: cni.VersionCommand}}); err != nil {
+		r.t.Fatalf("the test binary does not run as a plugin; call plugintest.Main in TestMain: %v",
+			err)
 	}
 	if diff := cmp.Diff(here, r.transcript()) + cmp.Diff(misplaced, r.misplaced()); diff != "" {
-		r.t.Errorf("output in one process (-) and in many (+) differs; a plugin must not keep state in its process (LIF-14): %s", diff)
+		r.t.Errorf("output in one process (-) and in many (+) differs; a plugin must not keep state in the process (LIF-14): %s", diff)
 	}
 	r.Exec, r.Linked = false, true
 	if diff := cmp.Diff(here, r.transcript()); diff != "" {
-		r.t.Errorf("output as a file (-) and linked into a runtime (+) differs (LIF-14): %s", diff)
+		r.t.Errorf("output in a process (-) and linked into a runtime (+) differs (LIF-14): %s",
+			diff)
 	}
 }
 
-// transcript makes calls of every verb, good and bad, and returns what they print. Nothing is on disk at first, so
-// that the same addresses are given each time.
+// transcript makes valid and invalid calls of every verb, and returns their output. It starts with
+// an empty directory, so that each run allocates the same addresses.
 func (r *Runtime) transcript() []string {
 	if err := errors.Join(os.RemoveAll(r.Dir), os.Mkdir(r.Dir, 0o755)); err != nil {
 		r.t.Fatal(err)
@@ -66,15 +70,15 @@ func (r *Runtime) transcript() []string {
 	return lines
 }
 
-// misplaced makes calls with a CNI_PATH in which there are no plugins, and returns what they print. That is nothing to
-// plugins that are no files.
+// misplaced makes calls with a CNI_PATH that contains no plugins, and returns their output. It does
+// not apply to linked plugins.
 func (r *Runtime) misplaced() []string {
 	add, del := r.Request(cni.Add, "d"), r.Request(cni.Del, "d")
 	add.Path, del.Path = "/absent", ""
 	return []string{r.line(add), r.line(del)}
 }
 
-// line makes a call and returns what it prints, without what is different each time.
+// line makes a call and returns its output without the parts that differ in each run.
 func (r *Runtime) line(q Request) string {
 	out, err := r.Do(r.t.Context(), q)
 	line := fmt.Sprintf("%s of %s: %s", q.Command, q.ContainerID, out)
@@ -84,5 +88,5 @@ func (r *Runtime) line(q Request) string {
 	return differing.ReplaceAllString(line, "…")
 }
 
-// differing are hardware addresses, times (RFC 3339) and durations as people write them.
+// differing matches MAC addresses, times (RFC 3339) and durations in messages.
 var differing = regexp.MustCompile(`(?:[0-9a-f]{2}:){5}[0-9a-f]{2}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|\bfor \d+s`)

@@ -13,8 +13,9 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// repair has the plugin restore its rules on the host after the rule set was flushed, and once more when nothing is missing: the
-// state is as before. For a container that is gone it restores nothing.
+// repair flushes the ruleset and lets the plugin restore its rules, and repeats the repair when
+// nothing is missing: the state must be as before. For a container that no longer exists it must
+// restore nothing.
 func repair(_ *testing.T, r *Runtime) {
 	testnet.Require(r.t, testnet.Kernel(kernel.FeatureNFT), testnet.Tool("nft"))
 	r.Add("a")
@@ -36,23 +37,25 @@ func repair(_ *testing.T, r *Runtime) {
 	r.Remove("b")
 	without := r.State()
 	if err := r.repair(gone); err != nil && cni.CodeOf(err) != cni.CodeUnknownContainer {
-		r.t.Errorf("repair of a container that is gone: %v", err)
+		r.t.Errorf("repair of a container that no longer exists: %v", err)
 	}
 	r.Unchanged(without)
 	r.Del("a")
 }
 
-// Repair calls [plugin.Definition.Repair] for a container that [Runtime.Add] has attached. It does nothing for a plugin that is no
-// [plugin.Repairer].
+// Repair calls [plugin.Definition.Repair] for a container that [Runtime.Add] has attached. It does
+// nothing for a plugin that does not implement [plugin.Repairer].
 func (r *Runtime) Repair(container string) error {
 	r.t.Helper()
 	return r.repair(r.Request(cni.Check, container))
 }
 
 func (r *Runtime) repair(q Request) error {
-	call := invoke.Call{Path: filepath.Join("/nowhere", r.suite.Plugin.Name), Env: q.Env, Stdin: r.marshal(q.Conf)}
+	call := invoke.Call{Path: filepath.Join("/nowhere", r.suite.Plugin.Name), Env: q.Env,
+		Stdin: r.marshal(q.Conf)}
 	return r.Host.Run(func() error {
-		outcomes, err := rules.Run(r.t.Context(), []plugin.Definition{r.suite.Plugin}, []invoke.Call{call})
+		outcomes, err := rules.Run(r.t.Context(), []plugin.Definition{r.suite.Plugin},
+			[]invoke.Call{call})
 		return errors.Join(outcomes[0].Err, err)
 	})
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-// repeat attaches what is attached already, and under a name that is in use. Neither may change anything. Of those
-// who attach the same container at the same time one wins.
+// repeat calls ADD for an existing attachment and for an interface name that is in use. Neither may
+// change anything. If several ADDs of the same attachment run at the same time, one succeeds.
 // PL-ADD-03
 func repeat(_ *testing.T, r *Runtime) {
 	r.Container("c")
@@ -18,18 +18,19 @@ func repeat(_ *testing.T, r *Runtime) {
 	before := r.State()
 	again, err := r.Do(r.t.Context(), r.Request(cni.Add, "c"))
 	if (err == nil) != r.suite.repeatable() {
-		r.t.Errorf("second ADD of an attachment: error %v; Suite.Repeatable or the role chained asks for success: %t (PL-ADD-03)",
+		r.t.Errorf("second ADD of an attachment: error %v; success required by Suite.Repeatable or the role chained: %t (PL-ADD-03)",
 			err, r.suite.repeatable())
 	}
 	if err == nil && string(again) != string(r.prev["c"]) {
-		r.t.Errorf("second ADD of an attachment has result %s, the first had %s; a repeated ADD changes nothing", again, r.prev["c"])
+		r.t.Errorf("second ADD of an attachment has result %s, want the first result, %s", again,
+			r.prev["c"])
 	}
 	r.Unchanged(before)
 	if r.makesInterface("c") {
 		another := r.Request(cni.Add, "c")
 		another.ContainerID = "another"
 		r.refusedName(another, before)
-		another.Command = cni.Del // which a runtime calls after a failed ADD
+		another.Command = cni.Del // a runtime calls DEL after a failed ADD
 		r.Must(another)
 		r.Unchanged(before)
 		another = r.Request(cni.Add, "c")
@@ -45,7 +46,7 @@ func repeat(_ *testing.T, r *Runtime) {
 	r.Unchanged(unattached)
 }
 
-// addAtOnce makes many ADDs of one attachment at the same time.
+// addAtOnce makes simultaneous ADDs of one attachment.
 func (r *Runtime) addAtOnce(container string) {
 	r.t.Helper()
 	results := make([]json.RawMessage, 8)
@@ -63,7 +64,7 @@ func (r *Runtime) addAtOnce(container string) {
 		}
 	}
 	if successes != 1 && !r.suite.repeatable() || successes == 0 {
-		r.t.Fatalf("%d of %d ADDs of one attachment at the same time succeed, want exactly one, or some if ADD is repeatable",
+		r.t.Fatalf("%d of %d simultaneous ADDs of one attachment succeed, want exactly one, or at least one if ADD is repeatable",
 			successes, len(results))
 	}
 	if r.newest(cni.Check) {
@@ -71,11 +72,12 @@ func (r *Runtime) addAtOnce(container string) {
 	}
 }
 
-// refusedName asks for an interface whose name is in use in the namespace.
+// refusedName calls ADD with an interface name that is in use in the namespace, and expects an
+// error.
 func (r *Runtime) refusedName(q Request, before string) {
 	r.t.Helper()
 	if _, err := r.Do(r.t.Context(), q); err == nil {
-		r.t.Errorf("ADD of %s succeeds although its namespace has %s already, want an error (PL-ADD-03)", q.ContainerID, q.IfName)
+		r.t.Errorf("ADD of %s succeeds although its namespace already has %s, want an error (PL-ADD-03)", q.ContainerID, q.IfName)
 	}
 	r.Unchanged(before)
 }

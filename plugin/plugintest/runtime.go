@@ -18,25 +18,26 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Runtime is a host of its own with one network, on which it calls the plugin as a container runtime does. The suite works with
-// it, and so can tests of a plugin's own features. The name of a container is its ID. A failure fails the test given to
-// [NewRuntime].
+// Runtime is a host with one network, on which it calls the plugin as a container runtime does. The
+// suite uses it, and so can tests of a plugin's own features. The name of a container is its ID. A
+// failure fails the test given to [NewRuntime].
 type Runtime struct {
 	*Net
-	Conf map[string]any // the configuration of the network; a test may change it between calls
+	Conf map[string]any // the network configuration; a test may change it between calls
 	Dir  string         // the directory for the files of plugins, see [Suite.Rewrite]
-	Exec bool           // run plugins as processes of their own, which needs [Main]
+	Exec bool           // run plugins as separate processes, which requires [Main]
 
-	// Linked calls plugins like a program that has linked them in, see [plugin.Linked]. They are not looked up in CNI_PATH.
+	// Linked calls plugins as a program does that has linked them in, see [plugin.Linked]. They are
+	// not looked up in CNI_PATH.
 	Linked bool
 
 	t      testing.TB
 	suite  *Suite
 	first  bool                       // the network is the first example of the suite
 	bin    string                     // CNI_PATH
-	before map[string]*cni.Result     // of the plugins before, by container
+	before map[string]*cni.Result     // results of the plugins before, by container
 	prev   map[string]json.RawMessage // results by container
-	watch  func(op string) error      // see Watched
+	watch  func(op string) error      // see [Runtime.Watched]
 }
 
 type object = map[string]any
@@ -46,14 +47,15 @@ const (
 	validKey = "cni.dev/valid-attachments"
 )
 
-// NewRuntime makes a host for a plugin. conf is the JSON of its network, with cniVersion and name; ipam.dataDir of host-local is
-// set to Dir.
+// NewRuntime creates a host for a plugin. conf is the JSON of its network, with cniVersion and
+// name. NewRuntime sets ipam.dataDir of host-local to Dir.
 func NewRuntime(t testing.TB, p plugin.Definition, conf string) *Runtime {
 	t.Helper()
 	return newRuntime(t, &Suite{Plugin: p}, plugin.Example{Config: conf})
 }
 
-// newUsed makes a host on which the plugin has been used once, so that what attachments share is there.
+// newUsed creates a host on which the plugin has been used once, so that the objects that
+// attachments share exist.
 func newUsed(t testing.TB, s *Suite, example plugin.Example) *Runtime {
 	t.Helper()
 	r := newRuntime(t, s, example)
@@ -90,7 +92,7 @@ func newRuntime(t testing.TB, s *Suite, example plugin.Example) *Runtime {
 	return r
 }
 
-// Watched returns a copy of r. The plugins that it calls in this process, delegates among them, have
+// Watched returns a copy of r. Plugins that it runs in this process, including delegates, have
 // watch as [plugin.Call.Watch].
 func (r *Runtime) Watched(watch func(op string) error) *Runtime {
 	c := *r
@@ -107,7 +109,8 @@ func (r *Runtime) definitions() []plugin.Definition {
 	return list
 }
 
-// linked are the plugins that can be called in this process. Of namesakes the last counts.
+// linked returns the plugins that can run in this process. The last of several with the same name
+// is used.
 func linked(s *Suite) []plugin.Definition {
 	return slices.Concat(linkedIn, s.Delegates, []plugin.Definition{s.Plugin})
 }
@@ -124,16 +127,18 @@ func (s *Suite) rewrite(conf object, dir string) {
 // Request is one call of the plugin.
 type Request struct {
 	cni.Env                // the CNI_ variables
-	Conf    map[string]any // the configuration for standard input, with prevResult where there is one
-	Stdin   []byte         // standard input in place of Conf, unless nil
+	Conf    map[string]any // the configuration, with prevResult if there is one
+	Stdin   []byte         // replaces Conf on standard input unless nil
 }
 
-// Request returns the request of a runtime for a container, which it makes if it does not exist. prevResult is the result of
-// [Runtime.Add]; for ADD, and for CHECK without an ADD before, it is that of [Suite.Before].
+// Request returns the request of a runtime for a container, which it creates if necessary.
+// prevResult is the result of [Runtime.Add]; for ADD, and for CHECK without an ADD before, it is
+// the result of [Suite.Before].
 func (r *Runtime) Request(verb cni.Command, container string) Request {
 	q := Request{
 		Env: cni.Env{
-			Command: verb, ContainerID: container, Netns: r.Container(container).Path(), IfName: ifName, Path: r.bin,
+			Command: verb, ContainerID: container, Netns: r.Container(container).Path(),
+			IfName: ifName, Path: r.bin,
 		},
 		Conf: clone(r.Conf),
 	}
@@ -150,7 +155,7 @@ func (r *Runtime) Request(verb cni.Command, container string) Request {
 	return q
 }
 
-// Collect returns the GC request of a runtime for which only these containers are still attached.
+// Collect returns the GC request of a runtime with only these containers attached.
 func (r *Runtime) Collect(valid ...string) Request {
 	list := []cni.ValidAttachment{}
 	for _, container := range valid {
@@ -161,9 +166,10 @@ func (r *Runtime) Collect(valid ...string) Request {
 	return q
 }
 
-// Do calls the plugin from the host and returns its output, or its error, which is or wraps a [*cni.Error] with the code. It is
-// an error if a verb other than ADD and VERSION prints something (PL-DEL-07, PL-CHK-09, PL-GC-09). A code that the verb must not
-// have fails the test (ERR-03, DIS-25). Do may be called concurrently.
+// Do calls the plugin from the host and returns its output, or its error, which is or wraps a
+// [*cni.Error] with the code. Do returns an error if a verb other than ADD and VERSION prints
+// something (PL-DEL-07, PL-CHK-09, PL-GC-09). The test fails if the verb must not return the code
+// of the error (ERR-03, DIS-25). Do may be called concurrently.
 func (r *Runtime) Do(ctx context.Context, q Request) (json.RawMessage, error) {
 	if q.Stdin == nil {
 		b, err := json.Marshal(q.Conf)
@@ -183,8 +189,9 @@ func (r *Runtime) Do(ctx context.Context, q Request) (json.RawMessage, error) {
 		out = reply.Stdout
 		return err
 	})
-	if prints := q.Command == cni.Add || q.Command == cni.VersionCommand; err == nil && !prints && len(out) > 0 {
-		err = fmt.Errorf("%s succeeds and prints %s, want nothing (PL-DEL-07, PL-CHK-09, PL-GC-09)", q.Command, out)
+	if prints := q.Command == cni.Add || q.Command == cni.VersionCommand; err == nil && !prints &&
+		len(out) > 0 {
+		err = fmt.Errorf("%s succeeds and prints %s, want no output (PL-DEL-07, PL-CHK-09, PL-GC-09)", q.Command, out)
 	}
 	r.judge(q.Command, err)
 	return out, err
@@ -200,7 +207,7 @@ func (r *Runtime) marshal(conf object) []byte {
 	return b
 }
 
-// judge fails the test if an error has a code that a plugin must not send: ERR-03, DIS-25.
+// judge fails the test if an error has a code that a plugin must not return (ERR-03, DIS-25).
 func (r *Runtime) judge(verb cni.Command, err error) {
 	r.t.Helper()
 	if err == nil {
@@ -208,14 +215,14 @@ func (r *Runtime) judge(verb cni.Command, err error) {
 	}
 	code := cni.CodeOf(err)
 	if _, wrong := cni.DecodeErrorStrict(cni.AsError(err).Encode(cni.Newest)); wrong != nil {
-		r.t.Errorf("%s has an error that is not valid (ERR-03): %v: %v", verb, wrong, err)
+		r.t.Errorf("%s returns an invalid error object (ERR-03): %v: %v", verb, wrong, err)
 	}
 	if verb != cni.Status && (code == cni.CodeNotAvailable || code == cni.CodeLimitedConnectivity) {
-		r.t.Errorf("%s: code %d is one of STATUS, no other verb has it (DIS-25): %v", verb, code, err)
+		r.t.Errorf("%s: code %d is reserved for STATUS (DIS-25): %v", verb, code, err)
 	}
 }
 
-// Must is [Runtime.Do] for a call that has to succeed: otherwise the test ends.
+// Must is [Runtime.Do] for a call that must succeed. Otherwise the test ends.
 func (r *Runtime) Must(q Request) json.RawMessage {
 	r.t.Helper()
 	out, err := r.Do(r.t.Context(), q)
@@ -225,7 +232,7 @@ func (r *Runtime) Must(q Request) json.RawMessage {
 	return out
 }
 
-// Says fails the test unless there is an error whose message contains text.
+// Says fails the test if err is nil or its message does not contain text.
 func Says(t testing.TB, err error, text string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), text) {
@@ -233,19 +240,22 @@ func Says(t testing.TB, err error, text string) {
 	}
 }
 
-// Refused is [Runtime.Do] for a call that has to fail with one of the codes: otherwise the test fails. It returns the error.
+// Refused is [Runtime.Do] for a call that must fail with one of the codes. Otherwise the test
+// fails. It returns the error.
 func (r *Runtime) Refused(q Request, codes ...cni.Code) error {
 	r.t.Helper()
 	_, err := r.Do(r.t.Context(), q)
 	if err == nil {
 		r.t.Errorf("%s of %s succeeded, want one of the codes %v", q.Command, q.ContainerID, codes)
 	} else if code := cni.CodeOf(err); !slices.Contains(codes, code) {
-		r.t.Errorf("%s of %s: code %d, want one of %v: %v", q.Command, q.ContainerID, code, codes, err)
+		r.t.Errorf("%s of %s: code %d, want one of %v: %v", q.Command, q.ContainerID, code, codes,
+			err)
 	}
 	return err
 }
 
-// Add attaches a container, and ends the test if that fails. Later requests for the container have the result as prevResult.
+// Add attaches a container, and ends the test if that fails. Later requests for the container carry
+// the result as prevResult.
 func (r *Runtime) Add(container string) *cni.Result {
 	r.t.Helper()
 	r.prev[container] = r.Must(r.Request(cni.Add, container))
@@ -265,7 +275,7 @@ func (r *Runtime) Del(container string) {
 	delete(r.prev, container)
 }
 
-// result decodes what ADD of a container printed.
+// result decodes the output of ADD for a container.
 func (r *Runtime) result(container string) *cni.Result {
 	r.t.Helper()
 	result, err := cni.DecodeResultStrict(r.prev[container], 0)
@@ -275,27 +285,28 @@ func (r *Runtime) result(container string) *cni.Result {
 	return result
 }
 
-// makesInterface reports whether the container's interface is the work of the plugin.
+// makesInterface reports whether the plugin has created the container's interface.
 func (r *Runtime) makesInterface(container string) bool {
 	return r.hasInterface(container) && r.before[container] == nil
 }
 
-// hasInterface reports whether the container's interface is in the result.
+// hasInterface reports whether the result contains the container's interface.
 func (r *Runtime) hasInterface(container string) bool {
 	_, ok := r.result(container).Sandboxed(ifName, r.Container(container).Path())
 	return ok
 }
 
-// newest sets the version of the network to the newest one that the plugin has and reports whether that has the verb.
+// newest sets the version of the network to the newest one that the plugin supports, and reports
+// whether that version has the verb.
 func (r *Runtime) newest(verb cni.Command) bool {
 	v := slices.Max(r.suite.Plugin.Versions)
 	r.Conf["cniVersion"] = v.String()
 	return v.Has(verb)
 }
 
-// State returns a text of everything there is: links, addresses, routes, rules, nftables rule sets, traffic control and
-// settings of the host and all containers, and the files in Dir. Each fact is a line. Counters, timers and IPv6 link-local
-// addresses are left out. See [Runtime.Unchanged].
+// State describes the state as text: links, addresses, routes, rules, nftables rulesets, traffic
+// control and settings of the host and all containers, and the files in Dir, one line each. It
+// omits counters, timers and IPv6 link-local addresses. See [Runtime.Unchanged].
 func (r *Runtime) State() string {
 	r.t.Helper()
 	return r.stateOf(r.Spaces()...)
@@ -320,30 +331,34 @@ func lasting(state string) string {
 	return strings.Join(slices.DeleteFunc(strings.Split(state, "\n"), volatile), "\n")
 }
 
-// volatile reports whether a line is about what host-local keeps beside reservations, caches and where the search for an
-// address goes on; or about what the kernel adds once and then leaves there: the addresses of lo when it comes up first, and
-// the rule for VRFs with the first of them.
+// volatile reports whether a line describes a file that host-local keeps in addition to
+// reservations (its caches and the last reserved address), or an object that the kernel adds once
+// and keeps: the addresses of lo after it first comes up, and the rule for VRFs after the first
+// VRF.
 func volatile(line string) bool {
 	if path, ok := strings.CutPrefix(line, "file "); ok {
 		return strings.Contains(path, "/.owners") || strings.Contains(path, "/last_reserved_ip.")
 	}
-	return strings.Contains(line, " addr dev lo ") || strings.Contains(line, ` route -4 {"dev":"lo","dst":"127.`) ||
+	return strings.Contains(line, " addr dev lo ") ||
+		strings.Contains(line, ` route -4 {"dev":"lo","dst":"127.`) ||
 		strings.Contains(line, `{"l3mdev":null,"priority":1000,`)
 }
 
-// Unchanged fails the test, with the difference, unless [Runtime.State] returns the same as before.
+// Unchanged fails the test with the difference unless [Runtime.State] returns the same state as
+// before.
 func (r *Runtime) Unchanged(before string) {
 	r.t.Helper()
 	r.same(before, r.State())
 }
 
-// same fails the test with the difference of two states. In a long one the settings, of which each interface has
-// hundreds, are left out.
+// same fails the test with the difference of two states. It omits settings from a long difference,
+// because each interface has hundreds of them.
 func (r *Runtime) same(before, after string) {
 	r.t.Helper()
 	lines := strings.Split(testnet.Diff(before, after), "\n")
 	if len(lines) > 30 {
-		lines = slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, " sysctl ") })
+		lines = slices.DeleteFunc(lines,
+			func(line string) bool { return strings.Contains(line, " sysctl ") })
 	}
 	if diff := strings.Join(lines, "\n"); diff != "" {
 		r.t.Errorf("state has changed:\n%s", diff)
@@ -357,7 +372,7 @@ func (r *Runtime) with(t testing.TB) *Runtime {
 	return &c
 }
 
-// clone copies an object with all objects and lists in it.
+// clone returns a deep copy of an object.
 func clone(o object) object { return cloneValue(o).(object) }
 
 func cloneValue(v any) any {

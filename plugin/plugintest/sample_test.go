@@ -18,13 +18,13 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// sample is an interface plugin that is right but for its bugs.
+// sample is an interface plugin that is correct except for its planted bugs.
 type sample struct {
 	*attach.Plugin
 	conf *config
 }
 
-// bugs are the names of bugs, separated by commas.
+// bugs lists names of bugs, separated by commas.
 type bugs string
 
 func (b bugs) has(bug string) bool { return slices.Contains(strings.Split(string(b), ","), bug) }
@@ -46,10 +46,11 @@ func define(b bugs) plugin.Definition {
 	if b.has("examples have no addresses") {
 		doc = strings.Replace(doc, `"ipam"`, `"noipam"`, 1)
 	}
-	return plugin.DefineFlow(plugin.Info{Name: "sample", Doc: doc}, func() (plugin.Configuration, plugin.Plugin) {
-		c := &config{bugs: b}
-		return c, sample{&attach.Plugin{Maker: c}, c}
-	})
+	return plugin.DefineFlow(plugin.Info{Name: "sample", Doc: doc},
+		func() (plugin.Configuration, plugin.Plugin) {
+			c := &config{bugs: b}
+			return c, sample{&attach.Plugin{Maker: c}, c}
+		})
 }
 
 func (m *config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, error) {
@@ -61,7 +62,8 @@ func (m *config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 		}
 		defer sandbox.Close()
 	}
-	inside, port, err := sandbox.Links.AddVeth(kernel.Veth{Name: s.IfName, Host: s.Host, HostName: s.HostName(), Alias: s.Tag})
+	inside, port, err := sandbox.Links.AddVeth(kernel.Veth{Name: s.IfName, Host: s.Host,
+		HostName: s.HostName(), Alias: s.Tag})
 	if err != nil {
 		return nil, err
 	}
@@ -69,13 +71,15 @@ func (m *config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 	if m.has("error is swallowed") {
 		err = nil
 	}
-	return []cni.Interface{{Name: port.Name}, {Name: inside.Name, MAC: inside.MAC.String(), Sandbox: s.Netns}}, err
+	return []cni.Interface{{Name: port.Name},
+		{Name: inside.Name, MAC: inside.MAC.String(), Sandbox: s.Netns}}, err
 }
 
 func (*config) Verify(context.Context, *attach.Session, kernel.Link) error { return nil }
 
 func (m *config) Validate(c *plugin.Call) error {
-	if m.has("unknown key is refused without its name") && strings.Contains(string(c.Stdin()), "unknown") {
+	if m.has("unknown key is refused without its name") &&
+		strings.Contains(string(c.Stdin()), "unknown") {
 		return cni.Errorf(cni.CodeUnsupportedField, "unknown key")
 	}
 	if _, ok := m.MTU.(float64); ok {
@@ -120,13 +124,13 @@ func (s sample) Add(ctx context.Context, c *plugin.Call) (*cni.Result, error) {
 	if s.conf.has("address is given twice") {
 		r.IPs[0].Address = netip.MustParsePrefix("10.1.0.7/16")
 	}
-	if s.conf.has("result tells the program's name") {
+	if s.conf.has("result contains the program's name") {
 		r.DNS.Domain = os.Args[0]
 	}
 	return r, nil
 }
 
-// note makes a file beside the reservations for the time of a call.
+// note creates a file next to the reservations for the duration of a call.
 func note(c *plugin.Call) (remove func(), err error) {
 	var conf struct{ IPAM struct{ DataDir string } }
 	if err := json.Unmarshal(c.Stdin(), &conf); err != nil {

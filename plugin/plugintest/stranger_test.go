@@ -12,8 +12,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet/tracer"
 )
 
-// TestStranger puts a plugin into a module of its own, which knows public packages of Tenon only, and runs the suite there:
-// faults are injected, and a variant that leaks where it is killed does not pass.
+// TestStranger copies a plugin into a module of its own that uses only public packages of Tenon,
+// and runs its suite: faults are injected, and a variant that leaks when killed fails.
 func TestStranger(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, tracer.Supported, testnet.Tool("go"), testnet.Tool("ip"))
@@ -35,11 +35,12 @@ func TestStranger(t *testing.T) {
 		t.Parallel()
 		out, err := inOwnModule(t, "recordFirst = false", "TestSuite/faults")
 		if err == nil {
-			t.Errorf("a plugin that leaks has passed:\n%s", out)
+			t.Errorf("the suite passes a plugin that leaks:\n%s", out)
 		}
-		for _, text := range []string{"killed before system call", "(PL-DEL-01, PL-DEL-05)", "+ host link veth0 ifalias"} {
+		for _, text := range []string{"killed before system call", "(PL-DEL-01, PL-DEL-05)",
+			"+ host link veth0 ifalias"} {
 			if !strings.Contains(out, text) {
-				t.Errorf("the suite does not say %q:\n%s", text, out)
+				t.Errorf("the suite does not report %q:\n%s", text, out)
 			}
 		}
 	})

@@ -29,11 +29,11 @@ var Plugin = plugin.Define(plugin.Info{
 	Name:      "dhcp",
 	About:     "gets addresses from a DHCP server on the link, through a daemon that renews them",
 	Role:      plugin.RoleIPAM,
-	NeedsLink: true,
+	NeedsLink: true,
 	Doc:       doc,
 }, func() plugin.Plugin { return new(Config) })
 
-// Validate refuses options that do not exist.
+// Validate checks the options.
 func (c *Config) Validate(call *plugin.Call) error {
 	if c.IPAM == nil {
 		return cni.Errorf(cni.CodeInvalidConfig, "the network configuration has no ipam section")
@@ -42,8 +42,7 @@ func (c *Config) Validate(call *plugin.Call) error {
 	return err
 }
 
-// Add returns the address from the daemon, with the routes of the configuration after those from
-// the server.
+// Add returns the address from the daemon. The routes of the configuration follow the server's.
 func (c *Config) Add(ctx context.Context, call *plugin.Call) (*cni.Result, error) {
 	r, err := c.ask(ctx, call, dhcp.Allocate)
 	if err != nil {
@@ -62,13 +61,14 @@ func (c *Config) Check(ctx context.Context, call *plugin.Call) error {
 	for _, ip := range r.IPs {
 		same := func(p cni.IP) bool { return p.Address == ip.Address }
 		if !slices.ContainsFunc(call.Prev.IPs, same) {
-			return fmt.Errorf("the server has changed the address: expected %v of prevResult, found %s", ipam.Addresses(call.Prev.IPs), ip.Address)
+			return fmt.Errorf("the server has changed the address: expected one of %v, found %s",
+				ipam.Addresses(call.Prev.IPs), ip.Address)
 		}
 	}
 	return nil
 }
 
-// Del releases the address. If no daemon runs, the next one does.
+// Del releases the address. If no daemon runs, the next one releases it.
 func (c *Config) Del(ctx context.Context, call *plugin.Call) error {
 	config, err := network(call)
 	if err != nil {
@@ -84,8 +84,8 @@ func (c *Config) Del(ctx context.Context, call *plugin.Call) error {
 	return err
 }
 
-// note writes a note for the next daemon that the attachment was deleted, if an earlier one has
-// left a lease of it.
+// note writes a note for the next daemon that the attachment was deleted, if an earlier daemon has
+// left a lease for it.
 func (c *Config) note(call *plugin.Call) error {
 	a := call.Attachment()
 	leases, err := dhcp.LeaseFiles(c.socket())
@@ -100,9 +100,11 @@ func (c *Config) note(call *plugin.Call) error {
 		err = notes.Write(dhcp.FileName(a), a)
 	}
 	if err != nil {
-		return cni.Errorf(cni.CodeIOFailure, "note for the DHCP daemon, which does not run: %w", err)
+		return cni.Errorf(cni.CodeIOFailure,
+			"the DHCP daemon does not run; cannot write a note for the next one: %w", err)
 	}
-	call.Log.Warn("no DHCP daemon runs; the next one gives the address back", "socket", c.socket())
+	call.Log.Warn("the DHCP daemon does not run; the next one will release the address", "socket",
+		c.socket())
 	return nil
 }
 
@@ -116,13 +118,13 @@ func (c *Config) Status(ctx context.Context, call *plugin.Call) error {
 		err = reply.Err()
 	}
 	if err != nil {
-		return cni.Errorf(cni.CodeNotAvailable, "error dialing DHCP daemon: %w", err).WithDetails(hint)
+		return cni.Errorf(cni.CodeNotAvailable, "error dialing DHCP daemon: %w", err).
+			WithDetails(hint)
 	}
 	return nil
 }
 
-// GC has the daemon release leases that are no longer in use. Without a daemon there is none to
-// release.
+// GC lets the daemon release leases that are no longer in use. It succeeds if no daemon runs.
 func (c *Config) GC(ctx context.Context, call *plugin.Call) error {
 	config, err := network(call)
 	if err != nil {
@@ -136,9 +138,9 @@ func (c *Config) GC(ctx context.Context, call *plugin.Call) error {
 	return err
 }
 
-const hint = "start it with: dhcp daemon, or tenon dhcp-daemon"
+const hint = "start the DHCP daemon: tenon dhcp-daemon"
 
-// ask makes a request about the container, and returns its result.
+// ask sends a request about the container, and returns the result.
 func (c *Config) ask(ctx context.Context, call *plugin.Call, verb dhcp.Verb) (*cni.Result, error) {
 	path, err := filepath.Abs(call.Netns)
 	if err != nil {
@@ -162,8 +164,8 @@ func (c *Config) ask(ctx context.Context, call *plugin.Call, verb dhcp.Verb) (*c
 	return cni.DecodeResult(reply.Result, cni.V110)
 }
 
-// call makes a request. An error of the daemon, which comes with a reply, is in the words of the
-// upstream plugin, which users and tests know; it calls the request method.
+// call sends a request. If the reply contains an error, call returns it in upstream's words, which
+// users and tests know; method is upstream's name of the request.
 func (c *Config) call(ctx context.Context, q dhcp.Request, method string) (*dhcp.Reply, error) {
 	reply, err := dhcp.Call(ctx, c.socket(), q)
 	if err != nil {
@@ -185,7 +187,8 @@ func (c *Config) socket() string {
 	return cmp.Or(c.IPAM.DaemonSocketPath, dhcp.DefaultSocket)
 }
 
-// network returns the part of the configuration that DEL and GC need: the rest may be wrong by now.
+// network returns the part of the configuration that DEL and GC need. The rest may have become
+// invalid.
 func network(c *plugin.Call) (json.RawMessage, error) {
 	return json.Marshal(map[string]any{
 		"cniVersion": c.Version, "name": c.Name, "type": c.Type,

@@ -22,13 +22,15 @@ import (
 	"github.com/tenon-cni/tenon/plugins/dhcp"
 )
 
-// daemonAt makes the test binary a daemon at a socket: the suite counts what its own process has open.
+// daemonAt runs the test binary as a daemon at a socket, because the suite counts the open files of
+// its own process.
 const daemonAt = "TENON_TEST_DHCP_SOCKET"
 
 func TestMain(m *testing.M) {
 	if socket := os.Getenv(daemonAt); socket != "" {
 		err := daemon.Run(context.Background(), daemon.Options{
-			Socket: socket, Timeout: time.Second, ResendTimeout: testnet.Patience, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+			Socket: socket, Timeout: time.Second, ResendTimeout: testnet.Patience,
+			Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		})
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -64,8 +66,11 @@ func suite(socket string) plugintest.Suite {
 	return plugintest.Suite{
 		Plugin:     dhcp.Plugin,
 		Repeatable: true,
-		Examples:   []plugin.Example{{Name: "routes", Config: `{"cniVersion": "1.1.0", "name": "lan", "type": "bridge", "ipam": {"type": "dhcp", "request": [{"option": "121"}], "priority": 9, "routes": [{"dst": "203.0.113.0/24", "gw": "10.92.0.7"}]}}`}},
-		Rewrite:    func(conf map[string]any, _ string) { conf["ipam"].(map[string]any)["daemonSocketPath"] = socket },
+		Examples: []plugin.Example{{Name: "routes",
+			Config: `{"cniVersion": "1.1.0", "name": "lan", "type": "bridge", "ipam": {"type": "dhcp", "request": [{"option": "121"}], "priority": 9, "routes": [{"dst": "203.0.113.0/24", "gw": "10.92.0.7"}]}}`}},
+		Rewrite: func(conf map[string]any, _ string) {
+			conf["ipam"].(map[string]any)["daemonSocketPath"] = socket
+		},
 		Setup: func(t testing.TB, n *plugintest.Net) {
 			dhcpserver.Bridge(n)
 			dhcpserver.Start(t, n, dhcpserver.Kinds[0], "10.92.0.100,10.92.0.250", 600)
@@ -80,16 +85,19 @@ func suite(socket string) plugintest.Suite {
 
 func TestSuite(t *testing.T) { plugintest.Run(t, suite(start(t))) }
 
-// TestRefused: what can not be asked for is refused before anybody is asked.
+// TestRefused checks that the plugin refuses invalid options before it calls the daemon.
 func TestRefused(t *testing.T) {
 	for _, tt := range []struct{ name, ipam, want string }{
 		{"no ipam section", ``, "no ipam section"},
-		{"unknown option", `, "ipam": {"type": "dhcp", "request": [{"option": "hostname"}]}`, `"hostname" is no DHCP option`},
-		{"unknown DHCPv6", `, "ipam": {"type": "dhcp", "dhcp6": "managed"}`, `dhcp6: "managed" is neither`},
+		{"unknown option", `, "ipam": {"type": "dhcp", "request": [{"option": "hostname"}]}`,
+			`"hostname" is not a DHCP option`},
+		{"unknown DHCPv6", `, "ipam": {"type": "dhcp", "dhcp6": "managed"}`,
+			`dhcp6: "managed" is not one of`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := dhcp.Plugin.Validate([]byte(`{"cniVersion": "1.1.0", "name": "lan", "type": "bridge"` + tt.ipam + `}`))
-			if err == nil || cni.CodeOf(err) != cni.CodeInvalidConfig || !strings.Contains(err.Error(), tt.want) {
+			if err == nil || cni.CodeOf(err) != cni.CodeInvalidConfig ||
+				!strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v", err)
 			}
 		})

@@ -2,17 +2,17 @@ package client
 
 import "strings"
 
-// Limits of RFC 1035 section 2.3.4, in bytes; a list has no limit there, ours is more than a
-// resolver takes.
+// Limits of RFC 1035 section 2.3.4, in bytes. The RFC does not limit a list; maxNames exceeds what
+// resolvers use.
 const (
 	maxLabel = 63
 	maxName  = 253
 	maxNames = 32
 )
 
-// Names reads names in the form of RFC 1035 section 3.1, compressed (RFC 3397, DHCPv4 option 119)
-// or not (RFC 8415 section 10). A list with a mistake, or with a name that no host can have, counts
-// as none: who wrote it may have meant anything.
+// Names decodes names in the form of RFC 1035 section 3.1, compressed (RFC 3397, DHCPv4 option 119)
+// or not (RFC 8415 section 10). If a list contains an error, or a name that is not a valid host
+// name, Names returns nil, because the rest of the list is unreliable.
 func Names(b []byte) (names []string) {
 	for at := 0; at < len(b); {
 		name, next, ok := decodeName(b, at)
@@ -27,8 +27,8 @@ func Names(b []byte) (names []string) {
 	return names
 }
 
-// decodeName reads the name at a place, and says where the next one is. A pointer must point
-// backwards, to before the name or pointer that it belongs to; so reading ends.
+// decodeName decodes the name at an offset, and returns the offset of the next name. A pointer must
+// point to a position before the name or pointer that contains it, so decoding terminates.
 func decodeName(b []byte, at int) (name string, next int, ok bool) {
 	var labels []string
 	length, start := 0, at
@@ -58,8 +58,8 @@ func decodeName(b []byte, at int) (name string, next int, ok bool) {
 	return "", 0, false
 }
 
-// strange reports whether a character is in no name of a host (RFC 1123 section 2.1), nor the
-// underscore of services.
+// strange reports whether a character is neither valid in host names (RFC 1123 section 2.1) nor the
+// underscore of service names.
 func strange(r rune) bool {
 	letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
 	return !letter && (r < '0' || r > '9') && r != '-' && r != '_'

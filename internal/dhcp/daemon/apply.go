@@ -34,9 +34,9 @@ func result(l *v4.Lease, priority int) *cni.Result {
 	return r
 }
 
-// apply changes the interface from one lease to another; one of them may be nil. Addresses and
-// routes of other plugins of the network stay. The MTU counts only where the configuration requests
-// it: those plugins have set one.
+// apply changes the interface from one lease to another; one of them may be nil. It keeps addresses
+// and routes of other plugins. It sets the MTU only if the configuration requests it, because the
+// other plugins have already set one.
 func (o *openLink) apply(ctx context.Context, before, after *v4.Lease, of *Record) error {
 	had, want := routes(before, of.Priority), routes(after, of.Priority)
 	moved := before == nil || after == nil || before.Address != after.Address
@@ -45,7 +45,7 @@ func (o *openLink) apply(ctx context.Context, before, after *v4.Lease, of *Recor
 	}
 	obsolete := without(had, want)
 	missing := without(want, had)
-	if moved { // the kernel removes routes with the address that they need
+	if moved { // the kernel removes routes together with the address that they need
 		missing = want
 	}
 	return o.visit(ctx, func(space *kernel.Space) error {
@@ -73,7 +73,7 @@ func (o *openLink) apply(ctx context.Context, before, after *v4.Lease, of *Recor
 	})
 }
 
-// addAddresses adds addresses, which the interface may have.
+// addAddresses adds addresses. The interface may already have some of them.
 func (o *openLink) addAddresses(space *kernel.Space, list ...netip.Prefix) error {
 	for _, p := range list {
 		if err := space.Addrs.Add(o.link, p); err != nil && !errors.Is(err, unix.EEXIST) {
@@ -97,7 +97,7 @@ func (o *openLink) changeRoutes(space *kernel.Space, obsolete, missing []kernel.
 	return nil
 }
 
-// newMTU returns the MTU to set, 0 for none.
+// newMTU returns the MTU to set, or 0 for none.
 func newMTU(before, after *v4.Lease, of *Record) int {
 	same := after == nil || before != nil && before.MTU == after.MTU
 	if same || !slices.Contains(of.Parameters, v4.OptMTU) {
@@ -108,7 +108,8 @@ func newMTU(before, after *v4.Lease, of *Record) int {
 
 // without returns the elements of list that are not in other.
 func without[T comparable](list, other []T) []T {
-	return slices.DeleteFunc(slices.Clone(list), func(e T) bool { return slices.Contains(other, e) })
+	return slices.DeleteFunc(slices.Clone(list),
+		func(e T) bool { return slices.Contains(other, e) })
 }
 
 // routes returns the routes of a lease for the kernel.

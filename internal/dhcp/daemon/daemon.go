@@ -1,7 +1,8 @@
-// Package daemon gets DHCP leases for attachments: it renews and releases them, and changes
-// interfaces when a server changes a lease. Leases are in files, so that a daemon can continue with
-// the leases of one that was ended or killed. It serves our plugin and the upstream plugin, and has
-// the sockets of links. Packages v4 and v6 decide what it sends.
+// Package daemon gets, renews and releases DHCP leases for attachments, and changes their
+// interfaces when a server changes a lease. It stores leases in files, so that a daemon can
+// continue with the leases of a daemon that ended or was killed. It serves Tenon's plugin and the
+// upstream plugin, and opens the sockets on links. Packages v4 and v6 decide which messages it
+// sends.
 package daemon
 
 import (
@@ -26,30 +27,30 @@ import (
 // Options are the flags of the daemon.
 type Options = dhcp.DaemonOptions
 
-// Daemon is a daemon that runs.
+// Daemon is a running daemon.
 type Daemon struct {
 	Options
 	host          host
 	leases, notes ledger.Ledger
 	listener      *net.UnixListener
-	handedOver    chan struct{} // closed when another daemon has the socket
+	handedOver    chan struct{} // closed after another daemon has taken the socket
 
 	running        sync.WaitGroup // goroutines of leases
 	requests       context.Context
-	cancelRequests context.CancelFunc // of requests
+	cancelRequests context.CancelFunc
 
 	mu     sync.Mutex
-	all    map[string]*lease // by the names of their files
-	busy   int               // requests that are being handled
-	idle   *sync.Cond        // busy has become less
+	all    map[string]*lease // by file name
+	busy   int               // number of requests in progress
+	idle   *sync.Cond        // signals that busy has decreased
 	ending bool
 }
 
-// noteEvery is how often the daemon reads the notes of attachments that were deleted while it did
-// not answer.
+// noteEvery is the interval at which the daemon reads the notes of attachments that were deleted
+// while it did not answer.
 const noteEvery = time.Minute
 
-// Run runs a daemon until its context ends. It does not release leases then.
+// Run runs a daemon until its context ends. It does not release the leases.
 func Run(ctx context.Context, o Options) error {
 	o.Socket = cmp.Or(o.Socket, dhcp.DefaultSocket)
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
@@ -59,7 +60,8 @@ func Run(ctx context.Context, o Options) error {
 	if o.HostPrefix != "" && !filepath.IsAbs(o.HostPrefix) {
 		return fmt.Errorf("hostprefix %q is not an absolute path", o.HostPrefix)
 	}
-	d := &Daemon{Options: o, host: host{o.HostPrefix}, all: map[string]*lease{}, handedOver: make(chan struct{})}
+	d := &Daemon{Options: o, host: host{o.HostPrefix}, all: map[string]*lease{},
+		handedOver: make(chan struct{})}
 	d.Socket = o.HostPrefix + o.Socket
 	d.idle = sync.NewCond(&d.mu)
 	d.requests, d.cancelRequests = context.WithCancel(context.WithoutCancel(ctx))
@@ -75,7 +77,8 @@ func Run(ctx context.Context, o Options) error {
 		if !filepath.IsAbs(d.PIDFile) {
 			return fmt.Errorf("pidfile %q is not an absolute path", d.PIDFile)
 		}
-		if err := statefile.WriteFile(d.PIDFile, []byte(strconv.Itoa(os.Getpid())), 0o644); err != nil {
+		if err := statefile.WriteFile(d.PIDFile, []byte(strconv.Itoa(os.Getpid())),
+			0o644); err != nil {
 			return err
 		}
 		defer d.removePIDFile()
@@ -85,7 +88,8 @@ func Run(ctx context.Context, o Options) error {
 
 // removePIDFile removes the file unless another daemon has written its own.
 func (d *Daemon) removePIDFile() {
-	if b, err := statefile.ReadFile(d.PIDFile); err == nil && string(b) == strconv.Itoa(os.Getpid()) {
+	if b, err := statefile.ReadFile(d.PIDFile); err == nil &&
+		string(b) == strconv.Itoa(os.Getpid()) {
 		os.Remove(d.PIDFile)
 	}
 }
@@ -103,7 +107,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 		return err
 	}
 	if err := d.adopt(ctx); err != nil {
-		d.Log.Error("leases of the daemon before", "error", err)
+		d.Log.Error("cannot adopt leases", "error", err)
 	}
 	d.processNotes(ctx)
 	notes := time.NewTicker(noteEvery)
@@ -116,7 +120,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 		select {
 		case <-notes.C:
 			d.processNotes(ctx)
-		case <-d.handedOver: // by a request, which is answered before Serve returns
+		case <-d.handedOver: // the request is answered before Serve returns
 			unlock()
 			return <-served
 		case err := <-served:
@@ -157,13 +161,13 @@ func (d *Daemon) takeOver(ctx context.Context) error {
 		return fmt.Errorf("take over: %w", err)
 	}
 	if r.Listener == nil {
-		return errors.New("take over: the daemon has kept its socket")
+		return errors.New("take over: the running daemon has not passed its socket")
 	}
 	d.listener, err = Inherited(r.Listener)
 	return err
 }
 
-// listen opens the socket unless takeOver has got one.
+// listen opens the socket unless takeOver has received it.
 func (d *Daemon) listen() (err error) {
 	switch {
 	case d.listener != nil:
@@ -175,7 +179,7 @@ func (d *Daemon) listen() (err error) {
 	return err
 }
 
-// leave ends all goroutines; the leases stay.
+// leave ends all goroutines and keeps the leases.
 func (d *Daemon) leave() {
 	d.mu.Lock()
 	d.ending = true
@@ -186,7 +190,7 @@ func (d *Daemon) leave() {
 	d.running.Wait()
 }
 
-// adopt continues with the leases in files.
+// adopt continues with the leases in the files.
 func (d *Daemon) adopt(ctx context.Context) error {
 	names, err := d.leases.Names()
 	errs := []error{err}
@@ -198,7 +202,8 @@ func (d *Daemon) adopt(ctx context.Context) error {
 		}
 		at, err := d.host.open(ctx, &rec, nil)
 		if errors.Is(err, errGone) {
-			d.Log.Info("lease of a container that is gone", about.Args(rec.Attachment)...)
+			d.Log.Info("forgot the lease of a container that no longer exists",
+				about.Args(rec.Attachment)...)
 			errs = append(errs, d.leases.Remove(name))
 			continue
 		}
@@ -219,7 +224,7 @@ func (d *Daemon) adopt(ctx context.Context) error {
 
 // removeExpired removes addresses with a lease that expired while no daemon ran.
 func (d *Daemon) removeExpired(ctx context.Context, at *openLink, rec *Record) error {
-	const why = "the lease has expired while no daemon ran"
+	const why = "the lease expired while no daemon was running"
 	var errs []error
 	if rec.Lease != nil && rec.Lease.Expired(time.Now()) {
 		errs = append(errs, at.apply(ctx, rec.Lease, nil, rec))
@@ -249,7 +254,7 @@ func (d *Daemon) processNotes(ctx context.Context) {
 	}
 }
 
-// drop releases the leases of an attachment, if it has any, and waits until they are released.
+// drop releases the leases of an attachment, if it has any, and waits for the release.
 func (d *Daemon) drop(ctx context.Context, name string) {
 	d.mu.Lock()
 	l := d.all[name]

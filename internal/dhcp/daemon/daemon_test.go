@@ -19,20 +19,21 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
 )
 
-// daemonAt makes the test binary a daemon at a socket, for those who kill it.
+// daemonAt runs the test binary as a daemon at a socket, for tests that kill it.
 const daemonAt = "TENON_TEST_DHCP_SOCKET"
 
 func TestMain(m *testing.M) {
 	if socket := os.Getenv(daemonAt); socket != "" {
-		err := daemon.Run(context.Background(), daemon.Options{Socket: socket, Timeout: time.Second, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+		err := daemon.Run(context.Background(), daemon.Options{Socket: socket, Timeout: time.Second,
+			Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	testnet.AtOnce(6) // they wait for leases to end
+	testnet.AtOnce(6) // most of their time they wait for leases to expire
 	testnet.Main(m)
 }
 
-// node is a daemon, and what a runtime asks it.
+// node is a daemon with the requests of a runtime.
 type node struct {
 	t      *testing.T
 	n      *testnet.Net
@@ -41,8 +42,8 @@ type node struct {
 	o      daemon.Options
 	stop   func()
 	done   chan error // of the daemon
-	pid    int        // of one that is a process
-	log    *logBuffer // of one that is a process
+	pid    int        // of a daemon that runs as a process
+	log    *logBuffer // of a daemon that runs as a process
 }
 
 type testLog struct{ t *testing.T }
@@ -57,8 +58,10 @@ func newNode(t *testing.T, n *testnet.Net) *node {
 	d := &node{t: t, n: n, socket: filepath.Join(t.TempDir(), "dhcp.sock")}
 	d.conf = `{"cniVersion": "1.1.0", "name": "lan", "type": "x", "ipam": {"type": "dhcp", "request": [{"option": "121"}]}}`
 	d.o = daemon.Options{
-		Socket: d.socket, Timeout: time.Second, ResendMax: 4 * time.Second, ResendTimeout: testnet.Patience,
-		Log: slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Socket: d.socket, Timeout: time.Second, ResendMax: 4 * time.Second,
+		ResendTimeout: testnet.Patience,
+		Log: slog.New(slog.NewTextHandler(testLog{t},
+			&slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	d.start()
 	t.Cleanup(func() { d.stop() })
@@ -69,7 +72,7 @@ func (d *node) start() {
 	d.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	o := d.o // which a test changes for the next one
+	o := d.o // a test may change the options for the next daemon
 	go func() { done <- daemon.Run(ctx, o) }()
 	d.done = done
 	d.stop = func() {
@@ -96,7 +99,8 @@ func (d *node) call(verb dhcp.Verb, container string) (*cni.Result, error) {
 	}
 	ctx, cancel := context.WithTimeout(d.t.Context(), 2*testnet.Patience)
 	defer cancel()
-	r, err := dhcp.Call(ctx, d.socket, dhcp.Request{Verb: verb, Container: container, IfName: "eth0", Netns: path, Config: json.RawMessage(d.conf)})
+	r, err := dhcp.Call(ctx, d.socket, dhcp.Request{Verb: verb, Container: container,
+		IfName: "eth0", Netns: path, Config: json.RawMessage(d.conf)})
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +110,7 @@ func (d *node) call(verb dhcp.Verb, container string) (*cni.Result, error) {
 	return cni.DecodeResult(r.Result, cni.V110)
 }
 
-// ask sends a request as it is.
+// ask sends a request unchanged.
 func (d *node) ask(q dhcp.Request) error {
 	d.t.Helper()
 	r, err := dhcp.Call(d.t.Context(), d.socket, q)
@@ -116,7 +120,7 @@ func (d *node) ask(q dhcp.Request) error {
 	return r.Err()
 }
 
-// add attaches: gets an address, and gives it to the interface as an interface plugin does.
+// add gets an address for a container and assigns it to the interface, as an interface plugin does.
 func (d *node) add(container string) *cni.Result {
 	d.t.Helper()
 	r, err := d.call(dhcp.Allocate, container)
@@ -147,7 +151,7 @@ func (d *node) must(verb dhcp.Verb, container string) *cni.Result {
 	return r
 }
 
-// lease is what the daemon lists of a container.
+// lease returns the lease of a container in the daemon's list.
 func (d *node) lease(container string) (found dhcp.Lease, ok bool) {
 	d.t.Helper()
 	r, err := dhcp.Call(d.t.Context(), d.socket, dhcp.Request{Verb: dhcp.List})
@@ -162,7 +166,8 @@ func (d *node) lease(container string) (found dhcp.Lease, ok bool) {
 	return found, false
 }
 
-// renewedByUnicast: R-54: clients that have an address ask the server alone, from that address, which is nowhere but in ciaddr.
+// renewedByUnicast checks that clients with an address send renewals to the server alone, from that
+// address, and name it only in ciaddr (R-54).
 func renewedByUnicast(t *testing.T, all []sent) {
 	t.Helper()
 	renewals := 0
@@ -171,7 +176,8 @@ func renewedByUnicast(t *testing.T, all []sent) {
 			continue
 		}
 		renewals++
-		if m.to.String() != "10.92.0.1" || m.from != m.Client || m.Get(v4.OptRequestedIP) != nil || m.Get(v4.OptServerID) != nil || m.Broadcast {
+		if m.to.String() != "10.92.0.1" || m.from != m.Client || m.Get(v4.OptRequestedIP) != nil ||
+			m.Get(v4.OptServerID) != nil || m.Broadcast {
 			t.Errorf("R-54: a renewal from %s to %s: %+v", m.from, m.to, m.Message)
 		}
 	}
@@ -180,8 +186,9 @@ func renewedByUnicast(t *testing.T, all []sent) {
 	}
 }
 
-// TestServers: against real servers, an address with its routes is got, by several at once, kept when asked again, renewed
-// before it ends, and given back so that the server knows (R-54, R-63, R-64).
+// TestServers checks against real servers that addresses and routes are granted to concurrent
+// clients, returned on a second request, renewed before they expire, and released so that the
+// server frees them (R-54, R-63, R-64).
 func TestServers(t *testing.T) {
 	t.Parallel()
 	for _, k := range dhcpserver.Kinds {
@@ -211,7 +218,9 @@ func TestServers(t *testing.T) {
 				t.Fatalf("addresses %v\n%s", seen, s.Log())
 			}
 			r := d.add("a")
-			if !seen[r.IPs[0].Address.String()] || !strings.HasPrefix(r.IPs[0].Address.String(), "10.92.0.1") || r.IPs[0].Address.Bits() != 24 || r.IPs[0].Gateway.String() != "10.92.0.1" {
+			if !seen[r.IPs[0].Address.String()] ||
+				!strings.HasPrefix(r.IPs[0].Address.String(), "10.92.0.1") ||
+				r.IPs[0].Address.Bits() != 24 || r.IPs[0].Gateway.String() != "10.92.0.1" {
 				t.Errorf("asked again: %+v", r.IPs)
 			}
 			want := "172.30.0.0/16 via 10.92.0.254 scope {0 false}, 172.31.0.0/16 via 0.0.0.0 scope {253 true}, 0.0.0.0/0 via 10.92.0.1 scope {0 false}"
@@ -234,7 +243,7 @@ func TestServers(t *testing.T) {
 			for _, c := range []string{"a", "b", "c"} {
 				d.must(dhcp.Release, c)
 				d.must(dhcp.Release, c)
-				n.Container(c).Batch("link del eth0") // right after
+				n.Container(c).Batch("link del eth0") // immediately afterwards
 			}
 			if l, ok := d.lease("a"); ok {
 				t.Errorf("still there: %+v", l)

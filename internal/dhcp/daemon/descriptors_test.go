@@ -13,8 +13,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// A daemon without a free descriptor keeps running, says so once, and answers when there is one
-// again: because clients leave, or because it may have more.
+// A daemon without a free file descriptor keeps running, logs one error, and answers again when
+// descriptors become free: because clients leave, or because its limit is raised.
 func TestNoDescriptors(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Root)
@@ -35,7 +35,7 @@ func TestNoDescriptors(t *testing.T) {
 	const complaint = "cannot accept clients"
 	for _, end := range []string{"clients leave", "the limit is raised"} {
 		var clients []net.Conn
-		for range 40 { // silent ones
+		for range 40 { // clients that send nothing
 			c, err := net.Dial("unix", d.socket)
 			if err != nil {
 				t.Fatal(err)

@@ -1,6 +1,6 @@
 package daemon
 
-// For tests with servers of their own.
+// Exported for tests with servers of their own.
 const (
 	ClientPort = clientPort
 	ServerPort = serverPort

@@ -17,8 +17,10 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// answer is a server that says what a test wants: answers to a question, sent to all. stop ends it.
-func answer(t *testing.T, n *testnet.Net, to func(question *v4.Message) (answers [][]byte)) (stop func()) {
+// answer runs a server that broadcasts the test's answers to each question. stop ends it.
+func answer(
+	t *testing.T, n *testnet.Net, to func(question *v4.Message) (answers [][]byte),
+) (stop func()) {
 	t.Helper()
 	n.Host.Batch("route replace 255.255.255.255 dev br0")
 	var conn *net.UDPConn
@@ -41,7 +43,8 @@ func answer(t *testing.T, n *testnet.Net, to func(question *v4.Message) (answers
 				continue
 			}
 			for _, b := range to(question) {
-				if _, err := conn.WriteToUDP(b, &net.UDPAddr{IP: net.IPv4bcast, Port: daemon.ClientPort}); err != nil && !errors.Is(err, net.ErrClosed) {
+				if _, err := conn.WriteToUDP(b, &net.UDPAddr{IP: net.IPv4bcast,
+					Port: daemon.ClientPort}); err != nil && !errors.Is(err, net.ErrClosed) {
 					t.Error(err)
 				}
 			}
@@ -58,14 +61,15 @@ func answer(t *testing.T, n *testnet.Net, to func(question *v4.Message) (answers
 	return stop
 }
 
-// grant answers a question with 10.92.0.66/24 of 10.92.0.1 for some seconds, and options. It does
-// not answer a release.
+// grant answers a question with 10.92.0.66/24 from 10.92.0.1 for some seconds, and with options. It
+// does not answer a release.
 func grant(question *v4.Message, seconds byte, options ...v4.Option) (answers [][]byte) {
 	kind, ok := map[v4.Type]v4.Type{v4.Discover: v4.Offer, v4.Request: v4.ACK}[question.Type()]
 	if !ok {
 		return nil
 	}
-	m := &v4.Message{Reply: true, XID: question.XID, MAC: question.MAC, Your: netip.MustParseAddr("10.92.0.66")}
+	m := &v4.Message{Reply: true, XID: question.XID, MAC: question.MAC,
+		Your: netip.MustParseAddr("10.92.0.66")}
 	m.Set(v4.OptType, []byte{byte(kind)})
 	m.Set(v4.OptServerID, []byte{10, 92, 0, 1})
 	m.Set(v4.OptSubnetMask, []byte{255, 255, 255, 0})
@@ -76,20 +80,21 @@ func grant(question *v4.Message, seconds byte, options ...v4.Option) (answers []
 	return [][]byte{m.Encode()}
 }
 
-// sent is a message of a client, as it arrives at the bridge.
+// sent is a message of a client as it arrives at the bridge.
 type sent struct {
 	*v4.Message
 	from, to netip.Addr
 }
 
-// overhear returns what clients have sent since.
+// overhear returns the messages that clients send after the call.
 func overhear(t *testing.T, n *testnet.Net) (heard func() []sent) {
 	t.Helper()
 	fd, ethIP := -1, binary.NativeEndian.Uint16([]byte{unix.ETH_P_IP >> 8, unix.ETH_P_IP & 0xff})
 	n.Host.Do(func() {
 		br0, err := net.InterfaceByName("br0")
 		if err == nil {
-			fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+			fd, err = unix.Socket(unix.AF_PACKET,
+				unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 		}
 		if err == nil {
 			err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: ethIP, Ifindex: br0.Index})

@@ -13,15 +13,18 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// unknownTime is the assumed lease time of an address that another daemon has got, until the server
-// confirms it.
+// unknownTime is the assumed lease time of an address that another daemon has requested, until the
+// server confirms it.
 const unknownTime = time.Hour
 
-// adoptForeign adopts the lease of an attachment from the upstream plugin's daemon, which has no
-// files: the address in prevResult, if the interface has it. It does not wait for the server to
-// confirm it.
-func (d *Daemon) adoptForeign(ctx context.Context, q *dhcp.Request, rec Record) (*cni.Result, error) {
-	unknown := cni.Errorf(cni.CodeInternal, "the daemon has no lease for interface %s of container %s",
+// adoptForeign adopts the lease of an attachment from the upstream plugin's daemon, which stores no
+// files: the address in prevResult, if the interface has it. It does not wait until the server
+// confirms the lease.
+func (d *Daemon) adoptForeign(
+	ctx context.Context, q *dhcp.Request, rec Record,
+) (*cni.Result, error) {
+	unknown := cni.Errorf(cni.CodeInternal,
+		"the daemon has no lease for interface %s of container %s",
 		rec.IfName, rec.Container)
 	at, err := d.host.enter(ctx, &rec, q.NS)
 	if err != nil {
@@ -52,9 +55,9 @@ func (d *Daemon) adoptForeign(ctx context.Context, q *dhcp.Request, rec Record) 
 	defer d.mu.Unlock()
 	l := d.all[name]
 	switch {
-	case l != nil: // by a request at the same time
+	case l != nil: // a concurrent request has adopted it
 	case d.ending:
-		return nil, cni.Errorf(cni.CodeTryAgainLater, "the daemon ends")
+		return nil, cni.Errorf(cni.CodeTryAgainLater, "the DHCP daemon is stopping")
 	default:
 		if err := d.leases.Write(name, &rec); err != nil {
 			return nil, err

@@ -9,22 +9,21 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 )
 
-// four is the DHCPv4 client of a lease, and belongs to its goroutine.
+// four is the DHCPv4 client of a lease. Only the goroutine of the lease uses it.
 type four struct {
 	transport[*v4.Message]
 	machine *v4.Machine
-	early   []time.Time // when the first message is repeated, see repeats
-	opening []byte      // that message
+	early   []time.Time // times at which to repeat the first message, see repeats
+	opening []byte      // the first message
 }
 
-// repeats is how long after the first message it is sent again, unless something has come: the port
-// of a bridge that the interface is behind lets nothing through for a moment after the interface
-// has come up.
+// repeats are the delays after which the first message is sent again unless an answer has come. A
+// bridge port does not forward packets for a moment after its interface is set up.
 var repeats = [...]time.Duration{250 * time.Millisecond, time.Second, 3 * time.Second}
 
 func (l *lease) newFour(total time.Duration) four {
 	d, rec := l.d, &l.rec
-	mac, _ := net.ParseMAC(rec.Place.MAC) // it was written by enter
+	mac, _ := net.ParseMAC(rec.Place.MAC) // enter has written it
 	machine := v4.New(v4.Params{
 		MAC: mac, ClientID: rec.ClientID, Options: rec.Options, Parameters: rec.Parameters,
 		Broadcast: d.Broadcast || rec.Broadcast, Probe: true,
@@ -58,7 +57,7 @@ func (l *lease) repeat() {
 	f.early = f.early[1:]
 	if f.listener != nil && f.opening != nil {
 		if err := f.listener.broadcast(netip.Addr{}, netip.Addr{}, f.opening); err != nil {
-			l.log.Warn("send", "error", err)
+			l.log.Warn("cannot send", "error", err)
 		}
 	}
 }
@@ -78,8 +77,8 @@ func (l *lease) send4(ctx context.Context, s v4.Send) error {
 	}
 	f.listener.closePort()
 	port, err := f.listener.at.unicast(s.From, s.To, b)
-	if err != nil { // the interface has not the address yet, or not any more
-		l.log.Debug("sent to all nodes, for the server", "reason", err)
+	if err != nil { // the interface does not have the address yet, or has lost it
+		l.log.Debug("sent the message by broadcast", "reason", err)
 		return f.listener.broadcast(s.From, s.To, b)
 	}
 	f.listener.port = port
@@ -94,14 +93,15 @@ func (l *lease) probe4(ctx context.Context, address netip.Addr) {
 		by, err = l.four.listener.at.probe(ctx, address)
 	}
 	if err != nil {
-		l.log.Warn("probe", "address", address, "error", err)
+		l.log.Warn("cannot probe the address", "address", address, "error", err)
 	}
 	l.four.then(l.four.machine.Probed(time.Now(), address, by))
 }
 
 func (l *lease) bind4(ctx context.Context, b v4.Bind) error {
 	before := b.Before
-	if !l.answered { // all but the MTU is in the result, for the interface plugin
+	// The interface plugin applies the result, which contains everything but the MTU.
+	if !l.answered {
 		before = new(b.Lease)
 		before.MTU = 0
 	}
@@ -109,7 +109,8 @@ func (l *lease) bind4(ctx context.Context, b v4.Bind) error {
 		l.apply(ctx, func(at *openLink) error { return at.apply(ctx, before, &b.Lease, &l.rec) })
 	}
 	l.rec.Lease, l.rec.Lost, l.rec.Last = &b.Lease, "", nil
-	l.log.Info("bound", "address", b.Lease.Address, "server", b.Lease.Server, "renew", b.Lease.Renew, "expires", b.Lease.Expires)
+	l.log.Info("bound", "address", b.Lease.Address, "server", b.Lease.Server, "renew",
+		b.Lease.Renew, "expires", b.Lease.Expires)
 	return l.got()
 }
 
@@ -120,7 +121,7 @@ func (l *lease) lose4(ctx context.Context, a v4.Lose) error {
 	return l.keep()
 }
 
-// release4 releases the address, and waits until the message has left: it has no answer.
+// release4 releases the address, and waits until the message has left. A release has no answer.
 func (l *lease) release4(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, releaseTime)
 	defer cancel()
@@ -134,7 +135,7 @@ func (l *lease) release4(ctx context.Context) {
 			err = l.four.listener.port.sent(ctx)
 		}
 		if err != nil {
-			l.log.Warn("the server does not learn that the address is free", "error", err)
+			l.log.Warn("cannot release the address at the server", "error", err)
 			continue
 		}
 		l.log.Info("released", "address", s.From, "server", s.To)

@@ -37,7 +37,7 @@ func (d *Daemon) handle(ctx context.Context, q *dhcp.Request) *dhcp.Reply {
 		d.idle.Broadcast()
 	}()
 	if ending {
-		return dhcp.Fail(cni.Errorf(cni.CodeTryAgainLater, "the daemon ends"))
+		return dhcp.Fail(cni.Errorf(cni.CodeTryAgainLater, "the DHCP daemon is stopping"))
 	}
 	switch q.Verb {
 	case dhcp.Allocate:
@@ -74,7 +74,8 @@ func wanted(q *dhcp.Request) (Record, error) {
 	if err != nil {
 		return Record{}, err
 	}
-	l := Record{Attachment: cni.Attachment{Network: n.Name, Container: q.Container, IfName: q.IfName}, Priority: n.IPAM.Priority}
+	l := Record{Attachment: cni.Attachment{Network: n.Name, Container: q.Container,
+		IfName: q.IfName}, Priority: n.IPAM.Priority}
 	if err := l.Validate(); err != nil {
 		return l, err
 	}
@@ -132,7 +133,9 @@ func (d *Daemon) allocate(ctx context.Context, q *dhcp.Request) (*cni.Result, er
 }
 
 // obtain returns the lease that is there for a place, or one that is begun; it takes care of at.
-func (d *Daemon) obtain(ctx context.Context, rec Record, at *openLink) (l *lease, created bool, err error) {
+func (d *Daemon) obtain(
+	ctx context.Context, rec Record, at *openLink,
+) (l *lease, created bool, err error) {
 	name := dhcp.FileName(rec.Attachment)
 	for {
 		d.mu.Lock()
@@ -140,7 +143,8 @@ func (d *Daemon) obtain(ctx context.Context, rec Record, at *openLink) (l *lease
 		switch {
 		case d.ending:
 			d.mu.Unlock()
-			return nil, false, errors.Join(cni.Errorf(cni.CodeTryAgainLater, "the daemon ends"), at.Close())
+			return nil, false, errors.Join(cni.Errorf(cni.CodeTryAgainLater,
+				"the DHCP daemon is stopping"), at.Close())
 		case l == nil:
 			l = d.start(rec, d.ResendTimeout, at)
 			d.all[name] = l
@@ -149,11 +153,12 @@ func (d *Daemon) obtain(ctx context.Context, rec Record, at *openLink) (l *lease
 		}
 		d.mu.Unlock()
 		had := l.snapshot()
-		same := had.DHCP6 == rec.DHCP6 && had.Place.NS == rec.Place.NS && had.Place.Index == rec.Place.Index
+		same := had.DHCP6 == rec.DHCP6 && had.Place.NS == rec.Place.NS &&
+			had.Place.Index == rec.Place.Index
 		if same && had.Lost == "" && had.Lost6 == "" {
 			return l, false, at.Close()
 		}
-		d.drop(ctx, name) // the container is another, or the address is lost
+		d.drop(ctx, name) // the container is a different one, or its address is lost
 		if ctx.Err() != nil {
 			return nil, false, errors.Join(context.Cause(ctx), at.Close())
 		}
@@ -178,17 +183,20 @@ func (l *lease) outcome() (*cni.Result, error) {
 		return nil, l.failure
 	case l.saved.Lease == nil:
 		why := cmp.Or(l.saved.Lost, l.reason, l.status)
-		return nil, cni.Errorf(cni.CodeInternal, "no lease for interface %s of container %s: %s", l.saved.IfName, l.saved.Container, why)
+		return nil, cni.Errorf(cni.CodeInternal, "no lease for interface %s of container %s: %s",
+			l.saved.IfName, l.saved.Container, why)
 	}
 	if l.saved.Lost6 != "" {
-		return nil, cni.Errorf(cni.CodeInternal, "no DHCPv6 lease for interface %s of container %s: %s", l.saved.IfName, l.saved.Container, l.saved.Lost6)
+		return nil, cni.Errorf(cni.CodeInternal,
+			"no DHCPv6 lease for interface %s of container %s: %s",
+			l.saved.IfName, l.saved.Container, l.saved.Lost6)
 	}
 	r := result(l.saved.Lease, l.saved.Priority)
 	add6(r, &l.saved)
 	return r, nil
 }
 
-// check returns the address that the attachment has, without asking a server.
+// check returns the address of the attachment without asking a server.
 func (d *Daemon) check(ctx context.Context, q *dhcp.Request) (*cni.Result, error) {
 	rec, err := wanted(q)
 	if err != nil {
@@ -207,7 +215,8 @@ func (d *Daemon) check(ctx context.Context, q *dhcp.Request) (*cni.Result, error
 	}
 	defer at.Close()
 	if had.Place.NS != rec.Place.NS || had.Place.Index != rec.Place.Index {
-		return nil, cni.Errorf(cni.CodeInternal, "the lease is for another interface: expected number %d of namespace %d, found %d of %d",
+		return nil, cni.Errorf(cni.CodeInternal,
+			"the lease is for another interface: expected number %d in namespace %d, found number %d in namespace %d",
 			had.Place.Index, had.Place.NS.Inode, rec.Place.Index, rec.Place.NS.Inode)
 	}
 	r, err := l.outcome()
@@ -237,7 +246,8 @@ func (d *Daemon) collect(ctx context.Context, q *dhcp.Request) error {
 	}
 	for _, l := range d.sorted() {
 		a := l.snapshot().Attachment
-		valid := slices.Contains(q.Valid, cni.ValidAttachment{ContainerID: a.Container, IfName: a.IfName})
+		valid := slices.Contains(q.Valid,
+			cni.ValidAttachment{ContainerID: a.Container, IfName: a.IfName})
 		if a.Network == n.Name && !valid {
 			d.drop(ctx, l.name)
 		}
@@ -258,25 +268,25 @@ func (d *Daemon) list() (list []dhcp.Lease) {
 		l.mu.Lock()
 		s := l.saved
 		out := dhcp.Lease{
-			Network: s.Network, Container: s.Container, IfName: s.IfName, Netns: s.Place.Path, State: l.status, Reason: cmp.Or(s.Lost, s.Lost6, l.reason),
-			DNS: s.DNS(),
+			Network: s.Network, Container: s.Container, IfName: s.IfName, Netns: s.Place.Path,
+			State: l.status, Reason: cmp.Or(s.Lost, s.Lost6, l.reason), DNS: s.DNS(),
 		}
 		l.mu.Unlock()
 		if s.Lease != nil {
 			out.Addresses = s.Addresses()
-			out.Server, out.Renew, out.Expires = s.Lease.Server.String(), s.Lease.Renew, s.Lease.Expires
+			out.Server, out.Renew, out.Expires = s.Lease.Server.String(), s.Lease.Renew,
+				s.Lease.Expires
 		}
 		list = append(list, out)
 	}
 	return list
 }
 
-// drainTime is how long a daemon that hands over waits for requests in progress before it cancels
-// them.
+// drainTime is the time after which a daemon that is being replaced cancels requests in progress.
 const drainTime = 5 * time.Second
 
-// handOver ends the daemon and passes the socket to the caller. Clients wait in its queue
-// meanwhile.
+// handOver ends the daemon and passes the socket to the caller. Meanwhile, clients wait in the
+// socket's queue.
 func (d *Daemon) handOver() *dhcp.Reply {
 	f, err := d.listener.File()
 	if err == nil {
@@ -296,10 +306,10 @@ func (d *Daemon) handOver() *dhcp.Reply {
 	return &dhcp.Reply{Listener: f}
 }
 
-// ErrRuns reports that another daemon has the same leases.
-var ErrRuns = errors.New("another daemon has them")
+// ErrRuns reports that another daemon uses the same leases.
+var ErrRuns = errors.New("another daemon is using them")
 
-// lock keeps a second daemon from the same leases. unlock may be called twice.
+// lock prevents a second daemon from using the same leases. unlock may be called twice.
 func lock(ctx context.Context, dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err

@@ -14,8 +14,9 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
 )
 
-// TestHostileServer: whatever a server answers (cut off, too long, of another exchange, options without end, addresses that no node
-// can have), no address is set, and the daemon is there afterwards.
+// TestHostileServer checks that no answer of a hostile server (cut off, too long, of another
+// exchange, options without end, addresses that no node can have) sets an address or stops the
+// daemon.
 func TestHostileServer(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
@@ -34,7 +35,7 @@ func TestHostileServer(t *testing.T) {
 	}
 	stop()
 	if asked == 0 {
-		t.Error("nobody asked")
+		t.Error("no client has asked")
 	}
 	if got := d.addresses("a"); got != "" {
 		t.Errorf("got %s", got)
@@ -48,7 +49,7 @@ func TestHostileServer(t *testing.T) {
 	}
 }
 
-// hostile are answers to a question: offers, and what should end them.
+// hostile returns the answers to a question: invalid offers, and messages that end the exchange.
 func hostile(q *v4.Message) (answers [][]byte) {
 	offer := func(change func(*v4.Message)) []byte {
 		m := &v4.Message{Reply: true, XID: q.XID, MAC: q.MAC}
@@ -62,8 +63,10 @@ func hostile(q *v4.Message) (answers [][]byte) {
 		change(m)
 		return m.Encode()
 	}
-	for _, address := range []string{"0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255", "10.92.0.0", "10.92.0.255"} {
-		answers = append(answers, offer(func(m *v4.Message) { m.Your = netip.MustParseAddr(address) }))
+	for _, address := range []string{"0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255",
+		"10.92.0.0", "10.92.0.255"} {
+		answers = append(answers,
+			offer(func(m *v4.Message) { m.Your = netip.MustParseAddr(address) }))
 	}
 	good := func(m *v4.Message) { m.Your = netip.MustParseAddr("10.92.0.66") }
 	answers = append(answers,

@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
 )
 
-// logBuffer holds what a process logs while it runs.
+// logBuffer holds the log of a running process.
 type logBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -72,7 +72,8 @@ func (d *node) eventuallyAnswers() {
 	})
 }
 
-// TestKill: R-53: a daemon is killed 100 times while it renews 50 leases; no address is lost, and none is left.
+// TestKill checks that no address is lost or left behind when a daemon that renews 50 leases is
+// killed 100 times.
 func TestKill(t *testing.T) {
 	const leases, kills = 50, 100
 	var names []string
@@ -115,11 +116,11 @@ func TestKill(t *testing.T) {
 		return nil
 	})
 	if again := strings.Count(s.Log(), "DHCPDISCOVER"); again != begun {
-		t.Errorf("%d clients have begun anew", again-begun)
+		t.Errorf("%d clients have requested a new lease", again-begun)
 	}
 	for _, c := range names {
 		if got := d.addresses(c); got != before[c] {
-			t.Errorf("%s has\n%s\nand had\n%s", c, got, before[c])
+			t.Errorf("%s has\n%s\nbefore\n%s", c, got, before[c])
 		}
 		d.must(dhcp.Release, c)
 	}

@@ -20,45 +20,47 @@ import (
 // releaseTime is the limit for releasing the addresses of each protocol.
 const releaseTime = time.Second
 
-// lease is an attachment of the daemon: a goroutine, without a socket while it waits for no
-// message.
+// lease manages the lease of an attachment in a goroutine. It has no socket open unless it waits
+// for a message.
 type lease struct {
 	d    *Daemon
-	name string // of its file
+	name string // file name
 	log  *slog.Logger
 
 	stop  context.CancelCauseFunc // ends the goroutine: errRelease, errLeave
-	ended chan struct{}           // closed when it has
-	first chan struct{}           // closed when the first lease is there, or will not come
+	ended chan struct{}           // closed when the goroutine has ended
+	first chan struct{}           // closed when the first lease has been bound or has failed
 
 	// The state for other goroutines.
 	mu      sync.Mutex
 	saved   Record
 	status  string
-	reason  string // why there is no lease, or it was not prolonged
+	reason  string // why there is no lease, or why it was not renewed
 	failure error  // why there was no first lease
 
 	// The state of the goroutine.
 	rec      Record
-	kept     *kernel.Namespace // nil where paths lead to the namespace
+	kept     *kernel.Namespace // nil if a path leads to the namespace
 	nextLook time.Time
-	answered bool // first is closed
+	answered bool // whether first is closed
 	four     four
-	six      *six  // nil: no DHCPv6
-	queue    []any // actions of their machines
+	six      *six  // nil without DHCPv6
+	queue    []any // actions of both machines
 }
 
 var (
 	errRelease = errors.New("the attachment was deleted")
-	errLeave   = errors.New("the daemon ends")
+	errLeave   = errors.New("the DHCP daemon is stopping")
 )
 
 // start starts the goroutine of an attachment, which closes at. For an attachment with a lease at
 // is nil.
 func (d *Daemon) start(rec Record, total time.Duration, at *openLink) *lease {
 	l := &lease{
-		d: d, name: dhcp.FileName(rec.Attachment), rec: rec, saved: rec, ended: make(chan struct{}), first: make(chan struct{}),
-		log: d.Log.With(about.Args(rec.Attachment)...), nextLook: time.Now().Add(rand.N(d.LookEvery)),
+		d: d, name: dhcp.FileName(rec.Attachment), rec: rec, saved: rec, ended: make(chan struct{}),
+		first:    make(chan struct{}),
+		log:      d.Log.With(about.Args(rec.Attachment)...),
+		nextLook: time.Now().Add(rand.N(d.LookEvery)),
 	}
 	l.four = l.newFour(total)
 	if rec.DHCP6 == dhcp.Stateful || rec.DHCP6 == dhcp.Stateless {
@@ -106,8 +108,8 @@ func (l *lease) answer() {
 	}
 }
 
-// prepare brings the interface up, and waits a while until it can send: before, the kernel drops
-// messages.
+// prepare sets the interface up, and waits until it can send, because the kernel drops earlier
+// messages. The wait is limited.
 func (l *lease) prepare(ctx context.Context, at *openLink) {
 	if !l.d.host.reachable(&l.rec.Place) {
 		l.kept = at.ns
@@ -132,7 +134,7 @@ func (l *lease) prepare(ctx context.Context, at *openLink) {
 		return nil
 	})
 	if err != nil {
-		l.log.Warn("interface", "error", err)
+		l.log.Warn("cannot prepare the interface", "error", err)
 	}
 }
 
@@ -177,7 +179,7 @@ func (l *lease) wait(ctx context.Context) error {
 	return nil
 }
 
-// look checks at intervals that the interface still exists.
+// look checks periodically that the interface still exists.
 func (l *lease) look(ctx context.Context) error {
 	if time.Now().Before(l.nextLook) {
 		return nil
@@ -188,7 +190,7 @@ func (l *lease) look(ctx context.Context) error {
 		return err
 	}
 	if err != nil {
-		l.log.Warn("place", "error", err)
+		l.log.Warn("cannot find the interface", "error", err)
 		return nil
 	}
 	if l.six != nil {
@@ -201,7 +203,7 @@ func (l *lease) look(ctx context.Context) error {
 	return at.Close()
 }
 
-// work executes the actions of the machines. An error ends the lease.
+// work carries out the actions of the machines. An error ends the lease.
 func (l *lease) work(ctx context.Context) error {
 	for len(l.queue) > 0 {
 		a := l.queue[0]
@@ -240,13 +242,13 @@ func (l *lease) do(ctx context.Context, action any) error {
 	return nil
 }
 
-// sent returns an error only if the interface no longer exists. The machine repeats a message that
-// was lost otherwise.
+// sent returns an error only if the interface no longer exists. After other errors the machine
+// repeats the message.
 func (l *lease) sent(kind fmt.Stringer, err error) error {
 	if err == nil || errors.Is(err, errGone) {
 		return err
 	}
-	l.log.Warn("send", "type", kind, "error", err)
+	l.log.Warn("cannot send", "type", kind, "error", err)
 	return nil
 }
 
@@ -266,15 +268,15 @@ func (l *lease) open(ctx context.Context) (*openLink, error) {
 	return l.d.host.open(ctx, &l.rec, l.kept)
 }
 
-// apply changes the interface. It logs an error, and CHECK reports the difference; an interface
-// that is gone needs no change.
+// apply changes the interface. It logs errors, and CHECK reports the difference. If the interface
+// no longer exists, there is nothing to change.
 func (l *lease) apply(ctx context.Context, how func(*openLink) error) {
 	at, err := l.open(ctx)
 	if err == nil {
 		err = errors.Join(how(at), at.Close())
 	}
 	if err != nil && !errors.Is(err, errGone) {
-		l.log.Error("interface is not changed", "error", err)
+		l.log.Error("cannot change the interface", "error", err)
 	}
 }
 
@@ -282,14 +284,14 @@ func (l *lease) apply(ctx context.Context, how func(*openLink) error) {
 func (l *lease) keep() error {
 	err := l.d.leases.Write(l.name, &l.rec)
 	if err != nil && l.answered {
-		l.log.Error("lease is not saved", "error", err)
+		l.log.Error("cannot save the lease", "error", err)
 		return nil
 	}
 	return err
 }
 
 // got saves a new lease before it publishes it, and answers ADD when all requested leases are
-// there.
+// bound.
 func (l *lease) got() error {
 	if err := l.keep(); err != nil {
 		return err
@@ -301,7 +303,7 @@ func (l *lease) got() error {
 	return nil
 }
 
-// end releases the lease where that is possible, or leaves it to the next daemon.
+// end releases the lease if possible, or leaves it to the next daemon.
 func (l *lease) end(ctx context.Context, why error) {
 	failed := !l.answered
 	switch {
@@ -315,7 +317,7 @@ func (l *lease) end(ctx context.Context, why error) {
 	l.release4(last)
 	l.release6(last)
 	if err := l.d.leases.Remove(l.name); err != nil {
-		l.log.Error("lease is not removed", "error", err)
+		l.log.Error("cannot remove the lease file", "error", err)
 	}
 	l.mu.Lock()
 	l.failure = why
@@ -337,7 +339,7 @@ func (l *lease) where(ctx context.Context) string {
 	return fmt.Sprintf("%s (%s)", l.rec.IfName, carrier)
 }
 
-// noLeaseError reports that no server has given an address in time.
+// noLeaseError reports that no server has granted an address in time.
 type noLeaseError struct{ reason, where string }
 
 func (e *noLeaseError) Error() string { return e.reason + " on " + e.where }

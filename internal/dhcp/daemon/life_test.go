@@ -27,10 +27,11 @@ const (
 	other = "10.92.0.150,10.92.0.170"
 )
 
-// addresses are the IPv4 addresses and routes of a container's eth0.
+// addresses returns the IPv4 addresses and routes of a container's eth0.
 func (d *node) addresses(container string) string {
 	c := d.n.Container(container)
-	return c.Command("ip", "-4", "-o", "addr", "show", "dev", "eth0") + c.Command("ip", "-4", "route", "show", "dev", "eth0")
+	return c.Command("ip", "-4", "-o", "addr", "show", "dev", "eth0") +
+		c.Command("ip", "-4", "route", "show", "dev", "eth0")
 }
 
 func (d *node) eventuallyState(container, want string) {
@@ -43,8 +44,8 @@ func (d *node) eventuallyState(container, want string) {
 	})
 }
 
-// TestRestart: R-53: a daemon that is started again goes on with the leases of those who are still there, and gives back none
-// at its end; it forgets those who are not.
+// TestRestart checks that a restarted daemon continues with the leases of existing containers and
+// forgets the others, and that a daemon releases no lease when it ends.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a", "b")
@@ -54,7 +55,7 @@ func TestRestart(t *testing.T) {
 	d.add("b")
 	d.stop()
 	if strings.Contains(s.Log(), s.Kind.Released) {
-		t.Error("leases were given back")
+		t.Error("leases were released")
 	}
 	n.Remove("b")
 	d.start()
@@ -62,7 +63,7 @@ func TestRestart(t *testing.T) {
 		t.Errorf("%v, before %v", got.IPs, r.IPs)
 	}
 	if l, ok := d.lease("b"); ok {
-		t.Errorf("of a container that is gone: %+v", l)
+		t.Errorf("a container that no longer exists has a lease: %+v", l)
 	}
 	first, _ := d.lease("a")
 	testnet.Eventually(t, func() error {
@@ -73,7 +74,7 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// eachServer runs a test with each of some servers.
+// eachServer runs a test with each of the given servers.
 func eachServer(t *testing.T, kinds []dhcpserver.Kind, test func(t *testing.T, k dhcpserver.Kind)) {
 	t.Parallel()
 	for _, k := range kinds {
@@ -84,8 +85,9 @@ func eachServer(t *testing.T, kinds []dhcpserver.Kind, test func(t *testing.T, k
 	}
 }
 
-// TestRebind: a server that was away while the lease was to be renewed is asked by broadcast. Not dnsmasq, the
-// first: it lends for two minutes at least, and who rebinds asks again after half of what is left.
+// TestRebind checks that the client rebinds by broadcast if the server was away at the time of
+// renewal. It omits dnsmasq, the first server, which grants at least two minutes: a rebinding
+// client repeats its request only after half of the remaining time.
 func TestRebind(t *testing.T) {
 	eachServer(t, dhcpserver.Kinds[1:], func(t *testing.T, k dhcpserver.Kind) {
 		n := dhcpserver.NewNet(t, "a")
@@ -104,12 +106,12 @@ func TestRebind(t *testing.T) {
 	})
 }
 
-// TestChangedAddress: R-57: a server that refuses the address, and gives another, is obeyed: the interface has that one, with its
-// routes, and nothing of the one before.
+// TestChangedAddress checks that the daemon follows a server that refuses the address and grants
+// another: the interface gets the new address and routes, and loses the old ones.
 func TestChangedAddress(t *testing.T) {
 	eachServer(t, dhcpserver.Kinds, func(t *testing.T, k dhcpserver.Kind) {
 		n := dhcpserver.NewNet(t, "a")
-		s := dhcpserver.Start(t, n, k, pool, 20) // some servers do not refuse: the lease ends
+		s := dhcpserver.Start(t, n, k, pool, 20) // some servers do not refuse, so the lease expires
 		d := newNode(t, n)
 		r := d.add("a")
 		before := d.addresses("a")
@@ -134,8 +136,8 @@ func TestChangedAddress(t *testing.T) {
 	})
 }
 
-// TestLost: a lease that nobody prolongs is taken off the interface, CHECK says why, and when a server is back there is one
-// again.
+// TestLost checks that the daemon removes an address that no server renews, that CHECK reports the
+// reason, and that the container gets a lease again when a server is back.
 func TestLost(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
@@ -144,7 +146,8 @@ func TestLost(t *testing.T) {
 	d.add("a")
 	s.Stop()
 	testnet.Eventually(t, func() error {
-		if _, err := d.call(dhcp.Check, "a"); err == nil || !strings.Contains(err.Error(), "the lease has expired") {
+		if _, err := d.call(dhcp.Check, "a"); err == nil ||
+			!strings.Contains(err.Error(), "the lease has expired") {
 			return fmt.Errorf("CHECK: %v", err)
 		}
 		return nil
@@ -152,9 +155,10 @@ func TestLost(t *testing.T) {
 	if left := d.addresses("a"); left != "" {
 		t.Errorf("left:\n%s", left)
 	}
-	d.stop() // what is lost is known to the next daemon, too
+	d.stop() // the next daemon knows the reason, too
 	d.start()
-	if _, err := d.call(dhcp.Check, "a"); err == nil || !strings.Contains(err.Error(), "the lease has expired") {
+	if _, err := d.call(dhcp.Check, "a"); err == nil ||
+		!strings.Contains(err.Error(), "the lease has expired") {
 		t.Errorf("CHECK after a restart: %v", err)
 	}
 	s.StartRenewing(pool, 600)
@@ -162,12 +166,14 @@ func TestLost(t *testing.T) {
 		_, err := d.call(dhcp.Check, "a")
 		return err
 	})
-	if got := d.addresses("a"); !strings.Contains(got, "10.92.0.1") || !strings.Contains(got, "default via") {
+	if got := d.addresses("a"); !strings.Contains(got, "10.92.0.1") ||
+		!strings.Contains(got, "default via") {
 		t.Errorf("got\n%s", got)
 	}
 }
 
-// TestNoServer: R-59: DEL ends at once what would try for long; without it the error says what was waited for, and where.
+// TestNoServer checks that DEL interrupts an ADD that waits for a server, and that the error of ADD
+// names the missing answer and the interface.
 func TestNoServer(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a", "b")
@@ -186,13 +192,16 @@ func TestNoServer(t *testing.T) {
 	d.o.ResendTimeout = 12 * time.Second
 	d.start()
 	n.Host.Batch("link set " + dhcpserver.Port("b") + " down")
-	if _, err := d.call(dhcp.Allocate, "b"); err == nil || cni.AsError(err).Msg != "no more tries" || !strings.Contains(cni.AsError(err).Details, "no OFFER in ") || !strings.Contains(cni.AsError(err).Details, "on eth0 (carrier down)") {
+	if _, err := d.call(dhcp.Allocate, "b"); err == nil ||
+		cni.AsError(err).Msg != "no more tries" ||
+		!strings.Contains(cni.AsError(err).Details, "no OFFER in ") ||
+		!strings.Contains(cni.AsError(err).Details, "on eth0 (carrier down)") {
 		t.Errorf("%v: %s", err, cni.AsError(err).Details)
 	}
 }
 
-// TestSlowLink: R-61: a port that lets nothing through for longer than it takes to send a message three times (spanning tree)
-// costs time, and nothing else.
+// TestSlowLink checks that a port that forwards nothing during three transmissions of a message
+// (spanning tree) only delays the lease.
 func TestSlowLink(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
@@ -203,15 +212,16 @@ func TestSlowLink(t *testing.T) {
 	d.start()
 	port := dhcpserver.Port("a")
 	n.Host.Batch("link set " + port + " nomaster")
-	forwarding := time.AfterFunc(2500*time.Millisecond, func() { n.Host.Batch("link set " + port + " master br0") })
+	forwarding := time.AfterFunc(2500*time.Millisecond,
+		func() { n.Host.Batch("link set " + port + " master br0") })
 	r := d.must(dhcp.Allocate, "a")
 	if forwarding.Stop() {
 		t.Errorf("got %v before the port forwards", r.IPs)
 	}
 }
 
-// TestLinkGone: a lease ends with its interface; CHECK and ADD say so at once, and for another interface of the name
-// there is another lease.
+// TestLinkGone checks that a lease ends with its interface, that CHECK and ADD report it
+// immediately, and that another interface of the same name gets another lease.
 func TestLinkGone(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
@@ -236,11 +246,12 @@ func TestLinkGone(t *testing.T) {
 	d.must(dhcp.Check, "a")
 	n.Container("a").Batch("link del eth0")
 	dhcpserver.PlugIn(n, "a")
-	d.add("a") // the lease before had not noticed
+	d.add("a") // the previous lease had not noticed
 	d.must(dhcp.Check, "a")
 }
 
-// TestTakeOver: a daemon that replaces another has its socket, and its leases, and no client notices.
+// TestTakeOver checks that a daemon that replaces another gets its socket and its leases, without
+// interruption for clients.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
@@ -252,7 +263,8 @@ func TestTakeOver(t *testing.T) {
 	calls := 0
 	clients.Go(func() {
 		for ctx.Err() == nil {
-			if _, err := dhcp.Call(t.Context(), d.socket, dhcp.Request{Verb: dhcp.Status}); err != nil {
+			if _, err := dhcp.Call(t.Context(), d.socket,
+				dhcp.Request{Verb: dhcp.Status}); err != nil {
 				t.Errorf("call %d: %v", calls, err)
 			}
 			calls++
@@ -277,7 +289,8 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// TestActivation: a socket that systemd has opened is used, and stays.
+// TestActivation checks that a daemon uses the socket that systemd has opened, and leaves it in
+// place.
 func TestActivation(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
@@ -300,8 +313,8 @@ func TestActivation(t *testing.T) {
 	}
 }
 
-// TestHostPrefix: R-62: the prefix is put before the paths of socket, namespaces and leases: all of them are there, and nowhere
-// else. The process ID is in its file as long as the daemon runs.
+// TestHostPrefix checks that the prefix applies to the paths of socket, namespaces and leases,
+// which exist only there, and that the PID file exists as long as the daemon runs.
 func TestHostPrefix(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
@@ -316,7 +329,8 @@ func TestHostPrefix(t *testing.T) {
 	if err := os.Symlink(n.Container("a").Path(), host+"/tenon-test/a"); err != nil {
 		t.Fatal(err)
 	}
-	q := dhcp.Request{Verb: dhcp.Allocate, Container: "a", IfName: "eth0", Netns: "/tenon-test/a", Config: json.RawMessage(d.conf)}
+	q := dhcp.Request{Verb: dhcp.Allocate, Container: "a", IfName: "eth0", Netns: "/tenon-test/a",
+		Config: json.RawMessage(d.conf)}
 	if err := d.ask(q); err != nil {
 		t.Error(err)
 	}
@@ -334,13 +348,14 @@ func TestHostPrefix(t *testing.T) {
 	}
 	for _, relative := range []daemon.Options{{PIDFile: "pid"}, {HostPrefix: "host"}} {
 		relative.Socket, relative.Log = "/tenon-test/dhcp.sock", d.o.Log
-		if err := daemon.Run(t.Context(), relative); err == nil || !strings.Contains(err.Error(), "is not an absolute path") {
+		if err := daemon.Run(t.Context(), relative); err == nil ||
+			!strings.Contains(err.Error(), "is not an absolute path") {
 			t.Errorf("%+v: %v", relative, err)
 		}
 	}
 }
 
-// TestStaleSocket: R-56: a socket that a killed daemon has left is no obstacle.
+// TestStaleSocket checks that a daemon replaces the socket of a killed daemon.
 func TestStaleSocket(t *testing.T) {
 	t.Parallel()
 	d := newNode(t, dhcpserver.NewNet(t, "a"))
@@ -354,14 +369,16 @@ func TestStaleSocket(t *testing.T) {
 	d.start()
 }
 
-// TestDisconnect: a runtime that is killed while it waits leaves nothing behind.
+// TestDisconnect checks that a request leaves nothing behind if the client is killed while it
+// waits.
 func TestDisconnect(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
 	d := newNode(t, n)
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(500*time.Millisecond, cancel)
-	_, err := dhcp.Call(ctx, d.socket, dhcp.Request{Verb: dhcp.Allocate, Container: "a", IfName: "eth0", Netns: n.Container("a").Path(), Config: json.RawMessage(d.conf)})
+	_, err := dhcp.Call(ctx, d.socket, dhcp.Request{Verb: dhcp.Allocate, Container: "a",
+		IfName: "eth0", Netns: n.Container("a").Path(), Config: json.RawMessage(d.conf)})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}

@@ -17,8 +17,9 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// TestMany: 500 leases of an earlier daemon are adopted, and need less than 40 MiB and few threads, while all servers are asked at
-// the same time. It logs how long adoption takes; the budget is 2 s.
+// TestMany checks that 500 leases of an earlier daemon are adopted with less than 40 MiB of memory
+// and few threads, while all clients send requests at the same time. It logs the time of adoption;
+// the budget is 2 s.
 func TestMany(t *testing.T) {
 	const many = 500
 	testnet.Require(t, testnet.Kernel(kernel.FeatureVeth), testnet.Tool("ip"))
@@ -29,7 +30,8 @@ func TestMany(t *testing.T) {
 	var commands []string
 	for i := range many / 2 {
 		name, peer := fmt.Sprintf("d%d", i), fmt.Sprintf("d%d", many/2+i)
-		commands = append(commands, "link add "+name+" type veth peer name "+peer, "link set "+name+" up", "link set "+peer+" up")
+		commands = append(commands, "link add "+name+" type veth peer name "+peer,
+			"link set "+name+" up", "link set "+peer+" up")
 	}
 	c.Batch(commands...)
 	leases, err := dhcp.LeaseFiles(d.socket)
@@ -44,11 +46,14 @@ func TestMany(t *testing.T) {
 			}
 			rec := daemon.Record{
 				Attachment: cni.Attachment{Network: "lan", Container: "c", IfName: link.Name},
-				Place:      daemon.Place{Path: c.Path(), NS: testnet.NS(t, c).ID(), Index: link.Index, MAC: link.HardwareAddr.String()},
-				ClientID:   v4.ClientID(link.Name),
+				Place: daemon.Place{Path: c.Path(), NS: testnet.NS(t, c).ID(),
+					Index: link.Index, MAC: link.HardwareAddr.String()},
+				ClientID: v4.ClientID(link.Name),
 				Lease: &v4.Lease{
-					Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 1, byte(i / 256), byte(i % 256)}), 16), Server: netip.MustParseAddr("10.1.255.1"),
-					Renew: time.Now().Add(time.Hour), Rebind: time.Now().Add(2 * time.Hour), Expires: time.Now().Add(3 * time.Hour),
+					Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 1, byte(i / 256),
+						byte(i % 256)}), 16), Server: netip.MustParseAddr("10.1.255.1"),
+					Renew: time.Now().Add(time.Hour), Rebind: time.Now().Add(2 * time.Hour),
+					Expires: time.Now().Add(3 * time.Hour),
 				},
 			}
 			if err = leases.Write(dhcp.FileName(rec.Attachment), &rec); err != nil {
@@ -85,7 +90,7 @@ func number(text string) (n int) {
 	return n
 }
 
-// status is /proc/PID/status of the daemon that is a process.
+// status returns /proc/PID/status of the daemon process.
 func (d *node) status() map[string]string {
 	d.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.pid))

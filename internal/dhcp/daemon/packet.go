@@ -19,7 +19,7 @@ const (
 	ttl           = 64
 )
 
-// errOther reports that a packet is none of those.
+// errOther reports that a packet is not a UDP packet to the port.
 var errOther = errors.New("not a UDP packet to the port")
 
 // udp returns an IPv4 packet with a UDP datagram.
@@ -37,23 +37,26 @@ func udp(from, to netip.AddrPort, payload []byte) []byte {
 	binary.BigEndian.PutUint16(u[4:], uint16(udpLen+len(payload)))
 	b = append(b, payload...)
 	c := checksum(pseudo(b[:ipLen], b[ipLen:]))
-	if c == 0 { // 0 says that there is none
+	if c == 0 { // 0 stands for no checksum
 		c = 0xffff
 	}
 	binary.BigEndian.PutUint16(b[ipLen+6:], c)
 	return b
 }
 
-// parseUDP returns the datagram of an IPv4 packet to a port, and its source. With partial it does
-// not check the checksum of UDP: the kernel leaves it to hardware, which a packet between two of
-// its links never meets. The error is errOther for anything else, fragments and damaged packets
-// included.
-func parseUDP(b []byte, port uint16, partial bool) (payload []byte, from netip.AddrPort, err error) {
+// parseUDP returns the UDP payload of an IPv4 packet to a port, and its source. With partial it
+// does not check the UDP checksum: the kernel leaves the checksum to hardware, and a packet between
+// two virtual links never passes hardware. For all other packets, including fragments and damaged
+// packets, the error is errOther.
+func parseUDP(
+	b []byte, port uint16, partial bool,
+) (payload []byte, from netip.AddrPort, err error) {
 	if len(b) < ipLen || b[0]>>4 != 4 {
 		return nil, from, errOther
 	}
 	header, total := int(b[0]&15)*4, int(binary.BigEndian.Uint16(b[2:]))
-	if header < ipLen || total < header+udpLen || total > len(b) || b[9] != protocolUDP || binary.BigEndian.Uint16(b[6:])&0x3fff != 0 ||
+	if header < ipLen || total < header+udpLen || total > len(b) || b[9] != protocolUDP ||
+		binary.BigEndian.Uint16(b[6:])&0x3fff != 0 ||
 		checksum(sum(0, b[:header])) != 0 {
 		return nil, from, errOther
 	}
@@ -62,10 +65,12 @@ func parseUDP(b []byte, port uint16, partial bool) (payload []byte, from netip.A
 	if binary.BigEndian.Uint16(u[2:]) != port || size < udpLen || size > len(u) {
 		return nil, from, errOther
 	}
-	if !partial && binary.BigEndian.Uint16(u[6:]) != 0 && checksum(pseudo(b[:ipLen], u[:size])) != 0 {
+	if !partial && binary.BigEndian.Uint16(u[6:]) != 0 &&
+		checksum(pseudo(b[:ipLen], u[:size])) != 0 {
 		return nil, from, errOther
 	}
-	return u[udpLen:size], netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[12:])), binary.BigEndian.Uint16(u)), nil
+	return u[udpLen:size],
+		netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[12:])), binary.BigEndian.Uint16(u)), nil
 }
 
 // pseudo sums a datagram with the pseudo header of its IP header.
@@ -95,8 +100,8 @@ const (
 	arpRequest = 1
 )
 
-// arpProbe returns a request for an address with the sender 0.0.0.0 (RFC 5227 section 1.1), which
-// changes no cache.
+// arpProbe returns an ARP request for an address with the sender 0.0.0.0 (RFC 5227 section 1.1),
+// which changes no ARP cache.
 func arpProbe(mac net.HardwareAddr, address netip.Addr) []byte {
 	b := []byte{0, 1, 8, 0, 6, 4, 0, arpRequest}
 	b = append(b, mac...)
@@ -105,13 +110,14 @@ func arpProbe(mac net.HardwareAddr, address netip.Addr) []byte {
 	return append(b, address.AsSlice()...)
 }
 
-// claims returns the sender of an ARP packet if it has an address or is about to take it (another
-// probe for it); nil for mac itself.
+// claims returns the sender of an ARP packet if the sender has an address or probes it. It returns
+// nil if the sender is mac itself.
 func claims(b []byte, mac net.HardwareAddr, address netip.Addr) net.HardwareAddr {
 	if len(b) < arpLen || string(b[:6]) != "\x00\x01\x08\x00\x06\x04" {
 		return nil
 	}
-	sender, from, target := net.HardwareAddr(b[8:14]), netip.AddrFrom4([4]byte(b[14:])), netip.AddrFrom4([4]byte(b[24:]))
+	sender, from, target := net.HardwareAddr(b[8:14]), netip.AddrFrom4([4]byte(b[14:])),
+		netip.AddrFrom4([4]byte(b[24:]))
 	probe := b[7] == arpRequest && from.IsUnspecified() && target == address
 	if sender.String() == mac.String() || from != address && !probe {
 		return nil

@@ -13,10 +13,12 @@ var (
 	everybody = netip.MustParseAddrPort("255.255.255.255:67")
 )
 
-// TestUDP compares a packet with one whose checksums were computed by hand from RFC 1071, and takes it apart again.
+// TestUDP compares a packet with one whose checksums were computed by hand from RFC 1071, and
+// parses it.
 func TestUDP(t *testing.T) {
 	t.Parallel()
-	got := udp(netip.MustParseAddrPort("192.0.2.1:67"), netip.MustParseAddrPort("192.0.2.2:68"), []byte("abc"))
+	got := udp(netip.MustParseAddrPort("192.0.2.1:67"), netip.MustParseAddrPort("192.0.2.2:68"),
+		[]byte("abc"))
 	want := []byte{
 		0x45, 0, 0, 31, 0, 0, 0, 0, 64, 17, 0xf6, 0xca, 192, 0, 2, 1, 192, 0, 2, 2,
 		0, 67, 0, 68, 0, 11, 0xb6, 0xea, 'a', 'b', 'c',
@@ -26,7 +28,7 @@ func TestUDP(t *testing.T) {
 	}
 	for size := range 50 {
 		payload := bytes.Repeat([]byte{0xfe}, size)
-		padded := append(udp(nobody, everybody, payload), 0, 0, 0) // as Ethernet does
+		padded := append(udp(nobody, everybody, payload), 0, 0, 0) // Ethernet pads short frames
 		back, from, err := parseUDP(padded, serverPort, false)
 		if err != nil || !bytes.Equal(back, payload) || from != nobody {
 			t.Errorf("%d bytes: % x from %s, %v", size, back, from, err)
@@ -34,7 +36,7 @@ func TestUDP(t *testing.T) {
 	}
 }
 
-// TestParseRefuses: what is damaged, or something else.
+// TestParseRefuses checks that parseUDP refuses damaged packets and packets of other kinds.
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	good := udp(everybody, nobody, []byte("payload"))
@@ -44,8 +46,10 @@ func TestParseRefuses(t *testing.T) {
 		return c
 	}
 	for name, b := range map[string][]byte{
-		"nothing": nil, "cut off": good[:30], "header of IP": damage(8, 1), "version": damage(0, 0x20), "payload": damage(30, 1),
-		"length of UDP": damage(25, 0x40), "another port": udp(everybody, everybody, nil), "fragment": damage(6, 0x20),
+		"nothing": nil, "cut off": good[:30], "header of IP": damage(8, 1),
+		"version": damage(0, 0x20), "payload": damage(30, 1),
+		"length of UDP": damage(25, 0x40), "another port": udp(everybody, everybody, nil),
+		"fragment": damage(6, 0x20),
 	} {
 		if payload, _, err := parseUDP(b, clientPort, false); !errors.Is(err, errOther) {
 			t.Errorf("%s: %q, %v", name, payload, err)
@@ -56,7 +60,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// TestClaims: who answers, announces or probes has an address.
+// TestClaims checks that answers, announcements and probes claim an address.
 func TestClaims(t *testing.T) {
 	t.Parallel()
 	own, other := net.HardwareAddr{2, 0, 0, 0, 0, 1}, net.HardwareAddr{2, 0, 0, 0, 0, 2}

@@ -16,7 +16,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// TestPeer: whoever may open the socket, as systemd can let a group do, only root is answered.
+// TestPeer checks that the daemon answers only root, even if other users may open the socket, for
+// example because systemd grants access to a group.
 func TestPeer(t *testing.T) {
 	testnet.Require(t, testnet.Root)
 	socket := serve(t, func(context.Context, *dhcp.Request) *dhcp.Reply { return new(dhcp.Reply) })
@@ -51,7 +52,8 @@ func dialAs(user int, socket string) (c net.Conn, err error) {
 	go func() {
 		defer close(done)
 		runtime.LockOSThread()
-		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(user), ^uintptr(0)); errno != 0 {
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(user),
+			^uintptr(0)); errno != 0 {
 			err = errno
 			return
 		}

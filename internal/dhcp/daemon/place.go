@@ -17,11 +17,11 @@ import (
 // errGone reports that the namespace or the interface of a lease no longer exists.
 var errGone = errors.New("gone")
 
-// host is the file system in which the paths of namespaces are.
+// host is the prefix of the file system that contains the paths of namespaces.
 type host struct{ prefix string }
 
-// find opens the namespace of a place. The error wraps errGone if the namespace no longer exists:
-// no path leads to it, and kept is nil.
+// find opens the namespace of a place. The error wraps errGone if the namespace no longer exists,
+// that is, if no path leads to it and kept is nil.
 func (h host) find(p *Place, kept *kernel.Namespace) (*kernel.Namespace, error) {
 	path, ok := h.path(p)
 	switch {
@@ -58,7 +58,7 @@ func (h host) path(p *Place) (path string, ok bool) {
 	return "", false
 }
 
-// identity returns the identity of the file at a path, zero if there is none.
+// identity returns the identity of the file at a path, or zero if it does not exist.
 func identity(path string) (id kernel.NamespaceID) {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) == nil {
@@ -67,8 +67,8 @@ func identity(path string) (id kernel.NamespaceID) {
 	return id
 }
 
-// openLink is the interface of a lease in an open network namespace. It keeps the namespace alive,
-// so the daemon closes it whenever there is nothing to wait for.
+// openLink is the interface of a lease in an open network namespace. An open namespace stays alive,
+// so the daemon closes it unless it waits for a message.
 type openLink struct {
 	ns   *kernel.Namespace
 	link kernel.Link
@@ -82,7 +82,8 @@ func (h host) open(ctx context.Context, l *Record, kept *kernel.Namespace) (*ope
 	if err != nil {
 		return nil, err
 	}
-	return linkIn(ctx, ns, func(space *kernel.Space) (kernel.Link, error) { return theLink(space, l) })
+	return linkIn(ctx, ns,
+		func(space *kernel.Space) (kernel.Link, error) { return theLink(space, l) })
 }
 
 // linkIn opens an interface in a namespace, which it closes if it fails.
@@ -101,7 +102,7 @@ func linkIn(
 }
 
 // theLink finds the interface of a lease. The kernel reuses the numbers of namespaces and
-// interfaces, but then the MAC address and the address differ.
+// interfaces, so theLink also compares the MAC address and the address.
 func theLink(space *kernel.Space, l *Record) (kernel.Link, error) {
 	found, err := space.Links.ByIndex(l.Place.Index)
 	if errors.Is(err, kernel.ErrNoLink) {
@@ -112,15 +113,15 @@ func theLink(space *kernel.Space, l *Record) (kernel.Link, error) {
 	}
 	have, err := space.Addrs.Of(found)
 	if err == nil && (l.Lease == nil || !slices.Contains(have, l.Lease.Address)) {
-		err = fmt.Errorf("interface %s with the hardware address %s: %w", l.IfName, l.Place.MAC, errGone)
+		err = fmt.Errorf("interface %s with the MAC address %s: %w", l.IfName, l.Place.MAC, errGone)
 	}
-	if err == nil { // servers know the client by the address that it had
+	if err == nil { // servers know the client by the MAC address in its record
 		found.MAC, err = net.ParseMAC(l.Place.MAC)
 	}
 	return found, err
 }
 
-// visit calls fn with the namespace in a transaction, which is kept unless fn fails.
+// visit calls fn with the namespace in a transaction, which is rolled back if fn fails.
 func (o *openLink) visit(ctx context.Context, fn func(*kernel.Space) error) error {
 	tx := kernel.Begin(ctx)
 	space, err := tx.Open(o.ns)
@@ -135,7 +136,7 @@ func (o *openLink) visit(ctx context.Context, fn func(*kernel.Space) error) erro
 	return nil
 }
 
-// enter opens the interface of a new lease by the descriptor that the client passed, or by the
+// enter opens the interface of a new lease by the file descriptor that the client passed, or by the
 // path, and records its place.
 func (h host) enter(ctx context.Context, l *Record, passed *os.File) (*openLink, error) {
 	path := h.prefix + l.Place.Path
@@ -149,7 +150,7 @@ func (h host) enter(ctx context.Context, l *Record, passed *os.File) (*openLink,
 	s, err := linkIn(ctx, ns, func(space *kernel.Space) (kernel.Link, error) {
 		link, err := space.Links.ByName(l.IfName)
 		if err == nil && len(link.MAC) != 6 {
-			err = fmt.Errorf("interface %s has no hardware address of Ethernet", l.IfName)
+			err = fmt.Errorf("interface %s has no Ethernet MAC address", l.IfName)
 		}
 		return link, err
 	})
@@ -157,12 +158,12 @@ func (h host) enter(ctx context.Context, l *Record, passed *os.File) (*openLink,
 		return nil, err
 	}
 	l.Place.NS, l.Place.Index, l.Place.MAC = ns.ID(), s.link.Index, s.link.MAC.String()
-	// Links of an ipvlan share a MAC address: the kernel finds them by their addresses.
+	// Links of an ipvlan share a MAC address, so their addresses distinguish them.
 	l.Broadcast = s.link.Kind == "ipvlan"
 	return s, nil
 }
 
-// reachable reports whether find will find the namespace.
+// reachable reports whether find can find the namespace again.
 func (h host) reachable(p *Place) bool {
 	_, ok := h.path(p)
 	return ok

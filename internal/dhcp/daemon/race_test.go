@@ -2,5 +2,5 @@
 
 package daemon_test
 
-// raced says that the race detector is built in, whose memory is not the daemon's.
+// raced reports that the race detector is built in, which adds to the memory of the daemon.
 const raced = true

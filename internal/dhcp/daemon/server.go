@@ -21,35 +21,35 @@ import (
 
 type handler = func(context.Context, *dhcp.Request) *dhcp.Reply
 
-// Server answers requests of our plugin and of the upstream plugin.
+// Server answers requests of Tenon's plugin and of the upstream plugin.
 type Server struct {
 	// Handle answers a request. Its context ends with the context of Serve, and when the client
-	// hangs up.
+	// closes the connection.
 	Handle handler
 	Log    *slog.Logger
 }
 
 const (
-	// atOnce is how many clients are served at the same time; others wait.
+	// atOnce is the number of clients that are served at the same time; others wait.
 	atOnce = 1024
-	// patience is the limit for reading a request, and for writing an answer.
+	// patience limits the time to read a request and to write an answer.
 	patience = 10 * time.Second
-	// maxRequest is the longest request, in bytes.
+	// maxRequest is the maximum length of a request, in bytes.
 	maxRequest = 4 << 20
-	// acceptAgain is the time after which Serve tries again where no client leaves: descriptors are
-	// also freed elsewhere, in this process or another.
+	// acceptAgain is the time after which Serve retries accept(2) even if no client leaves,
+	// because other code or processes can free descriptors too.
 	acceptAgain = time.Second
-	// logEvery is the time for which Serve logs an error of accept(2) once.
+	// logEvery is the minimum time between log lines for errors of accept(2).
 	logEvery = time.Minute
 )
 
-// Serve answers until the listener is closed, and returns when all is answered. While descriptors
-// or memory are short, clients wait in the queue of the socket.
+// Serve answers requests until the listener is closed, and returns when all are answered. While
+// file descriptors or memory are short, clients wait in the socket's queue.
 func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 	var all sync.WaitGroup
 	defer all.Wait()
 	slots := make(chan struct{}, atOnce)
-	left := make(chan struct{}, 1) // a client has left
+	left := make(chan struct{}, 1) // receives when a client leaves
 	var logged time.Time
 	for {
 		slots <- struct{}{}
@@ -85,7 +85,7 @@ func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 	}
 }
 
-// short reports whether accept(2) failed for want of a resource, or because the client has gone.
+// short reports whether accept(2) failed for lack of a resource, or because the client has left.
 func short(err error) bool {
 	return slices.ContainsFunc([]unix.Errno{
 		unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.ECONNABORTED,
@@ -144,7 +144,7 @@ func trusted(c *net.UnixConn) error {
 		return err
 	}
 	if peer.Uid != 0 && int(peer.Uid) != os.Geteuid() {
-		return fmt.Errorf("user %d may not use the daemon: only root may", peer.Uid)
+		return fmt.Errorf("user %d is not allowed to use the DHCP daemon: only root is", peer.Uid)
 	}
 	return nil
 }
@@ -165,7 +165,7 @@ func (s *Server) serveUpstream(ctx context.Context, c *dhcp.Conn) error {
 	return nil
 }
 
-// handle answers a request, and cancels it when the client hangs up.
+// handle answers a request, and cancels it when the client closes the connection.
 func (s *Server) handle(ctx context.Context, c *dhcp.Conn, q *dhcp.Request) *dhcp.Reply {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -186,9 +186,9 @@ func (s *Server) handle(ctx context.Context, c *dhcp.Conn, q *dhcp.Request) *dhc
 	return r
 }
 
-// Listen listens at a path, and makes its directory. It replaces the socket of an earlier daemon;
-// the caller prevents that two processes do so at the same time. Closing the listener leaves the
-// socket in place. The error wraps [unix.EADDRINUSE] if a daemon answers there.
+// Listen listens at a path and creates its directory. It replaces the socket of an earlier daemon;
+// the caller ensures that only one process does so at a time. The socket file remains after the
+// listener is closed. The error wraps [unix.EADDRINUSE] if a daemon listens there.
 func Listen(path string) (*net.UnixListener, error) {
 	if err := dhcp.CheckSocketPath(path); err != nil {
 		return nil, err
@@ -201,14 +201,14 @@ func Listen(path string) (*net.UnixListener, error) {
 		return l, err
 	}
 	if info, statErr := os.Lstat(path); statErr != nil || info.Mode().Type() != fs.ModeSocket {
-		return nil, fmt.Errorf("%s is there, and is no socket", path)
+		return nil, fmt.Errorf("%s exists and is not a socket", path)
 	}
 	c, dialErr := dhcp.Dial(path)
 	if dialErr == nil {
 		c.Close()
 	}
 	if !errors.Is(dialErr, dhcp.ErrUnreachable) {
-		return nil, fmt.Errorf("somebody answers on %s: %w", path, unix.EADDRINUSE)
+		return nil, fmt.Errorf("a process listens on %s: %w", path, unix.EADDRINUSE)
 	}
 	if err := os.Remove(path); err != nil {
 		return nil, err
@@ -228,8 +228,7 @@ func listen(path string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// Inherited listens on a socket that another process has opened, systemd or an earlier daemon, and
-// closes the file.
+// Inherited listens on a socket that systemd or an earlier daemon has opened, and closes the file.
 func Inherited(f *os.File) (*net.UnixListener, error) {
 	defer f.Close()
 	l, err := net.FileListener(f)

@@ -45,10 +45,13 @@ func serve(t *testing.T, handle func(context.Context, *dhcp.Request) *dhcp.Reply
 func sampleResult(t *testing.T) (r *cni.Result, encoded json.RawMessage) {
 	t.Helper()
 	r = &cni.Result{
-		IPs: []cni.IP{{Address: netip.MustParsePrefix("192.168.1.5/24"), Gateway: netip.MustParseAddr("192.168.1.1")}},
+		IPs: []cni.IP{{Address: netip.MustParsePrefix("192.168.1.5/24"),
+			Gateway: netip.MustParseAddr("192.168.1.1")}},
 		Routes: []cni.Route{
-			{Dst: netip.MustParsePrefix("10.50.0.0/16"), GW: netip.MustParseAddr("192.168.1.254"), Priority: 7},
-			{Dst: netip.MustParsePrefix("10.60.0.0/16"), GW: netip.MustParseAddr("0.0.0.0"), Scope: cni.Some(253)},
+			{Dst: netip.MustParsePrefix("10.50.0.0/16"), GW: netip.MustParseAddr("192.168.1.254"),
+				Priority: 7},
+			{Dst: netip.MustParsePrefix("10.60.0.0/16"), GW: netip.MustParseAddr("0.0.0.0"),
+				Scope: cni.Some(253)},
 		},
 	}
 	encoded, err := r.Encode(cni.V110)
@@ -58,7 +61,7 @@ func sampleResult(t *testing.T) (r *cni.Result, encoded json.RawMessage) {
 	return r, encoded
 }
 
-// TestCall: what is asked arrives, with the namespace, and what is answered, with the socket.
+// TestCall checks that a request arrives with the namespace, and the reply with the socket.
 func TestCall(t *testing.T) {
 	_, encoded := sampleResult(t)
 	type received struct {
@@ -84,7 +87,8 @@ func TestCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer self.Close()
-	q := dhcp.Request{Verb: dhcp.Allocate, Container: "c", IfName: "eth0", Netns: "/x", Args: "A=B", Config: json.RawMessage(`{"name":"` + strings.Repeat("n", 100_000) + `"}`)}
+	q := dhcp.Request{Verb: dhcp.Allocate, Container: "c", IfName: "eth0", Netns: "/x", Args: "A=B",
+		Config: json.RawMessage(`{"name":"` + strings.Repeat("n", 100_000) + `"}`)}
 	sent := q
 	sent.NS = self
 	r, err := dhcp.Call(t.Context(), socket, sent)
@@ -98,7 +102,8 @@ func TestCall(t *testing.T) {
 	}
 	var want unix.Stat_t
 	if err := unix.Fstat(int(self.Fd()), &want); err != nil || want.Ino != got.ns.Ino {
-		t.Errorf("the daemon received another namespace: inode %d, sent %d, %v", got.ns.Ino, want.Ino, err)
+		t.Errorf("the daemon received another namespace: inode %d, sent %d, %v", got.ns.Ino,
+			want.Ino, err)
 	}
 	if string(r.Result) != string(compact(t, encoded)) || r.Listener == nil {
 		t.Errorf("%+v", r)
@@ -114,7 +119,8 @@ func compact(t *testing.T, v json.RawMessage) []byte {
 	return b
 }
 
-// TestErrors: the error of the daemon keeps its code and details; nobody, and nobody any more, are told apart from it (R-56).
+// TestErrors checks that an error of the daemon keeps its code and details, and that Call
+// distinguishes it from a missing and from a stale socket (R-56).
 func TestErrors(t *testing.T) {
 	socket := serve(t, func(context.Context, *dhcp.Request) *dhcp.Reply {
 		return dhcp.Fail(cni.Errorf(cni.CodeTryAgainLater, "no more tries").WithDetails("no OFFER"))
@@ -123,23 +129,27 @@ func TestErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := cni.AsError(r.Err()); e.Code != cni.CodeTryAgainLater || e.Msg != "no more tries" || e.Details != "no OFFER" {
+	if e := cni.AsError(r.Err()); e.Code != cni.CodeTryAgainLater || e.Msg != "no more tries" ||
+		e.Details != "no OFFER" {
 		t.Errorf("%+v", e)
 	}
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{file: "is no socket", "/" + strings.Repeat("x", 107): "the path has 108 bytes"} {
+	for path, want := range map[string]string{file: "is not a socket", "/" +
+		strings.Repeat("x", 107): "this one has 108"} {
 		if _, err := daemon.Listen(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("listen on %s: %v", path, err)
 		}
-		if _, err := dhcp.Call(t.Context(), path, dhcp.Request{}); !errors.Is(err, dhcp.ErrUnreachable) {
+		if _, err := dhcp.Call(t.Context(), path, dhcp.Request{}); !errors.Is(err,
+			dhcp.ErrUnreachable) {
 			t.Errorf("call %s: %v", path, err)
 		}
 	}
 	stale := filepath.Join(t.TempDir(), "dhcp.sock")
-	if _, err := dhcp.Call(t.Context(), stale, dhcp.Request{}); !errors.Is(err, dhcp.ErrUnreachable) {
+	if _, err := dhcp.Call(t.Context(), stale, dhcp.Request{}); !errors.Is(err,
+		dhcp.ErrUnreachable) {
 		t.Error(err)
 	}
 	l, err := daemon.Listen(stale)
@@ -147,24 +157,25 @@ func TestErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := daemon.Listen(stale); !errors.Is(err, unix.EADDRINUSE) {
-		t.Errorf("somebody is there: %v", err)
+		t.Errorf("listen on a socket in use: %v", err)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dhcp.Call(t.Context(), stale, dhcp.Request{}); !errors.Is(err, dhcp.ErrUnreachable) {
+	if _, err := dhcp.Call(t.Context(), stale, dhcp.Request{}); !errors.Is(err,
+		dhcp.ErrUnreachable) {
 		t.Error(err)
 	}
 	l, err = daemon.Listen(stale)
 	if err != nil {
-		t.Fatalf("a stale socket is in the way: %v", err)
+		t.Fatalf("listen on a stale socket: %v", err)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestClientHangsUp: a client that disconnects cancels its request.
+// TestClientHangsUp checks that a client that disconnects cancels its request.
 func TestClientHangsUp(t *testing.T) {
 	begun, over := make(chan struct{}), make(chan struct{})
 	socket := serve(t, func(ctx context.Context, _ *dhcp.Request) *dhcp.Reply {
@@ -184,19 +195,24 @@ func TestClientHangsUp(t *testing.T) {
 	<-over
 }
 
-// TestHostilePlugin: nonsense, endless lines and silence end a connection, and nothing else.
+// TestHostilePlugin checks that invalid data, endless lines and silence end a connection and have
+// no other effect.
 func TestHostilePlugin(t *testing.T) {
 	socket := serve(t, func(context.Context, *dhcp.Request) *dhcp.Reply { return new(dhcp.Reply) })
 	for name, sent := range map[string]string{
-		"nonsense": "hello\n", "endless greeting": strings.Repeat("x", 1<<20), "no request": "TENON-DHCP/1\n", "no JSON": "TENON-DHCP/1\n{]\n",
-		"net/rpc": "CONNECT /_goRPC_ HTTP/1.0\n\n", "endless": "TENON-DHCP/1\n" + strings.Repeat("{", 5<<20),
+		"nonsense": "hello\n", "endless greeting": strings.Repeat("x", 1<<20),
+		"no request": "TENON-DHCP/1\n", "no JSON": "TENON-DHCP/1\n{]\n",
+		"net/rpc": "CONNECT /_goRPC_ HTTP/1.0\n\n", "endless": "TENON-DHCP/1\n" +
+			strings.Repeat("{", 5<<20),
 	} {
 		c, err := net.Dial("unix", socket)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, _ = io.WriteString(c, sent)
-		if err := errors.Join(c.(*net.UnixConn).CloseWrite(), c.SetDeadline(time.Now().Add(testnet.Patience))); err != nil && !errors.Is(err, unix.ENOTCONN) {
+		if err := errors.Join(c.(*net.UnixConn).CloseWrite(),
+			c.SetDeadline(time.Now().Add(testnet.Patience))); err != nil &&
+			!errors.Is(err, unix.ENOTCONN) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {

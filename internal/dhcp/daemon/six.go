@@ -17,7 +17,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// six is the DHCPv6 client of a lease, in the goroutine of that.
+// six is the DHCPv6 client of a lease. Only the goroutine of the lease uses it.
 type six struct {
 	transport[*v6.Message]
 	machine *v6.Machine
@@ -38,10 +38,10 @@ func (l *lease) newSix(total time.Duration) *six {
 	return &six{transport: via, machine: machine}
 }
 
-// duid returns the identifier of a container (RFC 8415 section 11). Each container has its own, as
-// servers see it as a node of its own, and an IAID of 32 bits is too short for all containers of a
+// duid returns the identifier of a container (RFC 8415 section 11). Each container has its own,
+// because servers treat it as a node, and an IAID of 32 bits is too short for all containers of a
 // host. A MAC address is random and ends with its interface (section 11.4), so the identifier is a
-// hash of the boot and the container: no container outlives a boot, and no daemon must store it.
+// hash of the boot ID and the container. It needs no storage, because no container survives a boot.
 func duid(boot, container string) v6.DUID {
 	h := fnv.New128a()
 	fmt.Fprintf(h, "%s/%s", boot, container)
@@ -58,7 +58,7 @@ func (l *lease) send6(ctx context.Context, s v6.Send) error {
 	return l.six.listener.multicast(s.Message.Encode())
 }
 
-// probe6 has the kernel test whether other nodes have addresses.
+// probe6 lets the kernel test whether other nodes have addresses.
 func (l *lease) probe6(ctx context.Context, addresses []netip.Addr) {
 	var used []netip.Addr
 	at, err := l.open(ctx)
@@ -72,9 +72,11 @@ func (l *lease) probe6(ctx context.Context, addresses []netip.Addr) {
 	l.six.then(l.six.machine.Probed(time.Now(), used...))
 }
 
-// duplicates returns the addresses of a list that other nodes have. The interface has the list only
-// for the test.
-func (o *openLink) duplicates(ctx context.Context, addresses []netip.Addr) (used []netip.Addr, err error) {
+// duplicates returns the addresses in a list that other nodes have. The interface has the addresses
+// only during the test.
+func (o *openLink) duplicates(
+	ctx context.Context, addresses []netip.Addr,
+) (used []netip.Addr, err error) {
 	tx := kernel.Begin(ctx)
 	space, err := tx.Open(o.ns)
 	if err != nil {
@@ -90,7 +92,8 @@ func (o *openLink) duplicates(ctx context.Context, addresses []netip.Addr) (used
 		err = space.Addrs.WaitDAD(ctx, o.link)
 	}
 	var found *kernel.DuplicateError
-	for errors.As(err, &found) && slices.Contains(addresses, found.Addr.Addr()) { // the others are still looked at
+	// The other addresses are still tested.
+	for errors.As(err, &found) && slices.Contains(addresses, found.Addr.Addr()) {
 		used = append(used, found.Addr.Addr())
 		if err = space.Addrs.Delete(o.link, found.Addr); err == nil {
 			err = space.Addrs.WaitDAD(ctx, o.link)
@@ -99,8 +102,8 @@ func (o *openLink) duplicates(ctx context.Context, addresses []netip.Addr) (used
 	return used, errors.Join(err, tx.Rollback())
 }
 
-// conflicts6 declines the addresses of the lease that the kernel does not use because other nodes
-// have them.
+// conflicts6 declines the addresses of the lease that the kernel does not use because another node
+// has them.
 func (l *lease) conflicts6(ctx context.Context, at *openLink) {
 	var used []netip.Addr
 	err := at.visit(ctx, func(space *kernel.Space) error {
@@ -132,7 +135,7 @@ func (l *lease) lose6(ctx context.Context, a v6.Lose) error {
 	return l.keep()
 }
 
-// apply6 changes the addresses of the interface from one lease to another; either may be nil.
+// apply6 changes the addresses of the interface from one lease to another. Either lease may be nil.
 func (o *openLink) apply6(ctx context.Context, before, after *v6.Lease) error {
 	had, want := before.Prefixes(), after.Prefixes()
 	return o.visit(ctx, func(space *kernel.Space) error {
@@ -161,9 +164,9 @@ func (l *lease) release6(ctx context.Context) {
 	}
 	actions, wake := l.six.machine.Release(time.Now())
 	for !l.six.machine.Stopped() {
-		for _, a := range actions { // one, or none yet
+		for _, a := range actions { // at most one
 			if err := l.send6(ctx, a.(v6.Send)); err != nil {
-				l.log.Warn("the DHCPv6 server does not learn that the addresses are free", "error", err)
+				l.log.Warn("cannot release the addresses at the DHCPv6 server", "error", err)
 				return
 			}
 		}
@@ -173,13 +176,13 @@ func (l *lease) release6(ctx context.Context) {
 		case <-time.After(time.Until(wake)):
 			actions, wake = l.six.machine.Tick(time.Now())
 		case <-ctx.Done():
-			l.log.Warn("the DHCPv6 server has not answered that the addresses are free")
+			l.log.Warn("the DHCPv6 server has not confirmed the release")
 			return
 		}
 	}
 }
 
-// add6 adds the DHCPv6 lease to a result. DHCPv6 has no routes.
+// add6 adds the DHCPv6 lease to a result. DHCPv6 does not provide routes.
 func add6(r *cni.Result, s *Record) {
 	if s.Six == nil {
 		return

@@ -11,18 +11,19 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
 )
 
-// dhcp6 is for the key of the configuration.
+// dhcp6 returns the key of the configuration.
 func (d *node) dhcp6(value string) {
 	d.conf = strings.Replace(d.conf, `"type": "dhcp"`, `"type": "dhcp", "dhcp6": "`+value+`"`, 1)
 }
 
-// addresses6 are the IPv6 addresses of a container's eth0 but for the link-local one.
+// addresses6 returns the IPv6 addresses of a container's eth0, except for the link-local one.
 func (d *node) addresses6(container string) string {
-	return d.n.Container(container).Command("ip", "-6", "-o", "addr", "show", "dev", "eth0", "scope", "global")
+	return d.n.Container(container).Command("ip", "-6", "-o", "addr", "show", "dev", "eth0",
+		"scope", "global")
 }
 
-// TestServers6: against real servers of DHCPv6, an address is got besides the IPv4 one, renewed, kept over a restart, and given
-// back.
+// TestServers6 checks against real DHCPv6 servers that an address is granted in addition to the
+// IPv4 address, renewed, kept over a restart of the daemon, and released.
 func TestServers6(t *testing.T) {
 	t.Parallel()
 	for _, k := range dhcpserver.Kinds6 {
@@ -34,7 +35,8 @@ func TestServers6(t *testing.T) {
 			d := newNode(t, n)
 			d.dhcp6("stateful")
 			r := d.add("a")
-			if len(r.IPs) != 2 || !strings.HasPrefix(r.IPs[1].Address.String(), "fd00:92::") || r.IPs[1].Address.Bits() != 128 {
+			if len(r.IPs) != 2 || !strings.HasPrefix(r.IPs[1].Address.String(), "fd00:92::") ||
+				r.IPs[1].Address.Bits() != 128 {
 				t.Fatalf("%+v\n%s", r.IPs, s.Log())
 			}
 			renews := strings.Count(strings.ToUpper(s.Log()), "RENEW")
@@ -51,8 +53,8 @@ func TestServers6(t *testing.T) {
 			}
 			s.Pause(300 * time.Millisecond)
 			d.must(dhcp.Release, "a")
-			if !strings.Contains(s.Log(), k.Released) { // its answer is waited for
-				t.Errorf("the server knows of no release: %s", s.Log())
+			if !strings.Contains(s.Log(), k.Released) { // the daemon waits for the answer
+				t.Errorf("the server has not logged a release: %s", s.Log())
 			}
 			if left := d.addresses6("a"); left != "" {
 				t.Errorf("left: %s", left)
@@ -61,7 +63,7 @@ func TestServers6(t *testing.T) {
 	}
 }
 
-// TestLost6: an address that nobody prolongs is taken off.
+// TestLost6 checks that the daemon removes an address that no server renews.
 func TestLost6(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
@@ -72,7 +74,8 @@ func TestLost6(t *testing.T) {
 	d.add("a")
 	s.Stop()
 	testnet.Eventually(t, func() error {
-		if _, err := d.call(dhcp.Check, "a"); err == nil || !strings.Contains(err.Error(), "no DHCPv6 lease") {
+		if _, err := d.call(dhcp.Check, "a"); err == nil ||
+			!strings.Contains(err.Error(), "no DHCPv6 lease") {
 			return fmt.Errorf("CHECK: %v", err)
 		}
 		return nil
@@ -82,8 +85,8 @@ func TestLost6(t *testing.T) {
 	}
 }
 
-// TestDUID: servers know a container again when its interface was made anew, with another hardware address, and by another
-// daemon.
+// TestDUID checks that servers recognise a container after its interface was created again with
+// another MAC address, and with another daemon.
 func TestDUID(t *testing.T) {
 	t.Parallel()
 	for _, k := range dhcpserver.Kinds6 {
@@ -109,14 +112,16 @@ func TestDUID(t *testing.T) {
 	}
 }
 
-// TestDuplicate6: an address that another node has is given back to the server, which gives another. That is so before it is
-// used, and later, when the kernel has found out.
+// TestDuplicate6 checks that the daemon declines an address that another node has, and that the
+// server grants another one: before the address is used, and later, when the kernel has detected
+// the duplicate.
 func TestDuplicate6(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
 	dhcpserver.Start(t, n, isc, pool, 60)
 	n.Host.Batch("addr add fd00:92::100/64 dev br0 nodad")
-	s := dhcpserver.Start(t, n, dhcpserver.Kinds6[1], "fd00:92::100,fd00:92::102", 60) // which begins with the first
+	// The server begins with the first address.
+	s := dhcpserver.Start(t, n, dhcpserver.Kinds6[1], "fd00:92::100,fd00:92::102", 60)
 	d := newNode(t, n)
 	d.stop()
 	d.o.LookEvery = 100 * time.Millisecond
@@ -126,11 +131,13 @@ func TestDuplicate6(t *testing.T) {
 	if got := r.IPs[1].Address.String(); got != "fd00:92::101/128" {
 		t.Errorf("got %s", got)
 	}
-	if log := s.Log(); strings.Count(log, "DHCP6_DECLINE_LEASE ") != 1 || !strings.Contains(log, "fd00:92::100 ") {
+	if log := s.Log(); strings.Count(log, "DHCP6_DECLINE_LEASE ") != 1 ||
+		!strings.Contains(log, "fd00:92::100 ") {
 		t.Errorf("server: %s", log)
 	}
 	n.Host.Batch("addr add fd00:92::101/64 dev br0 nodad")
-	n.Container("a").Batch("addr del fd00:92::101/128 dev eth0", "addr add fd00:92::101/128 dev eth0")
+	n.Container("a").Batch("addr del fd00:92::101/128 dev eth0",
+		"addr add fd00:92::101/128 dev eth0")
 	testnet.Eventually(t, func() error {
 		r, err := d.call(dhcp.Check, "a")
 		if err == nil && r.IPs[1].Address.String() != "fd00:92::102/128" {
@@ -138,12 +145,13 @@ func TestDuplicate6(t *testing.T) {
 		}
 		return err
 	})
-	if got := d.addresses6("a"); strings.Contains(got, "fd00:92::101") || !strings.Contains(got, "fd00:92::102/128") {
+	if got := d.addresses6("a"); strings.Contains(got, "fd00:92::101") ||
+		!strings.Contains(got, "fd00:92::102/128") {
 		t.Errorf("got %s", got)
 	}
 }
 
-// TestStateless6: only what the server tells is asked for.
+// TestStateless6 checks that the daemon requests only settings.
 func TestStateless6(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")

@@ -10,16 +10,16 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-var errNoRouter = errors.New("no router has advertised a prefix for autonomous configuration")
+var errNoRouter = errors.New("no router has advertised a prefix for address autoconfiguration")
 
-// acceptRouters has the kernel configure the interface by router advertisements and manage their
+// acceptRouters lets the kernel configure the interface from router advertisements and manage the
 // lifetimes.
 func (o *openLink) acceptRouters(ctx context.Context) error {
 	conf := "net/ipv6/conf/" + o.link.Name + "/"
 	err := o.visit(ctx, func(space *kernel.Space) error {
 		return space.Sysctl.SetAll([]kernel.Setting{
 			{Key: conf + "disable_ipv6", Value: "0"},
-			{Key: conf + "accept_ra", Value: "2"}, // also where the container forwards
+			{Key: conf + "accept_ra", Value: "2"}, // even if the container forwards packets
 			{Key: conf + "autoconf", Value: "1"},
 		})
 	})
@@ -29,9 +29,11 @@ func (o *openLink) acceptRouters(ctx context.Context) error {
 	return nil
 }
 
-// awaitRouters waits until the kernel has an address by router advertisements, and adds it to the
+// awaitRouters waits until the kernel has an address from router advertisements, and adds it to the
 // result.
-func (d *Daemon) awaitRouters(ctx context.Context, rec *Record, passed *os.File, r *cni.Result) error {
+func (d *Daemon) awaitRouters(
+	ctx context.Context, rec *Record, passed *os.File, r *cni.Result,
+) error {
 	at, err := d.host.enter(ctx, rec, passed)
 	if err != nil {
 		return err
@@ -39,16 +41,18 @@ func (d *Daemon) awaitRouters(ctx context.Context, rec *Record, passed *os.File,
 	defer at.Close()
 	wait, cancel := context.WithTimeoutCause(ctx, d.ResendTimeout, errNoRouter)
 	defer cancel()
-	err = at.visit(ctx, func(space *kernel.Space) error { return space.Addrs.WaitAutoconf(wait, at.link) })
+	err = at.visit(ctx, func(space *kernel.Space) error {
+		return space.Addrs.WaitAutoconf(wait, at.link)
+	})
 	if err != nil {
 		return cni.Errorf(cni.CodeTryAgainLater, "%w", err)
 	}
 	return at.addAdvertised(ctx, r)
 }
 
-// addAdvertised adds the addresses that the kernel has by router advertisements to a result, with
-// the router that it chose. It adds no routes: an advertised route has a lifetime, and a route in a
-// result has none.
+// addAdvertised adds the addresses that the kernel has from router advertisements to a result, with
+// the router that the kernel uses. It adds no routes, because an advertised route has a lifetime,
+// and a route in a result has none.
 func (o *openLink) addAdvertised(ctx context.Context, r *cni.Result) error {
 	var found kernel.Autoconf
 	err := o.visit(ctx, func(space *kernel.Space) (err error) {
@@ -56,7 +60,9 @@ func (o *openLink) addAdvertised(ctx context.Context, r *cni.Result) error {
 		return err
 	})
 	if err == nil && len(found.Addrs) == 0 {
-		err = cni.Errorf(cni.CodeInternal, "interface %s has no address by router advertisements any more", o.link.Name)
+		err = cni.Errorf(cni.CodeInternal,
+			"interface %s no longer has an address from router advertisements",
+			o.link.Name)
 	}
 	for _, p := range found.Addrs {
 		r.IPs = append(r.IPs, cni.IP{Address: p, Gateway: found.Router})

@@ -14,27 +14,32 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
 )
 
-// TestSLAAC: the address and the router that the kernel has by router advertisements are reported, also where the namespace's
-// interfaces are not to accept any; CHECK sees that the address is gone, and DEL leaves it to the kernel.
+// TestSLAAC checks that the result contains the address and the router that the kernel has from
+// router advertisements, even if the namespace disables them, that CHECK notices when the address
+// is gone, and that DEL leaves the address to the kernel.
 func TestSLAAC(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
 	dhcpserver.Start(t, n, isc, pool, 60)
 	dhcpserver.Start(t, n, dhcpserver.Router, "", 1800)
 	c := n.Container("a")
-	c.Command("sysctl", "-qw", "net.ipv6.conf.eth0.accept_ra=0", "net.ipv6.conf.eth0.autoconf=0", "net.ipv6.conf.all.forwarding=1")
+	c.Command("sysctl", "-qw", "net.ipv6.conf.eth0.accept_ra=0", "net.ipv6.conf.eth0.autoconf=0",
+		"net.ipv6.conf.all.forwarding=1")
 	d := newNode(t, n)
 	d.dhcp6("slaac")
 	r := d.must(dhcp.Allocate, "a")
-	if len(r.IPs) != 2 || !netip.MustParsePrefix("fd00:92::/64").Contains(r.IPs[1].Address.Addr()) || r.IPs[1].Address.Bits() != 64 || !r.IPs[1].Gateway.IsLinkLocalUnicast() {
+	if len(r.IPs) != 2 ||
+		!netip.MustParsePrefix("fd00:92::/64").Contains(r.IPs[1].Address.Addr()) ||
+		r.IPs[1].Address.Bits() != 64 || !r.IPs[1].Gateway.IsLinkLocalUnicast() {
 		t.Fatalf("%+v", r.IPs)
 	}
 	for _, rt := range r.Routes {
 		if rt.Dst.Addr().Is6() {
-			t.Errorf("route %+v, which is the kernel's", rt)
+			t.Errorf("the result contains the kernel's route %+v", rt)
 		}
 	}
-	if got := c.Command("ip", "-6", "route", "show", "default"); !strings.Contains(got, "via "+r.IPs[1].Gateway.String()) {
+	if got := c.Command("ip", "-6", "route", "show", "default"); !strings.Contains(got,
+		"via "+r.IPs[1].Gateway.String()) {
 		t.Errorf("default route: %s, in the result %s", got, r.IPs[1].Gateway)
 	}
 	for _, verb := range []dhcp.Verb{dhcp.Check, dhcp.Allocate} {
@@ -49,12 +54,14 @@ func TestSLAAC(t *testing.T) {
 	d.must(dhcp.Allocate, "a")
 	c.Command("sysctl", "-qw", "net.ipv6.conf.eth0.accept_ra=0")
 	c.Batch("addr del " + r.IPs[1].Address.String() + " dev eth0")
-	if _, err := d.call(dhcp.Check, "a"); err == nil || !strings.Contains(err.Error(), "no address by router advertisements any more") {
+	if _, err := d.call(dhcp.Check, "a"); err == nil ||
+		!strings.Contains(err.Error(), "no longer has an address from router advertisements") {
 		t.Errorf("CHECK without the address: %v", err)
 	}
 }
 
-// TestNoRouter: without a router ADD fails in its time, and the IPv4 address is free again.
+// TestNoRouter checks that ADD fails in time without a router, and that the daemon releases the
+// IPv4 address.
 func TestNoRouter(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
@@ -65,7 +72,8 @@ func TestNoRouter(t *testing.T) {
 	d.start()
 	d.dhcp6("slaac")
 	_, err := d.call(dhcp.Allocate, "a")
-	if err == nil || cni.CodeOf(err) != cni.CodeTryAgainLater || !strings.Contains(err.Error(), `router advertisements on link "eth0": no router has advertised`) {
+	if err == nil || cni.CodeOf(err) != cni.CodeTryAgainLater || !strings.Contains(err.Error(),
+		`router advertisements on link "eth0": no router has advertised`) {
 		t.Errorf("%v", err)
 	}
 	if l, ok := d.lease("a"); ok {

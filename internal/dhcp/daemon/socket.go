@@ -15,11 +15,11 @@ import (
 )
 
 // socket carries the messages between servers and the client on a link. For DHCPv4 it is a packet
-// socket, since an interface without an address can neither send nor receive UDP otherwise.
+// socket, because an interface without an address cannot send or receive UDP otherwise.
 type socket struct {
 	at      *openLink
 	f       *os.File
-	packets bool // with headers of IPv4 and UDP
+	packets bool // packets have IPv4 and UDP headers
 }
 
 // open4 opens a socket for DHCPv4.
@@ -31,13 +31,13 @@ func (o *openLink) open4() (*socket, error) {
 	return &socket{at: o, f: f, packets: true}, nil
 }
 
-// open6 opens a socket for DHCPv6. Sending needs a link-local address after duplicate address
-// detection.
+// open6 opens a socket for DHCPv6. It needs a link-local address after duplicate address detection.
 func (o *openLink) open6() (*socket, error) {
-	fd, err := o.udpSocket(unix.AF_INET6, &unix.SockaddrInet6{Port: clientPort6}, func(fd int) error {
-		return errors.Join(unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1),
-			unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, o.link.Index))
-	})
+	fd, err := o.udpSocket(unix.AF_INET6, &unix.SockaddrInet6{Port: clientPort6},
+		func(fd int) error {
+			return errors.Join(unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1),
+				unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_IF, o.link.Index))
+		})
 	if err != nil {
 		return nil, o.explain("socket for DHCPv6", err)
 	}
@@ -47,8 +47,8 @@ func (o *openLink) open6() (*socket, error) {
 // close ends receive.
 func (s *socket) close() error { return s.f.Close() }
 
-// broadcast sends to all nodes on the link. A source that is not valid is 0.0.0.0; the interface
-// does not need to have the source. A destination that is not valid is 255.255.255.255.
+// broadcast sends to all nodes on the link. An invalid source stands for 0.0.0.0; the interface
+// does not need to have the source. An invalid destination stands for 255.255.255.255.
 func (s *socket) broadcast(from, to netip.Addr, message []byte) error {
 	if !from.IsValid() {
 		from = netip.IPv4Unspecified()
@@ -86,16 +86,17 @@ func (s *socket) receive(buffer []byte) ([]byte, error) {
 	}
 }
 
-// unicast sends to a server from an address of the interface, over routes as any program does.
-// Answers arrive at a socket of open4.
+// unicast sends to a server from an address of the interface, with the routes of the namespace. A
+// socket from open4 receives the answers.
 func (o *openLink) unicast(from, to netip.Addr, message []byte) (*port, error) {
 	local := &unix.SockaddrInet4{Port: clientPort, Addr: from.As4()}
 	fd, err := o.udpSocket(unix.AF_INET, local, func(int) error { return nil })
 	if err == nil {
-		// The source is repeated: in a namespace without any address a socket can be bound to
-		// any, and the source is 0.0.0.0.
+		// The source is repeated because in a namespace without addresses a socket can be bound
+		// to any address, and the source would be 0.0.0.0.
 		source := unix.PktInfo4(&unix.Inet4Pktinfo{Spec_dst: from.As4()})
-		err = unix.Sendmsg(fd, message, source, &unix.SockaddrInet4{Port: serverPort, Addr: to.As4()}, 0)
+		err = unix.Sendmsg(fd, message, source,
+			&unix.SockaddrInet4{Port: serverPort, Addr: to.As4()}, 0)
 		if err != nil {
 			unix.Close(fd)
 		}
@@ -112,8 +113,8 @@ type port struct{ fd int }
 
 func (p *port) close() error { return unix.Close(p.fd) }
 
-// sent waits until the message has left: the kernel must find the MAC address of the server before,
-// and drops the message with the link. The kernel has no event for it.
+// sent waits until the message has left. The kernel must first resolve the MAC address of the
+// server, and drops the message if the link disappears. The kernel has no event for it.
 func (p *port) sent(ctx context.Context) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -129,15 +130,15 @@ func (p *port) sent(ctx context.Context) error {
 	}
 }
 
-// RFC 5227 has seconds between probes, and the start of a container cannot wait for them; the nodes
-// of a segment answer within milliseconds.
+// RFC 5227 specifies seconds between probes, which are too long for the start of a container. The
+// nodes of a segment answer within milliseconds.
 const (
 	probes     = 3
 	probeEvery = 100 * time.Millisecond
 )
 
-// probe asks for the node that has an address, or is about to take it, and returns the first that
-// answers; nil if none does within 0.3 s.
+// probe looks for a node that has an address or probes it, too. It returns the MAC address of the
+// first that answers, or nil if none does within 0.3 s.
 func (o *openLink) probe(ctx context.Context, address netip.Addr) (by net.HardwareAddr, err error) {
 	f, err := o.packetSocket(unix.ETH_P_ARP, nil)
 	if err != nil {
@@ -190,7 +191,8 @@ func (o *openLink) udpSocket(
 
 // packetSocket opens a packet socket on the link, for packets without their Ethernet header.
 func (o *openLink) packetSocket(protocol uint16, filter []unix.SockFilter) (*os.File, error) {
-	fd, err := o.ns.Socket(unix.AF_PACKET, socketFlags, 0) // 0: nothing until bound
+	// Protocol 0: receives nothing until bound.
+	fd, err := o.ns.Socket(unix.AF_PACKET, socketFlags, 0)
 	if err != nil {
 		return nil, o.explain("packet socket", err)
 	}
@@ -199,7 +201,8 @@ func (o *openLink) packetSocket(protocol uint16, filter []unix.SockFilter) (*os.
 		err = unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, program)
 	}
 	err = errors.Join(err, unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1),
-		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: networkOrder(protocol), Ifindex: o.link.Index}))
+		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: networkOrder(protocol),
+			Ifindex: o.link.Index}))
 	if err != nil {
 		unix.Close(fd)
 		return nil, o.explain("packet socket", err)
@@ -215,7 +218,7 @@ func (o *openLink) everybody(protocol uint16) *unix.SockaddrLinklayer {
 	}
 }
 
-// explain adds the interface to an error; nil stays nil.
+// explain adds the interface to an error; it returns nil for nil.
 func (o *openLink) explain(what string, err error) error {
 	if err == nil {
 		return nil
@@ -236,7 +239,7 @@ func send(f *os.File, to unix.Sockaddr, b []byte) error {
 	return errors.Join(err, sent)
 }
 
-// receive reads a packet. partial means that its checksums are not complete, see [parseUDP].
+// receive reads a packet. partial reports that its checksums are incomplete, see [parseUDP].
 func receive(f *os.File, buffer []byte) (n int, partial bool, err error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -252,7 +255,7 @@ func receive(f *os.File, buffer []byte) (n int, partial bool, err error) {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return 0, false, err
-	case err != nil: // nothing else ends the wait
+	case err != nil: // no other error ends the wait
 		return 0, false, os.ErrClosed
 	case got != nil:
 		return 0, false, got
@@ -262,7 +265,8 @@ func receive(f *os.File, buffer []byte) (n int, partial bool, err error) {
 		return 0, false, err
 	}
 	for _, m := range messages {
-		if m.Header.Level == unix.SOL_PACKET && m.Header.Type == unix.PACKET_AUXDATA && len(m.Data) >= 4 {
+		if m.Header.Level == unix.SOL_PACKET && m.Header.Type == unix.PACKET_AUXDATA &&
+			len(m.Data) >= 4 {
 			partial = binary.NativeEndian.Uint32(m.Data)&unix.TP_STATUS_CSUMNOTREADY != 0
 		}
 	}
@@ -273,10 +277,10 @@ func networkOrder(v uint16) uint16 {
 	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, v))
 }
 
-// toClients returns a filter that accepts UDP datagrams to the port of clients, and no fragments
-// (BPF of the kernel's networking/filter).
+// toClients returns a filter that accepts UDP datagrams to the port of clients, except fragments
+// (kernel documentation networking/filter).
 func toClients() []unix.SockFilter {
-	const drop = 6 // how far it is from the first comparison
+	const drop = 6 // distance from the first comparison
 	return []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: 9}, // protocol
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.IPPROTO_UDP, Jf: drop},

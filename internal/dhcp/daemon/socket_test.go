@@ -16,20 +16,24 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// pair is a container without address whose eth0 ends as srv0, 192.0.2.1/24, in the host.
+// pair creates a container without an address. The peer of its eth0 on the host is srv0 with
+// 192.0.2.1/24.
 func pair(t *testing.T) (n *testnet.Net, client *openLink) {
 	t.Helper()
 	testnet.Require(t, testnet.Kernel(kernel.FeatureVeth), testnet.Tool("ip"))
 	n = testnet.New(t, "c")
 	c := n.Container("c")
-	c.Command("ip", "link", "add", "eth0", "address", "02:00:00:00:00:01", "type", "veth", "peer", "name", "srv0")
+	c.Command("ip", "link", "add", "eth0", "address", "02:00:00:00:00:01", "type", "veth", "peer",
+		"name", "srv0")
 	c.Command("ip", "link", "set", "srv0", "netns", n.Host.Path())
 	c.Command("ip", "link", "set", "eth0", "up")
 	n.Host.Batch("link set srv0 up", "addr add 192.0.2.1/24 dev srv0")
-	for !strings.Contains(c.Command("ip", "link", "show", "eth0"), "state UP") { // until then the kernel drops what is sent
+	// Until then the kernel drops packets.
+	for !strings.Contains(c.Command("ip", "link", "show", "eth0"), "state UP") {
 		time.Sleep(time.Millisecond)
 	}
-	client = &openLink{testnet.NS(t, c), kernel.Link{Name: "eth0", MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}}}
+	client = &openLink{testnet.NS(t, c),
+		kernel.Link{Name: "eth0", MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}}}
 	c.Do(func() {
 		if i, err := net.InterfaceByName("eth0"); err == nil {
 			client.link.Index = i.Index
@@ -38,7 +42,7 @@ func pair(t *testing.T) (n *testnet.Net, client *openLink) {
 	return n, client
 }
 
-// server listens where servers do.
+// server listens on the port of DHCP servers.
 func server(t *testing.T, ns *testnet.Namespace) *net.UDPConn {
 	t.Helper()
 	var conn *net.UDPConn
@@ -54,8 +58,9 @@ func server(t *testing.T, ns *testnet.Namespace) *net.UDPConn {
 	return conn
 }
 
-// TestExchange: a client without an address is heard, and hears what is meant for it alone, also with the kernel's incomplete
-// checksums.
+// TestExchange checks that the server receives messages of a client without an address, and that
+// the client receives messages for its port alone, even with checksums that the kernel has not
+// completed.
 func TestExchange(t *testing.T) {
 	t.Parallel()
 	n, client := pair(t)
@@ -72,16 +77,20 @@ func TestExchange(t *testing.T) {
 	if err != nil || string(buffer[:size]) != "discover" || from.String() != "0.0.0.0:68" {
 		t.Fatalf("server got %q from %v, %v", buffer[:size], from, err)
 	}
-	if err := conn.broadcast(netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("192.0.2.1"), []byte("rebind")); err != nil { // an address that it need not have
+	// The client does not need to have the source address.
+	if err := conn.broadcast(netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("192.0.2.1"),
+		[]byte("rebind")); err != nil {
 		t.Fatal(err)
 	}
 	size, from, err = srv.ReadFromUDP(buffer)
 	if err != nil || string(buffer[:size]) != "rebind" || from.String() != "192.0.2.7:68" {
 		t.Fatalf("server got %q from %v, %v", buffer[:size], from, err)
 	}
-	n.Host.Command("ip", "neigh", "replace", "192.0.2.7", "lladdr", "02:00:00:00:00:01", "dev", "srv0")
+	n.Host.Command("ip", "neigh", "replace", "192.0.2.7", "lladdr", "02:00:00:00:00:01", "dev",
+		"srv0")
 	for _, to := range []string{"192.0.2.7:99", "192.0.2.7:68"} { // the first is for another port
-		if _, err := srv.WriteToUDP([]byte("to "+to), net.UDPAddrFromAddrPort(netip.MustParseAddrPort(to))); err != nil {
+		if _, err := srv.WriteToUDP([]byte("to "+to),
+			net.UDPAddrFromAddrPort(netip.MustParseAddrPort(to))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -95,7 +104,8 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// TestUnicast: with an address the client sends as everybody does, and the kernel does not refuse the answer.
+// TestUnicast checks that a client with an address sends ordinary packets, and that the kernel does
+// not refuse the answer.
 func TestUnicast(t *testing.T) {
 	t.Parallel()
 	n, client := pair(t)
@@ -119,7 +129,7 @@ func TestUnicast(t *testing.T) {
 	if err != nil || string(buffer[:size]) != "renew" || sender.String() != "192.0.2.7:68" {
 		t.Fatalf("server got %q from %v, %v", buffer[:size], sender, err)
 	}
-	for range 2 { // the second would report that the port was unreachable
+	for range 2 { // the second send would report that the port is unreachable
 		if _, err := srv.WriteToUDP([]byte("ack"), sender); err != nil {
 			t.Fatal(err)
 		}
@@ -130,21 +140,24 @@ func TestUnicast(t *testing.T) {
 	if err := port.close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.unicast(netip.MustParseAddr("192.0.2.8"), to, nil); !errors.Is(err, unix.EADDRNOTAVAIL) {
-		t.Errorf("from an address that it has not: %v", err)
+	if _, err := client.unicast(netip.MustParseAddr("192.0.2.8"), to, nil); !errors.Is(err,
+		unix.EADDRNOTAVAIL) {
+		t.Errorf("from an address that the client does not have: %v", err)
 	}
 }
 
-// TestNoAddress: without an address nothing is sent, rather than from 0.0.0.0, which servers do not accept.
+// TestNoAddress checks that a client without an address sends nothing by unicast, because servers
+// do not accept messages from 0.0.0.0.
 func TestNoAddress(t *testing.T) {
 	t.Parallel()
 	_, client := pair(t)
-	if _, err := client.unicast(netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("192.0.2.1"), []byte("release")); err == nil {
+	if _, err := client.unicast(netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("192.0.2.1"),
+		[]byte("release")); err == nil {
 		t.Error("no error")
 	}
 }
 
-// TestSent: a message has not left before somebody answers for the address of the server.
+// TestSent checks that a message has not left until a node answers for the address of the server.
 func TestSent(t *testing.T) {
 	t.Parallel()
 	n, client := pair(t)
@@ -158,11 +171,12 @@ func TestSent(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if err := port.sent(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("it has left: %v", err)
+		t.Errorf("the message has left: %v", err)
 	}
 }
 
-// TestProbe: an address that is in use answers, one that is not does not, and who calls it off does not wait.
+// TestProbe checks the results for an address that is in use and one that is free, and that a
+// cancelled probe returns immediately.
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	n, client := pair(t)
@@ -171,17 +185,19 @@ func TestProbe(t *testing.T) {
 	if err != nil || by.String() != "02:00:00:00:00:02" {
 		t.Errorf("in use: %v, %v", by, err)
 	}
-	if by, err := client.probe(t.Context(), netip.MustParseAddr("192.0.2.9")); err != nil || by != nil {
+	if by, err := client.probe(t.Context(), netip.MustParseAddr("192.0.2.9")); err != nil ||
+		by != nil {
 		t.Errorf("free: %v, %v", by, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := client.probe(ctx, netip.MustParseAddr("192.0.2.9")); !errors.Is(err, context.Canceled) {
-		t.Errorf("called off: %v", err)
+	if _, err := client.probe(ctx, netip.MustParseAddr("192.0.2.9")); !errors.Is(err,
+		context.Canceled) {
+		t.Errorf("cancelled: %v", err)
 	}
 }
 
-// TestNoLink: a link that is gone is an error with its name.
+// TestNoLink checks that the error for a link that no longer exists names it.
 func TestNoLink(t *testing.T) {
 	t.Parallel()
 	n, client := pair(t)

@@ -11,32 +11,32 @@ import (
 )
 
 const (
-	listenFor  = 40 * time.Second // after a message; then the namespace is let go
+	listenFor  = 40 * time.Second // time after a message until the namespace is closed
 	maxMessage = 4096             // bytes of a message; option 57 asks for at most 1500
 )
 
 // listener is an open interface with a socket. M is the type of messages, a pointer, so that the
-// compiler makes one code for both protocols.
+// compiler generates the code for both protocols once.
 type listener[M any] struct {
 	*socket
-	port     *port // that a message was sent from by unicast; may be nil
+	port     *port // port of the last unicast message, or nil
 	messages chan M
 	closed   chan struct{}
 }
 
-// transport connects a machine with its interface. It has no listener while the machine expects no
+// transport connects a machine with its interface. It has no listener unless the machine expects a
 // message.
 type transport[M any] struct {
 	lease  *lease
 	open   func(*openLink) (*socket, error)
 	decode func([]byte) (M, error)
 
-	wake     time.Time    // when the machine wants to go on; zero: never
-	listener *listener[M] // nil while it is closed
-	until    time.Time    // when it is closed unless something is sent
+	wake     time.Time    // when the machine must run; zero for never
+	listener *listener[M] // nil if closed
+	until    time.Time    // when to close it unless something is sent
 }
 
-// then queues the next actions of the machine.
+// then appends actions of the machine to the queue.
 func (t *transport[M]) then(actions []client.Action, wake time.Time) {
 	t.lease.queue, t.wake = append(t.lease.queue, actions...), wake
 }
@@ -97,7 +97,7 @@ func (l *listener[M]) closePort() {
 	}
 }
 
-// pass passes messages on until the listener is closed.
+// pass forwards messages until the listener is closed.
 func (l *listener[M]) pass(log *slog.Logger, decode func([]byte) (M, error)) {
 	buffer := make([]byte, maxMessage)
 	for {
@@ -105,7 +105,7 @@ func (l *listener[M]) pass(log *slog.Logger, decode func([]byte) (M, error)) {
 		if errors.Is(err, os.ErrClosed) {
 			return
 		}
-		if err != nil { // such as that the interface is down; when it is up again more comes
+		if err != nil { // for example, the interface is down; messages follow when it is up again
 			log.Debug("receive", "error", err)
 			select {
 			case <-l.closed:

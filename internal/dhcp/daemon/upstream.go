@@ -17,7 +17,7 @@ import (
 )
 
 // UpstreamArgs is the argument of both methods of the upstream plugin's daemon. Package gob matches
-// its fields with the upstream fields by name; net/rpc demands that it is exported.
+// its fields with upstream's by name; net/rpc requires that it is exported.
 type UpstreamArgs struct {
 	ContainerID, Netns, IfName, Args string
 	StdinData                        []byte
@@ -50,15 +50,15 @@ func serveNetRPC(ctx context.Context, c net.Conn, handle handler) {
 	server := rpc.NewServer()
 	methods := &service{ctx: ctx, conn: limited, handle: handle}
 	if err := server.RegisterName("DHCP", methods); err != nil {
-		panic(err) // the methods below are wrong
+		panic(err) // the methods below have wrong signatures
 	}
 	server.ServeConn(limited)
 }
 
-// bounded limits what a client sends before it is answered.
+// bounded limits the number of bytes that a client can send before it gets an answer.
 type bounded struct {
 	net.Conn
-	cancel context.CancelFunc // called when the client has hung up
+	cancel context.CancelFunc // called when the client closes the connection
 	read   atomic.Int64       // bytes since the last answer
 }
 
@@ -83,13 +83,13 @@ func (c *bounded) Write(b []byte) (int, error) {
 
 // service has the methods that net/rpc calls, one at a time.
 type service struct {
-	ctx    context.Context // of the connection: net/rpc passes none
+	ctx    context.Context // context of the connection, because net/rpc passes none
 	conn   *bounded
 	handle handler
 	mu     sync.Mutex
 }
 
-// Allocate gets an address, or returns the one that the attachment has.
+// Allocate gets an address, or returns the address of the attachment.
 func (s *service) Allocate(args *UpstreamArgs, result *UpstreamResult) error {
 	r, err := s.call(dhcp.Allocate, args)
 	if err != nil {
@@ -125,7 +125,8 @@ func (s *service) call(verb dhcp.Verb, args *UpstreamArgs) (*dhcp.Reply, error) 
 
 func toResult(r *cni.Result) (out UpstreamResult) {
 	for _, ip := range r.IPs {
-		out.IPs = append(out.IPs, upstreamIP{Address: toIPNet(ip.Address), Gateway: ip.Gateway.AsSlice()})
+		out.IPs = append(out.IPs,
+			upstreamIP{Address: toIPNet(ip.Address), Gateway: ip.Gateway.AsSlice()})
 	}
 	for _, r := range r.Routes {
 		route := upstreamRoute{
@@ -147,7 +148,7 @@ func toIPNet(p netip.Prefix) net.IPNet {
 	return net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// CallUpstream makes a request of the upstream plugin's daemon. It ends with the process of the
+// CallUpstream sends a request to the upstream plugin's daemon. It ends with the process of the
 // caller, see [dhcp.UpstreamCommand].
 func CallUpstream(socket string, q dhcp.Request) (*dhcp.Reply, error) {
 	c, err := rpc.DialHTTP("unix", socket)
@@ -156,7 +157,8 @@ func CallUpstream(socket string, q dhcp.Request) (*dhcp.Reply, error) {
 	}
 	defer c.Close()
 	args := &UpstreamArgs{
-		ContainerID: q.Container, Netns: q.Netns, IfName: q.IfName, Args: q.Args, StdinData: q.Config,
+		ContainerID: q.Container, Netns: q.Netns, IfName: q.IfName, Args: q.Args,
+		StdinData: q.Config,
 	}
 	var result UpstreamResult
 	if q.Verb == dhcp.Release {
@@ -220,7 +222,8 @@ func fromIPNet(n net.IPNet) (netip.Prefix, error) {
 	}
 	p := netip.PrefixFrom(a, ones)
 	if !p.IsValid() || bits == 0 {
-		return p, fmt.Errorf("the daemon gave the address %x with the mask %x", n.IP, n.Mask)
+		return p, fmt.Errorf("upstream's DHCP daemon returned the address %x with the mask %x",
+			n.IP, n.Mask)
 	}
 	return p, nil
 }

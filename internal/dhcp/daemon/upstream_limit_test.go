@@ -7,15 +7,15 @@ import (
 	"testing"
 )
 
-// endless is a connection on which bytes never end.
+// endless is a connection with an endless stream of bytes.
 type endless struct{ net.Conn }
 
 func (endless) Read(b []byte) (int, error) { return len(b), nil }
 
 func (endless) Write(b []byte) (int, error) { return len(b), nil }
 
-// TestLimit: no read, however large, gets more than maxRequest before an answer, which allows as many
-// again.
+// TestLimit checks that reads of any size return at most maxRequest bytes before an answer, and as
+// many after it.
 func TestLimit(t *testing.T) {
 	t.Parallel()
 	canceled := 0

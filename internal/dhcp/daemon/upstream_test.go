@@ -22,7 +22,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// The values that the upstream plugin and its daemon exchange.
+// Values that the upstream plugin and its daemon exchange.
 type (
 	CmdArgs struct {
 		ContainerID, Netns, IfName, Args, Path, NetnsOverride string
@@ -45,7 +45,7 @@ type (
 		Routes     []*Route
 	}
 	DHCP struct {
-		mu     sync.Mutex // the race detector does not see that the socket orders things
+		mu     sync.Mutex // the race detector does not see the order that the socket imposes
 		got    CmdArgs
 		result Result
 		err    error
@@ -92,17 +92,19 @@ func upstreamResult() Result {
 	}
 }
 
-// install builds tenon-dhcp where the client finds it.
+// install builds tenon-dhcp in the directory where the client finds it.
 func install(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, dhcp.Program), "../../../cmd/tenon-dhcp").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, dhcp.Program),
+		"../../../cmd/tenon-dhcp").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// TestUpstreamDaemon: tenon-dhcp makes the request of a client that meets net/dhcp.
+// TestUpstreamDaemon checks that tenon-dhcp makes the request of a client that meets upstream's
+// daemon.
 func TestUpstreamDaemon(t *testing.T) {
 	install(t)
 	socket := filepath.Join(t.TempDir(), "dhcp.sock")
@@ -121,7 +123,8 @@ func TestUpstreamDaemon(t *testing.T) {
 	served.Go(func() { _ = http.Serve(l, mux) })
 	defer func() { l.Close(); served.Wait() }()
 	want, encoded := sampleResult(t)
-	q := dhcp.Request{Verb: dhcp.Allocate, Container: "c", Netns: "/n", IfName: "eth0", Args: "A=B", Config: json.RawMessage(`{"name":"n"}`)}
+	q := dhcp.Request{Verb: dhcp.Allocate, Container: "c", Netns: "/n", IfName: "eth0", Args: "A=B",
+		Config: json.RawMessage(`{"name":"n"}`)}
 	r, err := dhcp.Call(t.Context(), socket, q)
 	if err != nil || r.Err() != nil {
 		t.Fatal(err, r)
@@ -129,7 +132,8 @@ func TestUpstreamDaemon(t *testing.T) {
 	if string(r.Result) != string(encoded) {
 		t.Errorf("got %s\nof %+v", r.Result, want)
 	}
-	if diff := cmp.Diff(CmdArgs{ContainerID: "c", Netns: "/n", IfName: "eth0", Args: "A=B", StdinData: []byte(`{"name":"n"}`)}, theirs.asked()); diff != "" {
+	if diff := cmp.Diff(CmdArgs{ContainerID: "c", Netns: "/n", IfName: "eth0", Args: "A=B",
+		StdinData: []byte(`{"name":"n"}`)}, theirs.asked()); diff != "" {
 		t.Error(diff)
 	}
 	q.Verb = dhcp.Release
@@ -146,8 +150,8 @@ func TestUpstreamDaemon(t *testing.T) {
 	}
 }
 
-// TestUpstreamClient: a client that begins with net/rpc is served, several calls on one
-// connection.
+// TestUpstreamClient checks that the daemon serves a client that uses net/rpc, with several calls
+// on one connection.
 func TestUpstreamClient(t *testing.T) {
 	var got []dhcp.Verb
 	_, encoded := sampleResult(t)
@@ -164,7 +168,8 @@ func TestUpstreamClient(t *testing.T) {
 	}
 	for range 2 {
 		r := Result{CNIVersion: "1.1.0"}
-		if err := c.Call("DHCP.Allocate", &CmdArgs{ContainerID: "c", StdinData: []byte("{}")}, &r); err != nil {
+		if err := c.Call("DHCP.Allocate", &CmdArgs{ContainerID: "c", StdinData: []byte("{}")},
+			&r); err != nil {
 			t.Fatal(err)
 		}
 		want := upstreamResult()
@@ -173,7 +178,8 @@ func TestUpstreamClient(t *testing.T) {
 			t.Error(diff)
 		}
 	}
-	if err := c.Call("DHCP.Allocate", &CmdArgs{ContainerID: "none"}, new(Result)); err == nil || err.Error() != "no more tries" {
+	if err := c.Call("DHCP.Allocate", &CmdArgs{ContainerID: "none"}, new(Result)); err == nil ||
+		err.Error() != "no more tries" {
 		t.Error(err)
 	}
 	if err := c.Call("DHCP.Release", &CmdArgs{ContainerID: "c"}, new(struct{})); err != nil {
@@ -185,13 +191,14 @@ func TestUpstreamClient(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	if want := []dhcp.Verb{dhcp.Allocate, dhcp.Allocate, dhcp.Allocate, dhcp.Release}; !cmp.Equal(want, got) {
+	if want := []dhcp.Verb{dhcp.Allocate, dhcp.Allocate, dhcp.Allocate,
+		dhcp.Release}; !cmp.Equal(want, got) {
 		t.Errorf("%v", got)
 	}
 }
 
-// TestUpstreamHangsUp: a client that disconnects cancels its request, and one that sends too much is not
-// served.
+// TestUpstreamHangsUp checks that a client that disconnects cancels its request, and that a request
+// that is too long is refused.
 func TestUpstreamHangsUp(t *testing.T) {
 	begun, over := make(chan struct{}), make(chan struct{})
 	socket := serve(t, func(ctx context.Context, _ *dhcp.Request) *dhcp.Reply {
@@ -214,21 +221,25 @@ func TestUpstreamHangsUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if err := c.Call("DHCP.Release", &CmdArgs{Args: strings.Repeat("x", 5<<20)}, new(struct{})); err == nil {
+	if err := c.Call("DHCP.Release", &CmdArgs{Args: strings.Repeat("x", 5<<20)},
+		new(struct{})); err == nil {
 		t.Error("a request of 5 MiB is answered")
 	}
 }
 
-// TestHostileUpstreamClient: values that are no request end a connection, and nothing else.
+// TestHostileUpstreamClient checks that values that are not requests end a connection and have no
+// other effect.
 func TestHostileUpstreamClient(t *testing.T) {
 	socket := serve(t, func(context.Context, *dhcp.Request) *dhcp.Reply { return new(dhcp.Reply) })
-	for _, sent := range []string{"", "\xff\xff", "\x03\x01\x02\x03", strings.Repeat("\x7f", 1<<16)} {
+	for _, sent := range []string{"", "\xff\xff", "\x03\x01\x02\x03",
+		strings.Repeat("\x7f", 1<<16)} {
 		c, err := net.Dial("unix", socket)
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, _ = io.WriteString(c, "CONNECT /_goRPC_ HTTP/1.0\n\n"+sent)
-		if err := errors.Join(c.(*net.UnixConn).CloseWrite(), c.SetDeadline(time.Now().Add(testnet.Patience))); err != nil {
+		if err := errors.Join(c.(*net.UnixConn).CloseWrite(),
+			c.SetDeadline(time.Now().Add(testnet.Patience))); err != nil {
 			t.Errorf("%q: %v", sent, err)
 		}
 		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {

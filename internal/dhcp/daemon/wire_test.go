@@ -19,8 +19,9 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
 )
 
-// TestWire: what a network provides and requests is what the server gets: also the flag for answers by broadcast, and the client's
-// name, at most 255 bytes and another for each interface however long names are (R-60).
+// TestWire checks that the server gets the options that a network provides and requests, the
+// broadcast flag, and a client identifier of at most 255 bytes, which differs between interfaces
+// even if their names are long (R-60).
 func TestWire(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a", "b")
@@ -34,10 +35,12 @@ func TestWire(t *testing.T) {
 	d.conf = `{"cniVersion": "1.1.0", "name": "` + network + `-END", "type": "x", "ipam": {"type": "dhcp", "request": [{"option": "121"}, {"option": "interface-mtu"}],
 		"provide": [{"option": "host-name", "value": "x", "fromArg": "K8S_POD_NAME"}, {"option": "60", "value": "tenon"}]}}`
 	ids := map[string]bool{}
-	for _, netns := range []string{"a", "b"} { // which have the same address from this server
+	for _, netns := range []string{"a", "b"} { // this server gives both the same address
 		q := dhcp.Request{
-			Verb: dhcp.Allocate, Container: container, IfName: "eth0", Netns: n.Container(netns).Path(),
-			Args: "IgnoreUnknown=1;K8S_POD_NAME=web", Config: json.RawMessage(strings.Replace(d.conf, "-END", netns, 1)),
+			Verb: dhcp.Allocate, Container: container, IfName: "eth0",
+			Netns:  n.Container(netns).Path(),
+			Args:   "IgnoreUnknown=1;K8S_POD_NAME=web",
+			Config: json.RawMessage(strings.Replace(d.conf, "-END", netns, 1)),
 		}
 		if err := d.ask(q); err != nil {
 			t.Fatal(err)
@@ -48,8 +51,11 @@ func TestWire(t *testing.T) {
 		kinds[m.Type()]++
 		id := m.Get(v4.OptClientID)
 		ids[string(id)] = true
-		if !m.Broadcast || len(id) != 255 || string(m.Get(v4.OptParameters)) != "\x79\x1a\x03\x01" || m.Text(byte(dhcpv4.OptionHostName)) != "web" ||
-			string(m.Get(byte(dhcpv4.OptionClassIdentifier))) != "tenon" || string(m.Get(v4.OptMaxMessageSize)) != "\x05\xdc" {
+		if !m.Broadcast || len(id) != 255 ||
+			string(m.Get(v4.OptParameters)) != "\x79\x1a\x03\x01" ||
+			m.Text(byte(dhcpv4.OptionHostName)) != "web" ||
+			string(m.Get(byte(dhcpv4.OptionClassIdentifier))) != "tenon" ||
+			string(m.Get(v4.OptMaxMessageSize)) != "\x05\xdc" {
 			t.Errorf("%+v", m.Message)
 		}
 	}
@@ -58,13 +64,15 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// TestRoutes: the routes of a result are the classless ones alone, or else the classful ones and one through the first router; all
-// have the metric.
+// TestRoutes checks that the routes of a result are the classless ones alone or, without them, the
+// classful ones and one through the first router. All have the metric.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	routers := v4.Option{Code: v4.OptRouter, Value: []byte{10, 92, 0, 1, 10, 92, 0, 2}}
-	classful := v4.Option{Code: v4.OptStaticRoutes, Value: []byte{10, 0, 0, 0, 10, 92, 0, 3, 192, 168, 1, 0, 10, 92, 0, 4}}
-	classless := v4.Option{Code: v4.OptClasslessRoute, Value: []byte{16, 10, 50, 10, 92, 0, 9, 16, 10, 60, 0, 0, 0, 0}}
+	classful := v4.Option{Code: v4.OptStaticRoutes,
+		Value: []byte{10, 0, 0, 0, 10, 92, 0, 3, 192, 168, 1, 0, 10, 92, 0, 4}}
+	classless := v4.Option{Code: v4.OptClasslessRoute,
+		Value: []byte{16, 10, 50, 10, 92, 0, 9, 16, 10, 60, 0, 0, 0, 0}}
 	for _, tt := range []struct {
 		name    string
 		options []v4.Option
@@ -72,13 +80,17 @@ func TestRoutes(t *testing.T) {
 	}{
 		{"none", nil, "gateway invalid IP:"},
 		{"routers", []v4.Option{routers}, "gateway 10.92.0.1: 0.0.0.0/0 10.92.0.1 5"},
-		{"classful", []v4.Option{classful, routers}, "gateway 10.92.0.1: 10.0.0.0/8 10.92.0.3 5, 192.168.1.0/24 10.92.0.4 5, 0.0.0.0/0 10.92.0.1 5"},
-		{"classless", []v4.Option{classful, routers, classless}, "gateway 10.92.0.1: 10.50.0.0/16 10.92.0.9 5, 10.60.0.0/16 0.0.0.0 5 link"},
+		{"classful", []v4.Option{classful, routers},
+			"gateway 10.92.0.1: 10.0.0.0/8 10.92.0.3 5, 192.168.1.0/24 10.92.0.4 5, 0.0.0.0/0 10.92.0.1 5"},
+		{"classless", []v4.Option{classful, routers, classless},
+			"gateway 10.92.0.1: 10.50.0.0/16 10.92.0.9 5, 10.60.0.0/16 0.0.0.0 5 link"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			n := dhcpserver.NewNet(t, "a")
-			answer(t, n, func(question *v4.Message) [][]byte { return grant(question, 60, tt.options...) })
+			answer(t, n, func(question *v4.Message) [][]byte {
+				return grant(question, 60, tt.options...)
+			})
 			d := newNode(t, n)
 			d.conf = strings.Replace(d.conf, `"type": "dhcp"`, `"type": "dhcp", "priority": 5`, 1)
 			r := d.must(dhcp.Allocate, "a")
@@ -90,28 +102,34 @@ func TestRoutes(t *testing.T) {
 				}
 				routes = append(routes, text)
 			}
-			if got := strings.TrimSpace(fmt.Sprintf("gateway %v: %s", r.IPs[0].Gateway, strings.Join(routes, ", "))); got != tt.want {
+			if got := strings.TrimSpace(fmt.Sprintf("gateway %v: %s", r.IPs[0].Gateway,
+				strings.Join(routes, ", "))); got != tt.want {
 				t.Errorf("got %s, expected %s", got, tt.want)
 			}
 		})
 	}
 }
 
-// TestChangedRoutes: R-57: what a renewal changes beside the address reaches the interface, the result and the next daemon; what
-// others have added stays.
+// TestChangedRoutes checks that changes of a renewal other than the address reach the interface,
+// the result and the next daemon, and that routes of other programs stay (R-57).
 func TestChangedRoutes(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
 	var changed atomic.Bool
 	stop := answer(t, n, func(question *v4.Message) [][]byte {
 		if changed.Load() {
-			return grant(question, 60, v4.Option{Code: v4.OptMTU, Value: []byte{1300 >> 8, 1300 & 0xff}},
-				v4.Option{Code: v4.OptDNS, Value: []byte{10, 92, 0, 54}}, v4.Option{Code: v4.OptDomainName, Value: []byte("new.example")},
-				v4.Option{Code: v4.OptClasslessRoute, Value: []byte{16, 172, 30, 10, 92, 0, 2, 16, 172, 31, 10, 92, 0, 9}})
+			return grant(question, 60,
+				v4.Option{Code: v4.OptMTU, Value: []byte{1300 >> 8, 1300 & 0xff}},
+				v4.Option{Code: v4.OptDNS, Value: []byte{10, 92, 0, 54}},
+				v4.Option{Code: v4.OptDomainName, Value: []byte("new.example")},
+				v4.Option{Code: v4.OptClasslessRoute,
+					Value: []byte{16, 172, 30, 10, 92, 0, 2, 16, 172, 31, 10, 92, 0, 9}})
 		}
-		return grant(question, 60, v4.Option{Code: v4.OptRenewalTime, Value: []byte{0, 0, 0, 1}}, v4.Option{Code: v4.OptMTU, Value: []byte{1400 >> 8, 1400 & 0xff}},
+		return grant(question, 60, v4.Option{Code: v4.OptRenewalTime, Value: []byte{0, 0, 0, 1}},
+			v4.Option{Code: v4.OptMTU, Value: []byte{1400 >> 8, 1400 & 0xff}},
 			v4.Option{Code: v4.OptDNS, Value: []byte{10, 92, 0, 53}},
-			v4.Option{Code: v4.OptClasslessRoute, Value: []byte{16, 172, 30, 10, 92, 0, 2, 16, 172, 29, 10, 92, 0, 9}})
+			v4.Option{Code: v4.OptClasslessRoute,
+				Value: []byte{16, 172, 30, 10, 92, 0, 2, 16, 172, 29, 10, 92, 0, 9}})
 	})
 	d := newNode(t, n)
 	d.conf = strings.Replace(d.conf, `{"option": "121"}`, `{"option": "121"}, {"option": "26"}`, 1)
@@ -128,10 +146,11 @@ func TestChangedRoutes(t *testing.T) {
 		if plain(got) != plain(want) {
 			return fmt.Errorf("routes\n%s\nexpected\n%s", got, want)
 		}
-		if shown := c.Command("ip", "link", "show", "eth0"); !strings.Contains(shown, " mtu 1300 ") {
+		if shown := c.Command("ip", "link", "show", "eth0"); !strings.Contains(shown,
+			" mtu 1300 ") {
 			return errors.New(shown)
 		}
-		// The daemon publishes the lease after it has changed the interface.
+		// The daemon changes the interface before it publishes the lease.
 		if l, _ := d.lease("a"); l.DNS.Domain != "new.example" {
 			return fmt.Errorf("the list has %v", l.DNS)
 		}
@@ -143,7 +162,8 @@ func TestChangedRoutes(t *testing.T) {
 		for _, r := range d.must(dhcp.Check, "a").Routes {
 			routes = append(routes, r.Dst.String()+" "+r.GW.String())
 		}
-		if want := []string{"172.30.0.0/16 10.92.0.2", "172.31.0.0/16 10.92.0.9"}; !slices.Equal(routes, want) {
+		if want := []string{"172.30.0.0/16 10.92.0.2",
+			"172.31.0.0/16 10.92.0.9"}; !slices.Equal(routes, want) {
 			t.Errorf("%s: the result has %v, expected %v", when, routes, want)
 		}
 		if l, _ := d.lease("a"); fmt.Sprint(l.DNS) != "{[10.92.0.54] new.example [] []}" {
@@ -154,7 +174,7 @@ func TestChangedRoutes(t *testing.T) {
 	}
 }
 
-// plain is a list of routes without what ip says of the interface.
+// plain returns a list of routes without the attributes of the interface.
 func plain(routes string) string {
 	var lines []string
 	for line := range strings.Lines(strings.ReplaceAll(routes, "dev eth0 ", "")) {
@@ -164,20 +184,22 @@ func plain(routes string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestUnrequestedMTU: a server that sends an MTU to who has not asked for it changes nothing.
+// TestUnrequestedMTU checks that an MTU that the client has not requested changes nothing.
 func TestUnrequestedMTU(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
 	answer(t, n, func(question *v4.Message) [][]byte {
-		return grant(question, 60, v4.Option{Code: v4.OptMTU, Value: []byte{1400 >> 8, 1400 & 0xff}})
+		return grant(question, 60,
+			v4.Option{Code: v4.OptMTU, Value: []byte{1400 >> 8, 1400 & 0xff}})
 	})
 	newNode(t, n).add("a")
-	if shown := n.Container("a").Command("ip", "link", "show", "eth0"); !strings.Contains(shown, " mtu 1500 ") {
+	if shown := n.Container("a").Command("ip", "link", "show", "eth0"); !strings.Contains(shown,
+		" mtu 1500 ") {
 		t.Error(shown)
 	}
 }
 
-// TestNotSaved: an address that cannot be written to its file is told to nobody, and given back.
+// TestNotSaved checks that the daemon releases an address if it cannot save the lease.
 func TestNotSaved(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
@@ -199,13 +221,15 @@ func TestNotSaved(t *testing.T) {
 	})
 }
 
-// TestHandedOver: a namespace whose path leads nowhere where the daemon runs is used all the same: the plugin hands it over.
+// TestHandedOver checks that the daemon uses a namespace even if its path does not exist where it
+// runs, because the plugin passes the namespace.
 func TestHandedOver(t *testing.T) {
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
 	dhcpserver.StartRenewing(t, n, isc, pool, 5)
 	d := newNode(t, n)
-	q := dhcp.Request{Container: "a", IfName: "eth0", Netns: "/of/another/mount/namespace", Config: json.RawMessage(d.conf)}
+	q := dhcp.Request{Container: "a", IfName: "eth0", Netns: "/of/another/mount/namespace",
+		Config: json.RawMessage(d.conf)}
 	for _, verb := range []dhcp.Verb{dhcp.Allocate, dhcp.Check} {
 		q.Verb = verb
 		ns, err := os.Open(n.Container("a").Path())
@@ -219,7 +243,8 @@ func TestHandedOver(t *testing.T) {
 		ns.Close()
 	}
 	before, _ := d.lease("a")
-	n.Container("a").Batch("addr add " + before.Addresses[0].String() + " brd + dev eth0") // as the interface plugin does
+	// As the interface plugin does.
+	n.Container("a").Batch("addr add " + before.Addresses[0].String() + " brd + dev eth0")
 	testnet.Eventually(t, func() error {
 		if l, _ := d.lease("a"); !l.Expires.After(before.Expires) {
 			return fmt.Errorf("not renewed: %+v", l)

@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 )
 
-// tape is what a fuzzer wants to happen.
+// tape is the fuzzer's input, a series of decisions.
 type tape []byte
 
 func (b *tape) next() (n int) {
@@ -20,11 +20,13 @@ func (b *tape) next() (n int) {
 
 func pick[T any](b *tape, list ...T) T { return list[b.next()%len(list)] }
 
-// reply is a message to the client; most of it is right most of the time.
+// reply returns a message to the client. Most of its parts are valid most of the time.
 func (b *tape) reply(q *v4.Message) *v4.Message {
 	r := &v4.Message{Reply: true, XID: q.XID, MAC: q.MAC}
-	r.Set(v4.OptType, []byte{pick(b, byte(v4.Offer), byte(v4.ACK), byte(v4.NAK), byte(v4.ACK), byte(b.next()))})
-	r.Your = netip.MustParseAddr(pick(b, "10.0.0.7", "10.0.0.7", "10.0.0.8", "10.0.0.0", "224.0.0.1", "10.9.9.9"))
+	r.Set(v4.OptType, []byte{pick(b, byte(v4.Offer), byte(v4.ACK), byte(v4.NAK), byte(v4.ACK),
+		byte(b.next()))})
+	r.Your = netip.MustParseAddr(pick(b, "10.0.0.7", "10.0.0.7", "10.0.0.8", "10.0.0.0",
+		"224.0.0.1", "10.9.9.9"))
 	if id := pick(b, "10.0.0.1", "10.0.0.1", "10.0.0.2", "0.0.0.0", ""); id != "" {
 		r.Set(v4.OptServerID, ip(id))
 	}
@@ -37,21 +39,22 @@ func (b *tape) reply(q *v4.Message) *v4.Message {
 		}
 	}
 	if b.next()&1 > 0 {
-		r.Set(byte(b.next()), []byte{byte(b.next()), byte(b.next()), byte(b.next()), byte(b.next())})
+		r.Set(byte(b.next()),
+			[]byte{byte(b.next()), byte(b.next()), byte(b.next()), byte(b.next())})
 	}
 	return r
 }
 
-// world is what may be seen of a client, and what must always be true of it.
+// world holds the observable state of a client, and checks its invariants.
 type world struct {
 	t       *testing.T
 	m       *v4.Machine
 	now     time.Time
 	wake    time.Time
 	last    *v4.Message
-	has     *v4.Lease           // by the actions
-	granted map[netip.Addr]bool // in an ACK, or of an earlier run
-	idle    int                 // wakings at one time
+	has     *v4.Lease           // according to the actions
+	granted map[netip.Addr]bool // granted by an ACK, or in an earlier run
+	idle    int                 // wake-ups at the same time
 }
 
 func (w *world) check(actions []v4.Action, wake time.Time) {
@@ -66,12 +69,14 @@ func (w *world) check(actions []v4.Action, wake time.Time) {
 			if err != nil || q.Reply {
 				w.t.Fatalf("sends %+v: %v", a.Message, err)
 			}
-			if q.Client.IsValid() && q.Type() == v4.Request && (q.Get(v4.OptRequestedIP) != nil || q.Get(v4.OptServerID) != nil) {
+			if q.Client.IsValid() && q.Type() == v4.Request &&
+				(q.Get(v4.OptRequestedIP) != nil || q.Get(v4.OptServerID) != nil) {
 				w.t.Fatalf("R-54: renews with %+v", q)
 			}
 			w.last = q
 		case v4.Bind:
-			if !w.granted[a.Lease.Address.Addr()] || a.Lease.Expired(w.now) || (a.Before == nil) != (w.has == nil) || w.has != nil && !a.Before.Same(*w.has) {
+			if !w.granted[a.Lease.Address.Addr()] || a.Lease.Expired(w.now) ||
+				(a.Before == nil) != (w.has == nil) || w.has != nil && !a.Before.Same(*w.has) {
 				w.t.Fatalf("bind %+v, has %+v", a, w.has)
 			}
 			saved(w.t, a.Lease)
@@ -111,7 +116,7 @@ func (w *world) invariant() {
 	}
 }
 
-// tick lets time pass to the next waking.
+// tick advances the time to the next wake-up.
 func (w *world) tick() {
 	if w.wake.IsZero() {
 		return
@@ -134,7 +139,7 @@ func (w *world) start(l *v4.Lease) {
 	w.check(w.m.Start(w.now, l))
 }
 
-// Whatever happens in whatever order: a client never has what it was not given, and sleeps in between.
+// In any order of events, a client holds only what it was granted, and sleeps between events.
 func FuzzMachine(f *testing.F) {
 	good := []byte{0, 0, 0, 0, 0, 0, 0, 0}
 	ack := append([]byte{1, 1}, good[1:]...)
@@ -143,11 +148,13 @@ func FuzzMachine(f *testing.F) {
 	f.Add(byte(7), []byte{1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 5, 4, 0, 6})
 	f.Fuzz(func(t *testing.T, how byte, b []byte) {
 		n := uint64(how)
-		p := v4.Params{MAC: mac, ClientID: b, Probe: how&1 > 0, Broadcast: how&2 > 0, Timeout: time.Second, Rand: func() uint64 { n = n*6364136223846793005 + 1; return n }}
+		p := v4.Params{MAC: mac, ClientID: b, Probe: how&1 > 0, Broadcast: how&2 > 0,
+			Timeout: time.Second, Rand: func() uint64 { n = n*6364136223846793005 + 1; return n }}
 		if how&8 > 0 {
 			p.Total = 20 * time.Second
 		}
-		w := &world{t: t, m: v4.New(p), now: dawn, last: &v4.Message{}, granted: map[netip.Addr]bool{}}
+		w := &world{t: t, m: v4.New(p), now: dawn, last: &v4.Message{},
+			granted: map[netip.Addr]bool{}}
 		events := tape(b[:min(len(b), 1000)])
 		if how&4 > 0 {
 			w.start(earlier())
@@ -157,7 +164,7 @@ func FuzzMachine(f *testing.F) {
 		for len(events) > 0 {
 			w.happen(&events)
 		}
-		// Left alone, it does not run in circles.
+		// Without further events, it must not loop.
 		began := w.now
 		for range 100 {
 			w.tick()
@@ -184,7 +191,7 @@ func (w *world) happen(events *tape) {
 			by = nil
 		}
 		w.check(w.m.Probed(w.now, netip.MustParseAddr(pick(events, "10.0.0.7", "10.0.0.8")), by))
-	case 4, 5: // the one who runs it was late
+	case 4, 5: // the caller was late
 		w.now = w.now.Add(time.Duration(events.next()*events.next()) * time.Second)
 		w.check(w.m.Tick(w.now))
 	case 6:
@@ -192,7 +199,7 @@ func (w *world) happen(events *tape) {
 		w.has = nil
 		w.check(actions, time.Time{})
 		w.start(nil)
-	case 7: // an answer to what was never asked
+	case 7: // an unexpected answer
 		r := events.reply(w.last)
 		r.XID++
 		if actions, _ := w.m.Received(w.now, r); len(actions) > 0 {

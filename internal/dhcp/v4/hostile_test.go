@@ -10,7 +10,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 )
 
-// What a hostile or broken server says in OFFER and ACK is never taken; the client goes on, and waits in between.
+// A client refuses the OFFER and ACK of a hostile or faulty server, continues, and pauses between
+// attempts.
 func TestHostileServer(t *testing.T) {
 	t.Parallel()
 	set := func(code byte, value ...byte) func(*v4.Message) {
@@ -25,7 +26,7 @@ func TestHostileServer(t *testing.T) {
 	}{
 		{"another transaction", func(r *v4.Message) { r.XID++ }},
 		{"another client", func(r *v4.Message) { r.MAC = other }},
-		{"a request, not a reply", func(r *v4.Message) { r.Reply = false }},
+		{"a request instead of a reply", func(r *v4.Message) { r.Reply = false }},
 		{"no address", func(r *v4.Message) { r.Your = netip.Addr{} }},
 		{"0.0.0.0/8", your("0.1.2.3")},
 		{"loopback", your("127.0.0.1")},
@@ -58,19 +59,22 @@ func TestHostileServer(t *testing.T) {
 				}
 				s.alter = nil
 				if c.run(3 * time.Minute); c.m.Held == nil {
-					t.Error("does not take what is good afterwards")
+					t.Error("the client does not accept valid messages afterwards")
 				}
 			})
 			t.Run(fmt.Sprint(row.name, " in ", kind, " of a renewal"), func(t *testing.T) {
 				t.Parallel()
 				c := bound(t, v4.Params{})
 				c.alter = row.alter
-				if c.run(59 * time.Minute); c.m.Held == nil || c.m.Held.Address.String() != "10.0.0.7/24" || strings.Contains(c.log.String(), "bind") {
+				if c.run(59 * time.Minute); c.m.Held == nil ||
+					c.m.Held.Address.String() != "10.0.0.7/24" ||
+					strings.Contains(c.log.String(), "bind") {
 					t.Errorf("has %v\n%s", c.m.Held, &c.log)
 				}
 				c.alter = nil
-				if c.run(time.Minute - 1); !strings.Contains(c.log.String(), "bind") && c.m.Held == nil {
-					t.Errorf("is not renewed when the server is well again\n%s", &c.log)
+				if c.run(time.Minute - 1); !strings.Contains(c.log.String(), "bind") &&
+					c.m.Held == nil {
+					t.Errorf("the lease is not renewed when the server works again\n%s", &c.log)
 				}
 			})
 		}
@@ -84,13 +88,15 @@ func TestHostileServer(t *testing.T) {
 			t.Parallel()
 			s := newServer()
 			s.alter = alter
-			c := newSim(s, v4.Params{Total: 10 * time.Second, Timeout: 2 * time.Second}).start(nil).run(time.Minute)
-			if want := "no OFFER in 3 tries: an offer does not say of which server it is"; c.m.Held != nil || c.m.Refused != want {
+			c := newSim(s, v4.Params{Total: 10 * time.Second,
+				Timeout: 2 * time.Second}).start(nil).run(time.Minute)
+			if want := "no OFFER in 3 tries: an offer does not name its server"; c.m.Held != nil ||
+				c.m.Refused != want {
 				t.Errorf("has %v, got %q, want %q", c.m.Held, c.m.Refused, want)
 			}
 		})
 	}
-	t.Run("no server in the ACK is that of the OFFER", func(t *testing.T) {
+	t.Run("an ACK without a server counts as from the OFFER's", func(t *testing.T) {
 		t.Parallel()
 		s := newServer()
 		s.alter = func(r *v4.Message) {
@@ -112,24 +118,27 @@ func TestHostileServer(t *testing.T) {
 			}
 		}
 		c := newSim(s, v4.Params{Total: time.Second}).start(nil)
-		if want := "the server offered 10.0.0.7 and gave 10.0.0.66"; c.m.Held != nil || c.m.Refused != want {
+		if want := "the server offered 10.0.0.7 and gave 10.0.0.66"; c.m.Held != nil ||
+			c.m.Refused != want {
 			t.Errorf("has %v, got %q, want %q", c.m.Held, c.m.Refused, want)
 		}
 	})
-	t.Run("a router outside of a network of one address, as clouds have it", func(t *testing.T) {
+	t.Run("a router outside of a network of one address, as in clouds", func(t *testing.T) {
 		t.Parallel()
 		s := newServer()
-		s.mask, s.options = "255.255.255.255", []v4.Option{{Code: v4.OptRouter, Value: ip("169.254.1.1")}}
+		s.mask, s.options = "255.255.255.255",
+			[]v4.Option{{Code: v4.OptRouter, Value: ip("169.254.1.1")}}
 		if l := got(t, s); l.Address.String() != "10.0.0.7/32" || len(l.Routers) != 1 {
 			t.Errorf("got %+v", l)
 		}
 	})
 }
 
-// A storm of messages makes the client neither send nor wake more often.
+// A flood of messages does not make the client send or wake more often.
 func TestStorm(t *testing.T) {
 	t.Parallel()
-	for _, state := range []string{"paused", "requesting", "bound", "renewing", "rebinding", "stopped"} {
+	for _, state := range []string{"paused", "requesting", "bound", "renewing", "rebinding",
+		"stopped"} {
 		t.Run(state, func(t *testing.T) {
 			t.Parallel()
 			c := newSim(newServer(), v4.Params{})
@@ -149,12 +158,14 @@ func TestStorm(t *testing.T) {
 			case "renewing", "rebinding":
 				c.start(nil)
 				c.mute = true
-				c.run(map[string]time.Duration{"renewing": 31, "rebinding": 52}[state] * time.Minute)
+				c.run(map[string]time.Duration{"renewing": 31,
+					"rebinding": 52}[state] * time.Minute)
 			}
 			c.log.Reset()
 			wake, q, evil := c.wake, c.last, newServer()
 			evil.id, evil.your = "10.6.6.6", "10.0.0.255"
-			offer, ack, wrong := evil.reply(q, v4.Offer), evil.reply(q, v4.ACK), evil.reply(q, v4.NAK)
+			offer, ack, wrong := evil.reply(q, v4.Offer), evil.reply(q, v4.ACK),
+				evil.reply(q, v4.NAK)
 			wrong.XID++
 			for range 10000 {
 				for _, r := range []*v4.Message{offer, ack, wrong} {

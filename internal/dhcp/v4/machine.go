@@ -19,23 +19,25 @@ const (
 	selecting        // DISCOVER has been sent
 	requesting       // REQUEST has been sent for an offer
 	rebooting        // REQUEST has been sent for the lease of an earlier run
-	probing          // looks for another node with the address
+	probing          // checks whether another node has the address
 	bound
 	renewing  // asks the server of the lease
 	rebinding // asks any server
 )
 
 func (s state) String() string {
-	return [...]string{"stopped", "waiting for the next attempt", "waiting for an offer", "waiting for the server to confirm",
-		"waiting for the server to confirm the earlier lease", "looking whether the address is free", "bound", "renewing", "rebinding"}[s]
+	return [...]string{"stopped", "waiting for the next attempt", "waiting for an offer",
+		"waiting for the server to confirm",
+		"waiting for the server to confirm the earlier lease",
+		"checking whether the address is free", "bound", "renewing", "rebinding"}[s]
 }
 
 const (
-	maxTries     = 3 // of a message
-	shortPauses  = 4 // so many, before they grow
+	maxTries     = 3 // transmissions of a message
+	shortPauses  = 4 // number of pauses before they grow
 	shortPause   = 2 * time.Second
 	declinePause = 10 * time.Second // RFC 2131 section 3.1 (5)
-	probeTime    = 10 * time.Second // after that a probe counts as lost
+	probeTime    = 10 * time.Second // time after which a probe counts as lost
 	startTime    = time.Second      // clients that start together spread their requests over it
 )
 
@@ -47,24 +49,27 @@ type (
 	Fail   = client.Fail[Lease]
 )
 
-// Send sends a message, from UDP port 68 to port 67.
+// Send sends a message from UDP port 68 to port 67.
 type Send struct {
 	Message *Message
-	// From is the client's address; not valid: it has none (0.0.0.0).
+	// From is the client's address; invalid stands for none (0.0.0.0).
 	From netip.Addr
-	// To is a server, for an ordinary packet; not valid: all nodes on the link (255.255.255.255).
+	// To is a server, for an ordinary packet; invalid stands for all nodes on the link
+	// (255.255.255.255).
 	To netip.Addr
 }
 
-// Probe asks the link for the owner of an address (RFC 5227 section 2.1). The caller passes the
-// answer to [Machine.Probed]; the client takes an address as free if there is no call within 10 s.
+// Probe asks the caller to check whether another node on the link has an address (RFC 5227 section
+// 2.1). The caller passes the result to [Machine.Probed]; without that call, the client considers
+// the address free after 10 s.
 type Probe struct{ Address netip.Addr }
 
-// Machine is a client. Its methods take events, and return the actions for the caller and the time
-// at which to call [Machine.Tick]; a zero time is never. They must not run at the same time.
+// Machine is a client. Its methods process events, and return the actions for the caller and the
+// time at which to call [Machine.Tick]; a zero time stands for never. The methods must not run
+// concurrently.
 //
-// The client has a lease when it is rebooting, bound, renewing or rebinding, and while it probes a
-// second address.
+// The client holds a lease when it is rebooting, bound, renewing or rebinding, and while it probes
+// a second address.
 type Machine struct {
 	core
 	p     Params
@@ -77,8 +82,8 @@ type Machine struct {
 	asked   time.Time // the last message
 	tries   int       // of that message
 	offered struct{ address, server netip.Addr }
-	odd     string // the mistake in a message that the client refused
-	probed  Lease  // granted, and looked at
+	odd     string // the error in a message that the client refused
+	probed  Lease  // granted, and being probed
 }
 
 type core = client.Core[Lease]
@@ -86,7 +91,7 @@ type core = client.Core[Lease]
 // New returns a client that has not started.
 func New(p Params) *Machine { return &Machine{p: p.complete()} }
 
-// State returns the state in words. A client that is stopped ignores events.
+// State describes the state in words. A stopped client ignores events.
 func (m *Machine) State() string { return m.state.String() }
 
 // Expects reports whether the client waits for an answer.
@@ -98,9 +103,9 @@ func (m *Machine) Expects() bool {
 	return false
 }
 
-// Start starts the client. With the lease of an earlier run it asks for confirmation (INIT-REBOOT,
-// RFC 2131 section 3.2): the server confirms it ([Bind]) or refuses it ([Lose]). Without an answer
-// the client keeps the lease until its end.
+// Start starts the client. If it has the lease of an earlier run, it asks servers to confirm the
+// lease (INIT-REBOOT, RFC 2131 section 3.2): the server confirms it ([Bind]) or refuses it
+// ([Lose]). Without an answer the client keeps the lease until it expires.
 func (m *Machine) Start(now time.Time, earlier *Lease) ([]Action, time.Time) {
 	if earlier != nil && !earlier.Expired(now) {
 		m.Held = earlier
@@ -115,7 +120,7 @@ func (m *Machine) Start(now time.Time, earlier *Lease) ([]Action, time.Time) {
 	return m.done(now)
 }
 
-// Tick is the event of the time to wake. An earlier call has no effect.
+// Tick processes the wake-up time. A call before that time has no effect.
 func (m *Machine) Tick(now time.Time) ([]Action, time.Time) {
 	if !m.Wake.IsZero() && !now.Before(m.Wake) {
 		m.tick(now)
@@ -123,8 +128,8 @@ func (m *Machine) Tick(now time.Time) ([]Action, time.Time) {
 	return m.done(now)
 }
 
-// Received is the event of a message from the link. A message for another client, or an unexpected
-// one, has no effect.
+// Received processes a message from the link. It ignores unexpected messages and messages for other
+// clients.
 func (m *Machine) Received(now time.Time, r *Message) ([]Action, time.Time) {
 	if r.Reply && r.XID == m.xid && bytes.Equal(r.MAC, m.p.MAC) {
 		m.received(now, r)
@@ -132,8 +137,10 @@ func (m *Machine) Received(now time.Time, r *Message) ([]Action, time.Time) {
 	return m.done(now)
 }
 
-// Probed is the event of a finished probe; by is the node that has the address, or nil.
-func (m *Machine) Probed(now time.Time, address netip.Addr, by net.HardwareAddr) ([]Action, time.Time) {
+// Probed processes the end of a probe. by is the node that has the address, or nil.
+func (m *Machine) Probed(
+	now time.Time, address netip.Addr, by net.HardwareAddr,
+) ([]Action, time.Time) {
 	switch {
 	case m.state != probing || m.probed.Address.Addr() != address:
 	case by == nil:
@@ -147,7 +154,7 @@ func (m *Machine) Probed(now time.Time, address netip.Addr, by net.HardwareAddr)
 // Release releases the lease, and stops the client.
 func (m *Machine) Release() []Action {
 	l := m.Held
-	if m.state == probing { // the server has lent that by now
+	if m.state == probing { // the server has already granted it
 		l = &m.probed
 	}
 	if l != nil && l.Server.IsValid() {
@@ -160,15 +167,15 @@ func (m *Machine) Release() []Action {
 	return actions
 }
 
-// Stop stops the client without a message to the server; the lease is valid until its end.
-// [Machine.Start] starts again.
+// Stop stops the client without a message to the server. The lease remains valid until it expires.
+// [Machine.Start] starts the client again.
 func (m *Machine) Stop() {
 	m.core.Stop()
 	*m = Machine{core: m.core, p: m.p}
 }
 
-// done returns the actions, and when to wake: also at the end of the lease, and of the time for the
-// first one.
+// done returns the actions and the wake-up time, which is at the latest the end of the lease or of
+// the limit for the first lease.
 func (m *Machine) done(now time.Time) (actions []Action, wake time.Time) {
 	var end, late time.Time
 	if m.Held != nil {
@@ -187,8 +194,8 @@ func (m *Machine) ask(now time.Time, s state) {
 	m.send(now)
 }
 
-// startDelay keeps the clients of a daemon from sending their requests together. A client that is
-// about to renew its lease does not wait.
+// startDelay prevents the clients of a daemon from sending their requests at the same time. A
+// client with a renewal due does not wait.
 func (m *Machine) startDelay(now time.Time) time.Duration {
 	most := startTime
 	if t1 := m.Held.Renew; !t1.IsZero() {
@@ -287,12 +294,13 @@ func (m *Machine) awaits(r *Message) bool {
 	return false
 }
 
-// consider takes the first offer that can become a lease; a server may leave the mask to the ACK.
+// consider accepts the first offer that can become a lease. An offer may omit the mask, which the
+// ACK then contains.
 func (m *Machine) consider(now time.Time, r *Message) {
 	server, _ := r.Addr(OptServerID)
 	switch {
 	case !usable(server):
-		m.odd = "an offer does not say of which server it is"
+		m.odd = "an offer does not name its server"
 		return
 	case r.Get(OptSubnetMask) != nil:
 		if _, err := leaseOf(r, now); err != nil {
@@ -315,13 +323,13 @@ func (m *Machine) acknowledged(now time.Time, r *Message) {
 	case m.state == requesting && r.Your != m.offered.address:
 		err = fmt.Errorf("the server offered %s and gave %s", m.offered.address, r.Your)
 	case lease.Expired(now):
-		err = fmt.Errorf("the server gave %s for a time that is over", lease.Address)
+		err = fmt.Errorf("the server gave %s for a time that has passed", lease.Address)
 	}
 	if err != nil && m.Held == nil {
 		m.pause(now, m.growing(), err.Error())
 		return
 	}
-	if err != nil { // what the client has stays good up to its end, and is asked for as before
+	if err != nil { // the client keeps its lease until it expires, and tries to renew it
 		m.odd = err.Error()
 		return
 	}
@@ -332,7 +340,8 @@ func (m *Machine) acknowledged(now time.Time, r *Message) {
 		lease.Server = m.Held.Server
 	}
 	random := m.p.Rand() // the same for both: T2 stays after T1
-	lease.Renew, lease.Rebind = client.Earlier(lease.Renew, m.asked, random), client.Earlier(lease.Rebind, m.asked, random)
+	lease.Renew, lease.Rebind = client.Earlier(lease.Renew, m.asked, random),
+		client.Earlier(lease.Rebind, m.asked, random)
 	if m.p.Probe && (m.Held == nil || m.Held.Address.Addr() != r.Your) {
 		m.state, m.probed, m.Wake = probing, lease, now.Add(probeTime)
 		m.Do(Probe{r.Your})
@@ -341,13 +350,14 @@ func (m *Machine) acknowledged(now time.Time, r *Message) {
 	m.bind(now, lease)
 }
 
-// bind takes a lease.
+// bind accepts a lease.
 func (m *Machine) bind(now time.Time, l Lease) {
-	if l.Expired(now) { // while it was probed
+	if l.Expired(now) { // it expired during the probe
 		if m.Held != nil {
 			m.Lose("the lease has expired")
 		}
-		m.pause(now, m.growing(), fmt.Sprintf("the server gave %s for a shorter time than it takes to see whether it is free", l.Address))
+		m.pause(now, m.growing(),
+			fmt.Sprintf("the server gave %s for a shorter time than the probe takes", l.Address))
 		return
 	}
 	m.Bind(l)
@@ -358,7 +368,7 @@ func (m *Machine) bind(now time.Time, l Lease) {
 func (m *Machine) rest() { m.state, m.Wake = bound, m.Held.Renew }
 
 // decline reports to the server that another node has the address. The client also gives up its
-// lease, as the server has no other on record.
+// current lease, because the server has no other on record.
 func (m *Machine) decline(now time.Time, l Lease, by net.HardwareAddr) {
 	reason := fmt.Sprintf("%s is in use by %s", l.Address.Addr(), by)
 	if m.Held != nil {
@@ -380,8 +390,8 @@ func (m *Machine) pause(now time.Time, d time.Duration, reason string) {
 	m.state, m.Refused, m.Wake = paused, reason, now.Add(d)
 }
 
-// growing returns the time until the next attempt: 2 s for some attempts, then twice as much each
-// time, with a jitter of a second.
+// growing returns the time until the next attempt: 2 s for the first attempts, then doubled each
+// time, with a jitter of 1 s.
 func (m *Machine) growing() time.Duration {
 	d := shortPause
 	for i := shortPauses; i <= m.Pauses && d < m.p.Pause; i++ {
@@ -396,7 +406,7 @@ func (m *Machine) fail(reason string) {
 	m.Fail(reason)
 }
 
-// unanswered returns the missing answer in words.
+// unanswered describes the missing answer.
 func (m *Machine) unanswered() string {
 	switch m.state {
 	case paused, probing, bound:

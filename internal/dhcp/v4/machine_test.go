@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
 )
 
-// bound returns a client that has 10.0.0.7/24 for an hour, since the dawn.
+// bound returns a client that has had 10.0.0.7/24 for an hour from dawn.
 func bound(t *testing.T, p v4.Params) *sim {
 	t.Helper()
 	s := newSim(newServer(), p).start(nil)
@@ -26,18 +26,19 @@ func bound(t *testing.T, p v4.Params) *sim {
 	return s
 }
 
-// earlier is what a run before had: 10.0.0.7/24, up to half an hour after the dawn.
+// earlier is the lease of a previous run: 10.0.0.7/24, until half an hour after dawn.
 func earlier() *v4.Lease {
-	return &v4.Lease{Address: netip.MustParsePrefix("10.0.0.7/24"), Server: netip.MustParseAddr("10.0.0.1"),
-		Renew: dawn, Rebind: dawn.Add(20 * time.Minute), Expires: dawn.Add(30 * time.Minute)}
+	return &v4.Lease{Address: netip.MustParsePrefix("10.0.0.7/24"),
+		Server: netip.MustParseAddr("10.0.0.1"),
+		Renew:  dawn, Rebind: dawn.Add(20 * time.Minute), Expires: dawn.Add(30 * time.Minute)}
 }
 
-// R-54: a renewal is unicast, from the address, with the address in ciaddr and nowhere else.
+// R-54: a renewal is unicast from the leased address, which appears only in ciaddr.
 func TestRenewsForHours(t *testing.T) {
 	t.Parallel()
 	s := bound(t, v4.Params{Broadcast: true})
 	if !s.last.Broadcast {
-		t.Error("a REQUEST without address is not to be answered by broadcast")
+		t.Error("a REQUEST without an address does not ask for a broadcast answer")
 	}
 	s.run(65*time.Minute).expect(t, `
 		30m0s DHCPREQUEST from 10.0.0.7 to 10.0.0.1 ciaddr 10.0.0.7
@@ -46,7 +47,7 @@ func TestRenewsForHours(t *testing.T) {
 		1h0m0s bind 10.0.0.7/24
 	`)
 	if s.last.Broadcast {
-		t.Error("a renewal is to be answered by broadcast")
+		t.Error("a renewal asks for a broadcast answer")
 	}
 	s.run(1000 * time.Hour)
 	if n := strings.Count(s.log.String(), "bind"); n != 2000 {
@@ -54,16 +55,20 @@ func TestRenewsForHours(t *testing.T) {
 	}
 }
 
-// Clients that have their leases since the same moment do not ask together: neither at T1 nor T2, which come earlier by up to a
-// tenth and never later (RFC 2131 section 4.4.5), nor when a daemon starts them, unless it is time by then.
+// Clients that got their leases at the same moment do not send at the same time: neither at T1 nor
+// T2, which move forward by up to a tenth and never back (RFC 2131 section 4.4.5), nor when a
+// daemon starts them, unless a renewal is due.
 func TestJitter(t *testing.T) {
 	t.Parallel()
 	seconds, starts := map[int]bool{}, map[time.Duration]bool{}
 	for n := range uint64(100) {
-		random := func() uint64 { return n * 0x9e3779b97f4a7c15 } // any, and another for each client
+		// Arbitrary, and different for each client.
+		random := func() uint64 { return n * 0x9e3779b97f4a7c15 }
 		l := newSim(newServer(), v4.Params{Rand: random}).start(nil).m.Held
 		renew, rebind := l.Renew.Sub(dawn), l.Rebind.Sub(dawn)
-		if renew > 30*time.Minute || renew <= 27*time.Minute || rebind > 51*time.Minute || rebind <= 51*time.Minute*9/10 || rebind <= renew || !l.Expires.Equal(dawn.Add(time.Hour)) {
+		if renew > 30*time.Minute || renew <= 27*time.Minute || rebind > 51*time.Minute ||
+			rebind <= 51*time.Minute*9/10 || rebind <= renew ||
+			!l.Expires.Equal(dawn.Add(time.Hour)) {
 			t.Errorf("T1 %v, T2 %v, expires %v", renew, rebind, l.Expires.Sub(dawn))
 		}
 		seconds[int(renew.Seconds())] = true
@@ -81,7 +86,8 @@ func TestJitter(t *testing.T) {
 		starts[wake.Sub(dawn).Truncate(10*time.Millisecond)] = true
 	}
 	if len(seconds) < 50 || len(starts) < 50 {
-		t.Errorf("100 clients ask in %d different seconds, and start in %d different hundredths", len(seconds), len(starts))
+		t.Errorf("100 clients ask in %d different seconds, and start in %d different hundredths",
+			len(seconds), len(starts))
 	}
 }
 
@@ -97,7 +103,8 @@ func TestRebindsByBroadcast(t *testing.T) {
 		49m41.25s DHCPREQUEST from 10.0.0.7 to 10.0.0.1 ciaddr 10.0.0.7
 		51m0s DHCPREQUEST from 10.0.0.7 ciaddr 10.0.0.7
 	`)
-	if want := "no answer to the REQUEST in 5 tries"; s.m.Refused != want || s.m.State() != "rebinding" {
+	if want := "no answer to the REQUEST in 5 tries"; s.m.Refused != want ||
+		s.m.State() != "rebinding" {
 		t.Errorf("%s: got %q, want %q", s.m.State(), s.m.Refused, want)
 	}
 	s.mute, s.id = false, "10.0.0.2" // another server knows the lease
@@ -105,7 +112,8 @@ func TestRebindsByBroadcast(t *testing.T) {
 		55m30s DHCPREQUEST from 10.0.0.7 ciaddr 10.0.0.7
 		55m30s bind 10.0.0.7/24
 	`)
-	if l := s.m.Held; l.Server.String() != "10.0.0.2" || !l.Expires.Equal(s.now.Add(time.Hour)) || s.m.Refused != "" {
+	if l := s.m.Held; l.Server.String() != "10.0.0.2" || !l.Expires.Equal(s.now.Add(time.Hour)) ||
+		s.m.Refused != "" {
 		t.Errorf("lease %+v, reason %q", l, s.m.Refused)
 	}
 }
@@ -119,11 +127,12 @@ func TestExpiryLosesAndGoesOn(t *testing.T) {
 	for s.m.Held != nil {
 		s.run(time.Second)
 	}
-	if got := s.log.String(); !strings.HasSuffix(got, "\n1h30m0s lose 10.0.0.7/24: the lease has expired: no answer to the REQUEST in 4 tries\n1h30m0s DHCPDISCOVER\n") {
+	if got := s.log.String(); !strings.HasSuffix(got,
+		"\n1h30m0s lose 10.0.0.7/24: the lease has expired: no answer to the REQUEST in 4 tries\n1h30m0s DHCPDISCOVER\n") {
 		t.Errorf("got\n%s", got)
 	}
 	if s.run(100 * time.Hour); strings.Contains(s.log.String(), "fail") {
-		t.Error("a client that had a lease has given up")
+		t.Error("a client that has had a lease gives up")
 	}
 	s.mute = false
 	if s.run(2 * time.Minute); !strings.HasSuffix(s.log.String(), "bind 10.0.0.7/24\n") {
@@ -160,7 +169,8 @@ func TestRefused(t *testing.T) {
 			0s bind 10.0.0.8/24
 		`)
 	})
-	for name, after := range map[string]time.Duration{"in RENEWING": 30 * time.Minute, "in REBINDING": 51 * time.Minute} {
+	for name, after := range map[string]time.Duration{"in RENEWING": 30 * time.Minute,
+		"in REBINDING": 51 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := bound(t, v4.Params{})
@@ -170,7 +180,8 @@ func TestRefused(t *testing.T) {
 			s.mute, s.nak = false, true
 			s.alter = func(*v4.Message) { s.mute = true }
 			s.run(1)
-			if _, got, _ := strings.Cut(s.log.String(), "\n"); got != after.String()+" lose 10.0.0.7/24: the server refused: not here?\n"+after.String()+" DHCPDISCOVER\n" {
+			if _, got, _ := strings.Cut(s.log.String(),
+				"\n"); got != after.String()+" lose 10.0.0.7/24: the server refused: not here?\n"+after.String()+" DHCPDISCOVER\n" {
 				t.Errorf("got\n%s", got)
 			}
 		})
@@ -190,7 +201,7 @@ func TestRestarts(t *testing.T) {
 			t.Errorf("expires %v", l.Expires)
 		}
 	})
-	t.Run("nobody answers", func(t *testing.T) {
+	t.Run("no answer", func(t *testing.T) {
 		t.Parallel()
 		s := newSim(nil, v4.Params{})
 		s.server = &server{mute: true}
@@ -203,7 +214,7 @@ func TestRestarts(t *testing.T) {
 			t.Error("the lease is lost")
 		}
 	})
-	t.Run("it ends while nobody answers", func(t *testing.T) {
+	t.Run("it expires without an answer", func(t *testing.T) {
 		t.Parallel()
 		l := earlier()
 		l.Expires = dawn.Add(5 * time.Second)
@@ -214,7 +225,7 @@ func TestRestarts(t *testing.T) {
 			5s DHCPDISCOVER
 		`)
 	})
-	t.Run("it has ended before", func(t *testing.T) {
+	t.Run("it has already expired", func(t *testing.T) {
 		t.Parallel()
 		l := earlier()
 		l.Expires = dawn
@@ -223,7 +234,7 @@ func TestRestarts(t *testing.T) {
 			1s fail: no OFFER in one try
 		`)
 	})
-	t.Run("it never ends", func(t *testing.T) {
+	t.Run("it never expires", func(t *testing.T) {
 		t.Parallel()
 		l := earlier()
 		l.Renew, l.Rebind, l.Expires = time.Time{}, time.Time{}, time.Time{}
@@ -260,13 +271,14 @@ func TestProbe(t *testing.T) {
 		10s DHCPREQUEST 50:10.0.0.8 54:10.0.0.1
 		10s probe 10.0.0.8
 	`)
-	s.do(s.m.Probed(s.now, netip.MustParseAddr("10.0.0.7"), other)) // too late, for another
+	// Too late, and for another address.
+	s.do(s.m.Probed(s.now, netip.MustParseAddr("10.0.0.7"), other))
 	s.do(s.m.Probed(s.now, netip.MustParseAddr("10.0.0.8"), nil))
 	s.expect(t, "15s bind 10.0.0.8/24\n")
 	if l := s.m.Held; !l.Expires.Equal(dawn.Add(time.Hour + 10*time.Second)) {
 		t.Errorf("the lease begins with the probe, not with the REQUEST: %v", l.Expires)
 	}
-	s.do(s.m.Probed(s.now, netip.MustParseAddr("10.0.0.8"), other)) // not expected any more
+	s.do(s.m.Probed(s.now, netip.MustParseAddr("10.0.0.8"), other)) // no longer expected
 	s.expect(t, "")
 }
 
@@ -288,11 +300,11 @@ func TestProbeTakesLongerThanTheLease(t *testing.T) {
 		0s DHCPDISCOVER
 		0s DHCPREQUEST 50:10.0.0.7 54:10.0.0.1
 		0s probe 10.0.0.7
-		10s fail: the server gave 10.0.0.7/24 for a shorter time than it takes to see whether it is free
+		10s fail: the server gave 10.0.0.7/24 for a shorter time than the probe takes
 	`)
 }
 
-// R-57: what a renewal changes is said, with what was before.
+// R-57: a Bind after a renewal contains the changed lease and the previous one.
 func TestRenewalChanges(t *testing.T) {
 	t.Parallel()
 	s := bound(t, v4.Params{})
@@ -325,7 +337,8 @@ func TestRenewalChangesToAnAddressInUse(t *testing.T) {
 	`)
 }
 
-// The times of the page: a message after T, 2T and 4T again; pauses 2 s, then twice as much up to -resendmax.
+// Times documented in docs/plugins/dhcp.md: a message is repeated after T, 2T and 4T; pauses start
+// at 2 s and double up to -resendmax.
 func TestRetransmission(t *testing.T) {
 	t.Parallel()
 	s := newSim(&server{mute: true}, v4.Params{Timeout: 2 * time.Second, Pause: 8 * time.Second})
@@ -352,17 +365,18 @@ func TestNoMoreTries(t *testing.T) {
 		server *server
 		want   string
 	}{
-		{"nobody answers", &server{mute: true}, `
+		{"no answer", &server{mute: true}, `
 			0s DHCPDISCOVER
 			2s DHCPDISCOVER
 			6s DHCPDISCOVER
 			10s fail: no OFFER in 3 tries
 		`},
-		{"the REQUEST has no answer", &server{id: "10.0.0.1", your: "10.0.0.7", mask: "255.255.255.0", alter: func(r *v4.Message) {
-			if r.Type() == v4.ACK {
-				r.XID++
-			}
-		}}, `
+		{"the REQUEST has no answer", &server{id: "10.0.0.1", your: "10.0.0.7",
+			mask: "255.255.255.0", alter: func(r *v4.Message) {
+				if r.Type() == v4.ACK {
+					r.XID++
+				}
+			}}, `
 			0s DHCPDISCOVER
 			0s DHCPREQUEST 50:10.0.0.7 54:10.0.0.1
 			2s DHCPREQUEST 50:10.0.0.7 54:10.0.0.1
@@ -373,7 +387,7 @@ func TestNoMoreTries(t *testing.T) {
 			0s DHCPDISCOVER
 			2s DHCPDISCOVER
 			6s DHCPDISCOVER
-			10s fail: no OFFER in 3 tries: the server gave 10.0.0.255/24, which stands for the network or for all of its nodes
+			10s fail: no OFFER in 3 tries: the server gave 10.0.0.255/24, which is the address of the network or its broadcast address
 		`},
 		{"every REQUEST is refused", &server{id: "10.0.0.1", your: "10.0.0.7", mask: "255.255.255.0", nak: true}, `
 			0s DHCPDISCOVER
@@ -400,7 +414,7 @@ func TestNoMoreTries(t *testing.T) {
 	}
 }
 
-// R-59: giving up does not wait for anything.
+// R-59: a client that is released or stopped does not wait.
 func TestReleaseDuringPause(t *testing.T) {
 	t.Parallel()
 	s := newSim(&server{mute: true}, v4.Params{}).start(nil).run(71 * time.Second)
@@ -415,7 +429,7 @@ func TestReleaseDuringPause(t *testing.T) {
 	}
 }
 
-// R-60: the identifier is at most 255 bytes, and the same in what gives the address back.
+// R-60: the identifier has at most 255 bytes, and is the same in the release.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -425,13 +439,16 @@ func TestRelease(t *testing.T) {
 		want    []byte
 	}{
 		{"own identifier", v4.ClientID("c/net/eth0"), nil, []byte("\x00c/net/eth0")},
-		{"provided identifier", v4.ClientID("c/net/eth0"), []v4.Option{{Code: v4.OptClientID, Value: []byte("mine")}}, []byte("mine")},
-		{"an identifier that is too long", bytes.Repeat([]byte("x"), 256), nil, bytes.Repeat([]byte("x"), 255)},
+		{"provided identifier", v4.ClientID("c/net/eth0"),
+			[]v4.Option{{Code: v4.OptClientID, Value: []byte("mine")}}, []byte("mine")},
+		{"an identifier that is too long", bytes.Repeat([]byte("x"), 256), nil,
+			bytes.Repeat([]byte("x"), 255)},
 		{"no identifier", nil, nil, nil},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			s := bound(t, v4.Params{ClientID: row.id, Options: row.options, Parameters: []byte{1, 3}})
+			s := bound(t, v4.Params{ClientID: row.id, Options: row.options,
+				Parameters: []byte{1, 3}})
 			if got := s.last.Get(v4.OptClientID); !bytes.Equal(got, row.want) {
 				t.Errorf("REQUEST: %q", got)
 			}
@@ -441,15 +458,17 @@ func TestRelease(t *testing.T) {
 			if got := s.last.Get(v4.OptClientID); !bytes.Equal(got, row.want) {
 				t.Errorf("RELEASE: %q", got)
 			}
-			if s.last.XID == xid || s.last.Get(v4.OptParameters) != nil || s.last.Get(v4.OptMaxMessageSize) != nil || s.last.Broadcast {
-				t.Errorf("RELEASE says what RFC 2131 table 5 does not allow: %+v", s.last)
+			if s.last.XID == xid || s.last.Get(v4.OptParameters) != nil ||
+				s.last.Get(v4.OptMaxMessageSize) != nil || s.last.Broadcast {
+				t.Errorf("RELEASE contains options that RFC 2131 table 5 does not allow: %+v",
+					s.last)
 			}
 			if s.m.Held != nil || s.m.State() != "stopped" {
 				t.Errorf("%s with %v", s.m.State(), s.m.Held)
 			}
 		})
 	}
-	t.Run("what is still probed is given back", func(t *testing.T) {
+	t.Run("an address that is being probed is released", func(t *testing.T) {
 		t.Parallel()
 		s := newSim(newServer(), v4.Params{Probe: true}).start(nil)
 		s.log.Reset()
@@ -470,22 +489,26 @@ func TestClientID(t *testing.T) {
 	}
 }
 
-// What a user provides goes into what is asked, but for what is the protocol's own.
+// Options of the configuration appear in requests, except those that the protocol sets.
 func TestProvided(t *testing.T) {
 	t.Parallel()
 	s := newSim(&server{mute: true}, v4.Params{Parameters: []byte{1, 3, 121}, Options: []v4.Option{
-		{Code: byte(dhcpv4.OptionHostName), Value: []byte("web")}, {Code: v4.OptType, Value: []byte{byte(v4.Release)}},
+		{Code: byte(dhcpv4.OptionHostName), Value: []byte("web")},
+		{Code: v4.OptType, Value: []byte{byte(v4.Release)}},
 		{Code: 0, Value: []byte("x")}, {Code: 255, Value: []byte("x")},
-		{Code: v4.OptServerID, Value: ip("10.9.9.9")}, {Code: v4.OptRequestedIP, Value: ip("10.9.9.9")},
+		{Code: v4.OptServerID, Value: ip("10.9.9.9")},
+		{Code: v4.OptRequestedIP, Value: ip("10.9.9.9")},
 	}}).start(nil)
 	s.expect(t, "0s DHCPDISCOVER\n")
 	got := slices.Sorted(maps.Keys(s.last.Options))
-	if want := []byte{byte(dhcpv4.OptionHostName), v4.OptType, v4.OptParameters, v4.OptMaxMessageSize}; !bytes.Equal(got, want) {
+	if want := []byte{byte(dhcpv4.OptionHostName), v4.OptType, v4.OptParameters,
+		v4.OptMaxMessageSize}; !bytes.Equal(got, want) {
 		t.Errorf("options %v, want %v", got, want)
 	}
 }
 
-// RFC 2131 section 4.4.1: the REQUEST has the seconds of the DISCOVER whose offer it takes, and its transaction.
+// RFC 2131 section 4.4.1: a REQUEST has the seconds and the transaction of the DISCOVER of the
+// accepted offer.
 func TestSeconds(t *testing.T) {
 	t.Parallel()
 	s := newSim(newServer(), v4.Params{})
@@ -495,7 +518,8 @@ func TestSeconds(t *testing.T) {
 	offer := s.reply(discover, v4.Offer)
 	s.do(s.m.Received(s.now, offer))
 	if s.last.Type() != v4.Request || s.last.Secs != 10 || s.last.XID != discover.XID {
-		t.Errorf("%v, %d s, transaction %d of %d", s.last.Type(), s.last.Secs, s.last.XID, discover.XID)
+		t.Errorf("%v, %d s, transaction %d of %d", s.last.Type(), s.last.Secs, s.last.XID,
+			discover.XID)
 	}
 }
 
@@ -518,8 +542,8 @@ func TestFirstOfManyServers(t *testing.T) {
 		0s bind 10.0.0.7/24
 	`)
 	s.run(30 * time.Minute)
-	s.do(s.m.Received(s.now, second.reply(s.last, v4.NAK))) // was not asked
+	s.do(s.m.Received(s.now, second.reply(s.last, v4.NAK))) // this server was not asked
 	if s.m.Held == nil {
-		t.Error("another server than the one that was asked has ended the lease")
+		t.Error("a server that the client has not asked ends the lease")
 	}
 }

@@ -1,6 +1,6 @@
-// Package v4 is the client of DHCP for IPv4 (RFC 2131, options RFC 2132) as a state machine, with
-// the messages that it accepts and sends. It does no input or output and has no clock: its caller
-// has both. Package dhcpv4 reads and writes the bytes.
+// Package v4 implements the client of DHCP for IPv4 (RFC 2131, options RFC 2132) as a state
+// machine, with the messages that it accepts and sends. It does no input or output and has no
+// clock; its caller provides both. Package dhcpv4 decodes and encodes the bytes.
 package v4
 
 import (
@@ -34,7 +34,7 @@ const (
 	Inform   = Type(dhcpv4.MessageTypeInform)
 )
 
-// String returns the name as in RFC 2131.
+// String returns the name in RFC 2131.
 func (t Type) String() string {
 	if t < Discover || t > Inform {
 		return fmt.Sprintf("type %d", byte(t))
@@ -70,11 +70,11 @@ const (
 // Option is an option that the configuration provides.
 type Option = dhcp.Option
 
-// Message is a message to or from a server. Addresses that are not valid are 0.0.0.0.
+// Message is a message to or from a server. Invalid addresses stand for 0.0.0.0.
 type Message struct {
 	Reply     bool // BOOTREPLY
 	XID       uint32
-	Secs      uint16 // since the client began, seconds
+	Secs      uint16 // seconds since the client began
 	Broadcast bool   // asks for an answer by broadcast
 	Client    netip.Addr
 	Your      netip.Addr
@@ -89,14 +89,14 @@ const (
 	optionsAt, maxLen = 240, maxMessage - 28
 )
 
-// maxMessage is the longest packet that clients accept (option 57), bytes with the 28 of its IP and
-// UDP headers.
+// maxMessage is the length of the longest packet that clients accept (option 57), in bytes,
+// including 28 bytes of IP and UDP headers.
 const maxMessage = 1500
 
-// Get returns the value of an option, nil if it is not there.
+// Get returns the value of an option, or nil if the message does not have it.
 func (m *Message) Get(code byte) []byte { return m.Options[code] }
 
-// Set gives an option a value.
+// Set sets an option.
 func (m *Message) Set(code byte, value []byte) {
 	if m.Options == nil {
 		m.Options = dhcpv4.Options{}
@@ -104,7 +104,7 @@ func (m *Message) Set(code byte, value []byte) {
 	m.Options[code] = value
 }
 
-// Type returns the type of the message, 0 if it has none.
+// Type returns the type of the message, or 0 if it has none.
 func (m *Message) Type() Type {
 	if v := m.Get(OptType); len(v) == 1 {
 		return Type(v[0])
@@ -112,8 +112,8 @@ func (m *Message) Type() Type {
 	return 0
 }
 
-// Addr returns the address in an option; ok is false if there is none, or more than one where only
-// one can be.
+// Addr returns the address in an option. ok is false if there is none, or if there is more than
+// one.
 func (m *Message) Addr(code byte) (a netip.Addr, ok bool) {
 	v := m.Get(code)
 	if len(v) != 4 {
@@ -132,16 +132,17 @@ func (m *Message) addrs(code byte) (list []netip.Addr) {
 	return list
 }
 
-// Duration returns the seconds in an option; ok is false if there are none.
+// Duration returns the duration in an option. ok is false if there is none.
 func (m *Message) Duration(code byte) (d time.Duration, ok bool) {
 	return client.Duration(m.Get(code))
 }
 
-// Encode returns the message as it is sent, at least 300 bytes (RFC 1542 section 2.1).
+// Encode returns the message in wire format, at least 300 bytes (RFC 1542 section 2.1).
 func (m *Message) Encode() []byte {
 	p := dhcpv4.DHCPv4{
 		OpCode: dhcpv4.OpcodeBootRequest, HWType: iana.HWTypeEthernet, ClientHWAddr: m.MAC,
-		NumSeconds: m.Secs, ClientIPAddr: m.Client.AsSlice(), YourIPAddr: m.Your.AsSlice(), Options: m.Options,
+		NumSeconds: m.Secs, ClientIPAddr: m.Client.AsSlice(), YourIPAddr: m.Your.AsSlice(),
+		Options: m.Options,
 	}
 	binary.BigEndian.PutUint32(p.TransactionID[:], m.XID)
 	if m.Reply {
@@ -153,15 +154,15 @@ func (m *Message) Encode() []byte {
 	return p.ToBytes()
 }
 
-// ErrMalformed reports that bytes are no message.
+// ErrMalformed reports that bytes are not a message.
 var ErrMalformed = errors.New("malformed DHCP message")
 
-// Decode reads a message; it keeps nothing of b. The error is [ErrMalformed].
+// Decode decodes a message. It does not retain b. The error wraps [ErrMalformed].
 func Decode(b []byte) (*Message, error) {
 	if len(b) < optionsAt || len(b) > maxLen {
 		return nil, fmt.Errorf("%w: %d bytes (%d to %d)", ErrMalformed, len(b), optionsAt, maxLen)
 	}
-	p, err := dhcpv4.FromBytes(append(slices.Clone(b), optEnd)) // some servers send no end
+	p, err := dhcpv4.FromBytes(append(slices.Clone(b), optEnd)) // some servers omit the end
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
@@ -176,8 +177,8 @@ func Decode(b []byte) (*Message, error) {
 		Client: specified(p.ClientIPAddr), Your: specified(p.YourIPAddr),
 		MAC: p.ClientHWAddr, Options: p.Options,
 	}
-	// RFC 2131 section 4.1: first the file field, then the server name. Package dhcpv4 reads
-	// neither.
+	// RFC 2131 section 4.1: the file field comes first, then the server name. Package dhcpv4 does
+	// not decode them.
 	if v := m.Get(OptOverload); len(v) == 1 {
 		if v[0]&1 != 0 {
 			err = m.Options.FromBytes(slices.Clone(b[fileAt : fileAt+128]))
@@ -195,7 +196,7 @@ func Decode(b []byte) (*Message, error) {
 	return m, nil
 }
 
-// specified returns an address of a message, which is not valid if it is 0.0.0.0.
+// specified returns an address of a message. It is invalid if the message has 0.0.0.0.
 func specified(ip net.IP) netip.Addr {
 	if a, _ := netip.AddrFromSlice(ip); !a.IsUnspecified() {
 		return a
@@ -203,5 +204,5 @@ func specified(ip net.IP) netip.Addr {
 	return netip.Addr{}
 }
 
-// Text returns an option that people read, see [client.Text].
+// Text returns an option as text, see [client.Text].
 func (m *Message) Text(code byte) string { return client.Text(m.Get(code)) }

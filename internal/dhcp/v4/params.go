@@ -9,29 +9,34 @@ import (
 	"time"
 )
 
-// Params are the identity and the wishes of a client. A field that is zero has the default that its
-// comment names.
+// Params are the identity and the options of a client. The comments of the fields name their
+// defaults, which zero stands for.
 type Params struct {
 	MAC net.HardwareAddr // 6 bytes
-	// ClientID is option 61, see [ClientID]; at most 255 bytes count. If it is empty, servers
-	// identify the client by its MAC address.
+	// ClientID is option 61, see [ClientID]; bytes after the 255th are ignored. If it is empty,
+	// servers identify the client by its MAC address.
 	ClientID []byte
-	// Options are sent in addition. Option 61 replaces ClientID; options that the protocol itself
-	// sets are ignored.
-	Options    []Option
-	Parameters []byte // option 55: codes of options asked for; none: what the server thinks fit
-	Broadcast  bool   // asks for an answer by broadcast
-	Probe      bool   // the client probes an address before it takes it
+	// Options are sent in addition to the protocol's. Option 61 replaces ClientID; options that the
+	// protocol itself sets are ignored.
+	Options []Option
+	// Parameters is option 55: the codes of requested options. If it is empty, the server decides.
+	Parameters []byte
+	Broadcast  bool // ask for answers by broadcast
+	Probe      bool // probe an address before using it
 
-	Timeout time.Duration // after the first transmission of a message, 10 s; after the second and third twice and four times
-	Pause   time.Duration // between attempts to get a lease, at most, 62 s; it begins with 2 s and grows up to that
-	Total   time.Duration // for getting the first lease; 0: for ever
+	// Timeout is the wait after the first transmission of a message, 10 s by default. It doubles
+	// with each further transmission.
+	Timeout time.Duration
+	// Pause limits the time between attempts to get a lease, 62 s by default. The first pause is 2
+	// s.
+	Pause time.Duration
+	Total time.Duration // limit for getting the first lease; 0 for none
 
-	Rand func() uint64 // the source of transaction numbers and of jitter, [rand.Uint64]
+	Rand func() uint64 // source of transaction numbers and jitter, by default [rand.Uint64]
 }
 
 // ClientID returns the identifier (option 61) for a text, at most 255 bytes: a zero byte (RFC 2132
-// section 9.14: no MAC address) and the text. A hash replaces the end of a text that is too long,
+// section 9.14: not a MAC address) and the text. If the text is too long, a hash replaces its end,
 // so that different texts have different identifiers.
 func ClientID(text string) []byte {
 	const most = 254
@@ -44,7 +49,7 @@ func ClientID(text string) []byte {
 	return append([]byte{0}, text...)
 }
 
-// complete returns the parameters with the defaults, and the identifier in one place.
+// complete returns the parameters with defaults and a single identifier.
 func (p Params) complete() Params {
 	for _, o := range p.Options {
 		if o.Code == OptClientID {

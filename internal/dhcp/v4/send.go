@@ -34,9 +34,9 @@ func (m *Machine) send(now time.Time) {
 	m.Wake = now.Add(m.p.Timeout << (m.tries - 1))
 }
 
-// next returns when to repeat a request to renew or rebind: after half of the time until the next
-// step, but not more often than every minute (RFC 2131 section 4.4.5), or in a short lease than a
-// twentieth of its time after T1.
+// next returns the time at which to repeat a request to renew or rebind: after half of the time
+// until the next step, but at most once a minute (RFC 2131 section 4.4.5) or, in a short lease,
+// once in a twentieth of its time after T1.
 func (m *Machine) next(now time.Time) time.Time {
 	until := m.Held.Rebind
 	if m.state == rebinding {
@@ -49,7 +49,7 @@ func (m *Machine) next(now time.Time) time.Time {
 	return now.Add(half)
 }
 
-// asksWhom returns the server of the request; not valid: any.
+// asksWhom returns the server of the request; an invalid address stands for any server.
 func (m *Machine) asksWhom() (server netip.Addr) {
 	switch m.state {
 	case requesting:
@@ -60,7 +60,7 @@ func (m *Machine) asksWhom() (server netip.Addr) {
 	return server
 }
 
-// question returns a message that asks for an answer, with the options that all of these have.
+// question returns a message that expects an answer, with the options that all of them have.
 func (m *Machine) question(kind Type) *Message {
 	msg := m.message(kind)
 	msg.Secs, msg.Broadcast = m.secs, m.p.Broadcast
@@ -74,8 +74,8 @@ func (m *Machine) question(kind Type) *Message {
 	return msg
 }
 
-// farewell returns a message that gives up an address; RFC 2131 table 5 allows no more options in
-// it.
+// farewell returns a message that gives up an address. RFC 2131 table 5 does not allow more options
+// in it.
 func (m *Machine) farewell(kind Type, server netip.Addr) *Message {
 	m.xid = uint32(m.p.Rand())
 	msg := m.message(kind)
@@ -85,8 +85,8 @@ func (m *Machine) farewell(kind Type, server netip.Addr) *Message {
 	return msg
 }
 
-// message returns a message with the options that all have; without the identifier the server does
-// not find the lease.
+// message returns a message with the options that all messages have. Without the identifier the
+// server would not find the lease.
 func (m *Machine) message(kind Type) *Message {
 	msg := &Message{XID: m.xid, MAC: m.p.MAC}
 	msg.Set(OptType, []byte{byte(kind)})

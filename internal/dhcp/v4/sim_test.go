@@ -18,15 +18,15 @@ var (
 	dawn  = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// server answers as DHCP servers do; what a test changes is from then on.
+// server answers as DHCP servers do, except for the changes of a test, which apply from then on.
 type server struct {
 	id, your  string
 	mask      string
-	time      uint32 // option 51; 0: not sent
+	time      uint32 // option 51; 0 stands for none
 	options   []v4.Option
 	mute, nak bool
 	alter     func(*v4.Message)
-	hardware  bool // somebody has the address
+	hardware  bool // another node has the address
 }
 
 func newServer() *server {
@@ -80,22 +80,24 @@ func ip(list ...string) (b []byte) {
 
 func seconds(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
 
-// sim runs a client against a server, without waiting. What the client does is written down with its time.
+// sim runs a client against a server in simulated time. It logs the client's actions with their
+// times.
 type sim struct {
 	*server
 	m    *v4.Machine
 	now  time.Time
 	wake time.Time
 	log  strings.Builder
-	last *v4.Message // the client has sent
+	last *v4.Message // last message of the client
 }
 
-// newSim returns a client that has not begun.
+// newSim returns a client that has not started.
 func newSim(s *server, p v4.Params) *sim {
 	p.MAC = mac
 	n := uint64(time.Second)
 	if p.Rand == nil {
-		p.Rand = func() uint64 { n += uint64(2 * time.Second); return n } // other transactions, no jitter
+		// Different transaction numbers, no jitter.
+		p.Rand = func() uint64 { n += uint64(2 * time.Second); return n }
 	}
 	return &sim{server: s, m: v4.New(p), now: dawn}
 }
@@ -105,7 +107,7 @@ func (s *sim) start(earlier *v4.Lease) *sim {
 	return s.run(0)
 }
 
-// run lets a time pass.
+// run advances the time.
 func (s *sim) run(d time.Duration) *sim {
 	for end := s.now.Add(d); ; {
 		if s.wake.IsZero() || s.wake.After(end) {
@@ -172,7 +174,7 @@ func (s *sim) send(a v4.Send) {
 	}
 }
 
-// expect compares what has been written down, and forgets it.
+// expect compares the log with want, and clears it.
 func (s *sim) expect(t *testing.T, want string) {
 	t.Helper()
 	want = strings.TrimPrefix(strings.ReplaceAll(want, "\t", ""), "\n")

@@ -13,7 +13,7 @@ import (
 // timing is the schedule of a message (RFC 8415 section 7.6). MRD is in exchange.end.
 type timing struct {
 	first, most time.Duration // IRT, MRT
-	tries       int           // MRC; 0: no limit
+	tries       int           // MRC; 0 for no limit
 }
 
 func (m *Machine) timing() timing {
@@ -32,17 +32,17 @@ func (m *Machine) timing() timing {
 // confirmTime is the MRD of CONFIRM.
 const confirmTime = 10 * time.Second
 
-// exchange is a message that the client repeats until there is an answer.
+// exchange is a message that the client repeats until it gets an answer.
 type exchange struct {
 	xid    uint32
-	began  time.Time     // with the first transmission
-	end    time.Time     // MRD; zero: none
-	tries  int           // transmissions
-	rt     time.Duration // RT: to the next one
-	server DUID          // nil: all
-	hints  []netip.Addr  // the addresses of the request
-	best   *Message      // ADVERTISE
-	odd    string        // the mistake in an answer that the client refused
+	began  time.Time     // time of the first transmission
+	end    time.Time     // MRD; zero for none
+	tries  int           // number of transmissions
+	rt     time.Duration // RT: time until the next transmission
+	server DUID          // nil for all
+	hints  []netip.Addr  // addresses of the request
+	best   *Message      // best ADVERTISE so far
+	odd    string        // the error in an answer that the client refused
 }
 
 // ask enters a state with a new exchange.
@@ -52,8 +52,8 @@ func (m *Machine) ask(now time.Time, s state, server DUID, about []netip.Addr) {
 	m.send(now)
 }
 
-// soon asks all servers after up to a second, so that clients that start together do not ask
-// together (RFC 8415 sections 18.2.1, 18.2.3, 18.2.6).
+// soon asks all servers after up to a second, so that clients that start at the same time do not
+// send at the same time (RFC 8415 sections 18.2.1, 18.2.3, 18.2.6).
 func (m *Machine) soon(now time.Time, s state, about []netip.Addr) {
 	m.state = s
 	m.ex = exchange{xid: uint32(m.p.Rand()) & 0xffffff, hints: about}
@@ -67,7 +67,7 @@ func (m *Machine) send(now time.Time) {
 	if m.ex.tries == 0 {
 		m.ex.began = now
 		m.ex.rt = t.first + m.jitter(t.first)
-		if m.state == soliciting { // more than IRT: section 18.2.1
+		if m.state == soliciting { // longer than IRT: section 18.2.1
 			m.ex.rt = t.first + max(1, t.first-m.ex.rt, m.ex.rt-t.first)
 		}
 		switch m.state {
@@ -87,7 +87,7 @@ func (m *Machine) send(now time.Time) {
 	m.Do(Send{m.message(now)})
 }
 
-// jitter is RAND: up to a tenth, more or less.
+// jitter is RAND: plus or minus up to a tenth.
 func (m *Machine) jitter(d time.Duration) time.Duration {
 	return d / 10000 * time.Duration(int64(m.p.Rand()%2001)-1000)
 }
@@ -95,8 +95,9 @@ func (m *Machine) jitter(d time.Duration) time.Duration {
 // kind returns the type of the message of a state.
 func (s state) kind() Type {
 	return [...]Type{
-		soliciting: Solicit, requesting: Request, confirming: Confirm, informing: InformationRequest,
-		renewing: Renew, rebinding: Rebind, declining: Decline, releasing: Release,
+		soliciting: Solicit, requesting: Request, confirming: Confirm,
+		informing: InformationRequest,
+		renewing:  Renew, rebinding: Rebind, declining: Decline, releasing: Release,
 	}[s]
 }
 

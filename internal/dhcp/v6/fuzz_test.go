@@ -10,7 +10,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/v6"
 )
 
-// tape is what a fuzzer wants to happen.
+// tape is the fuzzer's input, a series of decisions.
 type tape []byte
 
 func (b *tape) next() (n int) {
@@ -22,12 +22,14 @@ func (b *tape) next() (n int) {
 
 func pick[T any](b *tape, list ...T) T { return list[b.next()%len(list)] }
 
-// reply is a message to the client; most of it is right most of the time.
+// reply returns a message to the client. Most of its parts are valid most of the time.
 func (b *tape) reply(q *v6.Message) *v6.Message {
 	times := []uint32{2000, 1000, 0, 1, 7, ever, ever - 1}
-	s := &server{name: pick(b, "server", "server", "other", ""), t1: pick(b, times...), t2: pick(b, times...)}
+	s := &server{name: pick(b, "server", "server", "other", ""), t1: pick(b, times...),
+		t2: pick(b, times...)}
 	for range b.next() % 3 {
-		s.granted = append(s.granted, granted{pick(b, "2001:db8::7", "2001:db8::8", "2001:db8::9", "fe80::1"), pick(b, times...), pick(b, times...)})
+		s.granted = append(s.granted, granted{pick(b, "2001:db8::7", "2001:db8::8", "2001:db8::9",
+			"fe80::1"), pick(b, times...), pick(b, times...)})
 	}
 	r := &v6.Message{Type: pick(b, v6.Advertise, v6.Reply, v6.Reply, v6.Type(b.next())), XID: q.XID}
 	r.Add(dhcpv6.OptionClientID, client)
@@ -51,7 +53,7 @@ func (b *tape) reply(q *v6.Message) *v6.Message {
 	return r
 }
 
-// world is what may be seen of a client, and what must always be true of it.
+// world holds the observable state of a client, and checks its invariants.
 type world struct {
 	t         *testing.T
 	m         *v6.Machine
@@ -59,9 +61,9 @@ type world struct {
 	now       time.Time
 	wake      time.Time
 	last      *v6.Message
-	has       *v6.Lease           // by the actions
-	granted   map[netip.Addr]bool // in a REPLY, or of an earlier run
-	idle      int                 // wakings at one time
+	has       *v6.Lease           // according to the actions
+	granted   map[netip.Addr]bool // granted by a REPLY, or in an earlier run
+	idle      int                 // wake-ups at the same time
 }
 
 func (w *world) check(actions []v6.Action, wake time.Time) {
@@ -78,7 +80,8 @@ func (w *world) check(actions []v6.Action, wake time.Time) {
 			}
 			w.last = q
 		case v6.Bind:
-			if (a.Before == nil) != (w.has == nil) || w.has != nil && !a.Before.Same(*w.has) || w.stateless != (len(a.Lease.Addresses) == 0) || len(a.Lease.Addresses) > 16 {
+			if (a.Before == nil) != (w.has == nil) || w.has != nil && !a.Before.Same(*w.has) ||
+				w.stateless != (len(a.Lease.Addresses) == 0) || len(a.Lease.Addresses) > 16 {
 				w.t.Fatalf("bind %+v, has %+v", a, w.has)
 			}
 			for _, addr := range a.Lease.Addresses {
@@ -129,7 +132,7 @@ func (w *world) invariant() {
 	}
 }
 
-// tick lets time pass to the next waking.
+// tick advances the time to the next wake-up.
 func (w *world) tick() {
 	if w.wake.IsZero() {
 		return
@@ -143,7 +146,7 @@ func (w *world) tick() {
 	w.check(w.m.Tick(w.now))
 }
 
-// Whatever happens in whatever order: a client never has what it was not given, and sleeps in between.
+// In any order of events, a client holds only what it was granted, and sleeps between events.
 func FuzzMachine(f *testing.F) {
 	f.Add(byte(0), []byte{0, 1, 0, 1, 1, 1, 0, 1, 0, 0, 0, 0, 1, 0, 1, 1, 1, 0, 1, 0, 1, 0})
 	f.Add(byte(4), []byte{0, 1, 0, 1, 1, 1, 0, 1, 0, 0, 0, 0, 3, 1, 5, 9, 9, 4})
@@ -151,11 +154,13 @@ func FuzzMachine(f *testing.F) {
 	f.Add(byte(2), []byte{0, 1, 0, 0, 0, 0, 1, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, how byte, b []byte) {
 		n := uint64(how)
-		p := v6.Params{ClientID: client, IAID: 1, Stateless: how&2 > 0, Probe: how&16 > 0, Rand: func() uint64 { n = n*6364136223846793005 + 1; return n }}
+		p := v6.Params{ClientID: client, IAID: 1, Stateless: how&2 > 0, Probe: how&16 > 0,
+			Rand: func() uint64 { n = n*6364136223846793005 + 1; return n }}
 		if how&8 > 0 {
 			p.Total = 20 * time.Second
 		}
-		w := &world{t: t, m: v6.New(p), now: dawn, stateless: p.Stateless, last: &v6.Message{}, granted: map[netip.Addr]bool{}}
+		w := &world{t: t, m: v6.New(p), now: dawn, stateless: p.Stateless, last: &v6.Message{},
+			granted: map[netip.Addr]bool{}}
 		var l *v6.Lease
 		if how&4 > 0 && !p.Stateless {
 			l = earlier()
@@ -166,7 +171,7 @@ func FuzzMachine(f *testing.F) {
 		for len(events) > 0 {
 			w.happen(&events)
 		}
-		// Left alone, it does not run in circles.
+		// Without further events, it must not loop.
 		began := w.now
 		for range 100 {
 			w.tick()
@@ -194,7 +199,7 @@ func (w *world) happen(events *tape) {
 		w.check(w.m.Received(w.now, r))
 	case 3:
 		w.check(w.m.Declined(w.now, address(), address()))
-	case 4: // the one who runs it was late
+	case 4: // the caller was late
 		w.now = w.now.Add(time.Duration(events.next()*events.next()) * time.Second)
 		w.check(w.m.Tick(w.now))
 	case 5:
@@ -206,7 +211,7 @@ func (w *world) happen(events *tape) {
 		}
 	case 7:
 		w.check(w.m.Probed(w.now, address()))
-	case 6: // an answer to what was never asked
+	case 6: // an unexpected answer
 		r := events.reply(w.last)
 		r.XID++
 		if actions, _ := w.m.Received(w.now, r); len(actions) > 0 {

@@ -14,26 +14,27 @@ import (
 
 // ia is the content of an IA_NA (RFC 8415 section 21.4).
 type ia struct {
-	t1, t2    time.Duration // 0: the client decides
+	t1, t2    time.Duration // 0 if the client decides
 	addresses []iaAddress
 	status    status
 }
 
-// iaAddress is an address of an IA (section 21.6). A valid time of 0 ends it.
+// iaAddress is an address of an IA (section 21.6). A valid time of 0 withdraws it.
 type iaAddress struct {
 	addr             netip.Addr
 	preferred, valid time.Duration
 }
 
-// maxAddresses is the highest number of addresses that a client takes.
+// maxAddresses is the maximum number of addresses that a client accepts.
 const maxAddresses = 16
 
-// ia returns the IA of an identifier. It ignores an IA that is malformed or has T1 after T2
-// (section 21.4), and an address with a mistake or a bad status (section 21.6).
+// ia returns the IA with an identifier. It ignores an IA that is malformed or has T1 after T2
+// (section 21.4), and an address with an error or a failure status (section 21.6).
 func (m *Message) ia(id uint32) (a ia, ok bool) {
 	for _, o := range m.Options {
 		value := o.ToBytes()
-		if o.Code() != dhcpv6.OptionIANA || len(value) < 12 || binary.BigEndian.Uint32(value) != id {
+		if o.Code() != dhcpv6.OptionIANA || len(value) < 12 ||
+			binary.BigEndian.Uint32(value) != id {
 			continue
 		}
 		a.t1, a.t2 = client.Seconds(value[4:]), client.Seconds(value[8:])
@@ -67,7 +68,7 @@ func iaAddressOf(o dhcpv6.Option) (a iaAddress, ok bool) {
 	return a, good && usable(a.addr) && a.preferred <= a.valid
 }
 
-// usable reports whether a server can lend an address.
+// usable reports whether a server can grant an address.
 func usable(a netip.Addr) bool { return a.IsGlobalUnicast() && !a.Is4In6() }
 
 // good reports whether the IA has a valid address.

@@ -10,23 +10,26 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/client"
 )
 
-// Lease is a set of addresses and settings that a server lent to a client. It is saved as JSON.
+// Lease is a set of addresses and settings that a server has granted to a client. It is stored as
+// JSON.
 type Lease struct {
-	// Addresses have 128 bits, because routers advertise the network. Stateless, there are none.
+	// Addresses have prefix length 128, because routers advertise the network. A stateless
+	// lease has none.
 	Addresses []Address    `json:"addresses,omitempty"`
-	Server    DUID         `json:"server"` // that lent them
+	Server    DUID         `json:"server"` // of the lease
 	DNS       []netip.Addr `json:"dns,omitempty"`
 	Search    []string     `json:"search,omitempty"`
 
-	// When the client asks the server to renew the lease (T1; or, stateless, any server for its
-	// settings), and when any server (T2), both a little before the times of the server. Zero:
-	// never.
+	// Renew is when the client asks the server to renew the lease (T1) or, if stateless, any
+	// server for its settings. Rebind (T2) is when it asks any server to renew the lease. Both
+	// are slightly before the server's times. Zero stands for never.
 	Renew  time.Time `json:"renew,omitzero"`
 	Rebind time.Time `json:"rebind,omitzero"`
 }
 
 // Address is an address with its preferred and valid lifetimes in the kernel (RFC 4862 section
-// 5.5.4): until when new connections use it, and until when it is valid; zero: for ever.
+// 5.5.4): the end of its use for new connections, and the end of its validity. Zero stands for no
+// end.
 type Address struct {
 	Addr      netip.Addr `json:"addr"`
 	Preferred time.Time  `json:"preferred,omitzero"`
@@ -35,7 +38,8 @@ type Address struct {
 
 // Same reports whether two leases are equal except for their servers and times.
 func (l Lease) Same(o Lease) bool {
-	return slices.Equal(l.addrs(), o.addrs()) && slices.Equal(l.DNS, o.DNS) && slices.Equal(l.Search, o.Search)
+	return slices.Equal(l.addrs(), o.addrs()) && slices.Equal(l.DNS, o.DNS) &&
+		slices.Equal(l.Search, o.Search)
 }
 
 func (l Lease) addrs() (list []netip.Addr) {
@@ -45,8 +49,8 @@ func (l Lease) addrs() (list []netip.Addr) {
 	return list
 }
 
-// Prefixes returns the addresses as an interface has them, with 128 bits: DHCPv6 does not say which
-// others are on the link. It returns none for a nil lease.
+// Prefixes returns the addresses in the form of an interface, with prefix length 128: DHCPv6 does
+// not say which other addresses are on the link. It returns nil for a nil lease.
 func (l *Lease) Prefixes() (list []netip.Prefix) {
 	if l == nil {
 		return nil
@@ -57,22 +61,23 @@ func (l *Lease) Prefixes() (list []netip.Prefix) {
 	return list
 }
 
-// Expired reports whether all addresses have ended. A stateless lease has no end.
+// Expired reports whether all addresses have expired. A stateless lease does not expire.
 func (l Lease) Expired(now time.Time) bool {
 	return len(l.Addresses) > 0 && len(l.without(now).Addresses) == 0
 }
 
-// without returns the lease without the addresses that have ended.
+// without returns the lease without the addresses that have expired.
 func (l Lease) without(now time.Time) Lease {
 	return l.keep(func(a Address) bool { return a.Valid.IsZero() || now.Before(a.Valid) })
 }
 
 func (l Lease) keep(keep func(Address) bool) Lease {
-	l.Addresses = slices.DeleteFunc(slices.Clone(l.Addresses), func(a Address) bool { return !keep(a) })
+	l.Addresses = slices.DeleteFunc(slices.Clone(l.Addresses),
+		func(a Address) bool { return !keep(a) })
 	return l
 }
 
-// ends returns the end of the first address; zero: never.
+// ends returns the expiry of the first address to expire; zero stands for never.
 func (l Lease) ends() (t time.Time) {
 	for _, a := range l.Addresses {
 		t = client.Earliest(t, a.Valid)
@@ -80,7 +85,7 @@ func (l Lease) ends() (t time.Time) {
 	return t
 }
 
-// in returns the time after a while; the zero time after an infinite one.
+// in returns the time after a duration, or the zero time for an infinite one.
 func in(now time.Time, d time.Duration) time.Time {
 	if d == client.Infinite {
 		return time.Time{}
@@ -90,10 +95,12 @@ func in(now time.Time, d time.Duration) time.Time {
 
 // settingsOf returns the settings of a reply.
 func settingsOf(r *Message) Lease {
-	return Lease{Server: DUID(r.Get(dhcpv6.OptionServerID)), DNS: r.addrs(dhcpv6.OptionDNSRecursiveNameServer), Search: client.Names(r.Get(dhcpv6.OptionDomainSearchList))}
+	return Lease{Server: DUID(r.Get(dhcpv6.OptionServerID)),
+		DNS:    r.addrs(dhcpv6.OptionDNSRecursiveNameServer),
+		Search: client.Names(r.Get(dhcpv6.OptionDomainSearchList))}
 }
 
-// leaseOf reads the lease of a reply. Addresses of the lease before stay if the reply does not
+// leaseOf decodes the lease of a reply. Addresses of the previous lease stay if the reply does not
 // mention them (RFC 8415 section 18.2.10.1).
 func leaseOf(r *Message, a ia, now time.Time, before []Address) Lease {
 	l := settingsOf(r)
@@ -124,8 +131,8 @@ func leaseOf(r *Message, a ia, now time.Time, before []Address) Lease {
 	return l
 }
 
-// setTimes sets T1 and T2: the times of the server, or 0.5 and 0.8 of the shortest preferred time
-// (RFC 8415 section 21.4), and of the shortest valid time if they would be too late.
+// setTimes sets T1 and T2 to the times of the server, or to 0.5 and 0.8 of the shortest preferred
+// time (RFC 8415 section 21.4), or of the shortest valid time if they would otherwise be too late.
 func (l *Lease) setTimes(a ia, now time.Time, shortest, end time.Duration) {
 	t1, t2 := a.t1, a.t2
 	if t2 == 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/v6"
 )
 
-// saved checks that a lease that is saved and read is the same, also in its times.
+// saved checks that a lease does not change when it is saved and read, including its times.
 func saved(t *testing.T, l v6.Lease) {
 	t.Helper()
 	b, err := json.Marshal(l)
@@ -24,7 +24,8 @@ func saved(t *testing.T, l v6.Lease) {
 	if err := json.Unmarshal(b, &back); err != nil {
 		t.Fatal(err)
 	}
-	if again, _ := json.Marshal(back); string(again) != string(b) || !l.Same(back) || l.Server.String() != back.Server.String() ||
+	if again, _ := json.Marshal(back); string(again) != string(b) || !l.Same(back) ||
+		l.Server.String() != back.Server.String() ||
 		!l.Renew.Equal(back.Renew) || !l.Rebind.Equal(back.Rebind) {
 		t.Errorf("saved  %+v\nread   %+v\nas     %s", l, back, b)
 	}
@@ -41,12 +42,13 @@ func TestLeaseJSON(t *testing.T) {
 		t.Errorf("%v, got\n%s\nwant\n%s", err, b, want)
 	}
 	var l v6.Lease
-	if err := json.Unmarshal([]byte(`{"server":"xy"}`), &l); err == nil || !strings.Contains(err.Error(), `DUID "xy"`) {
+	if err := json.Unmarshal([]byte(`{"server":"xy"}`), &l); err == nil ||
+		!strings.Contains(err.Error(), `DUID "xy"`) {
 		t.Errorf("got %v", err)
 	}
 }
 
-// Same must look at each field but who granted it and the times.
+// Same must compare each field except the server and the times.
 func TestSame(t *testing.T) {
 	t.Parallel()
 	l := *earlier()
@@ -75,17 +77,20 @@ func TestLeaseOptions(t *testing.T) {
 	}
 	s.start(nil).run(2 * time.Second)
 	l := s.m.Held
-	if l == nil || len(l.DNS) != 2 || l.DNS[1].String() != "fe80::53" || strings.Join(l.Search, " ") != "a b.c" {
+	if l == nil || len(l.DNS) != 2 || l.DNS[1].String() != "fe80::53" ||
+		strings.Join(l.Search, " ") != "a b.c" {
 		t.Fatalf("got %+v", l)
 	}
-	if a := l.Addresses[0]; !a.Preferred.Equal(l.Renew.Add(500*time.Second)) || !a.Valid.Equal(l.Renew.Add(1500*time.Second)) || l.Server.String() != "736572766572" {
+	if a := l.Addresses[0]; !a.Preferred.Equal(l.Renew.Add(500*time.Second)) ||
+		!a.Valid.Equal(l.Renew.Add(1500*time.Second)) || l.Server.String() != "736572766572" {
 		t.Errorf("got %+v", l)
 	}
 }
 
 func TestDUID(t *testing.T) {
 	t.Parallel()
-	if got, want := v6.UUID([16]byte{15: 7}).String(), "0004"+"00000000000000000000000000000007"; got != want {
+	if got, want := v6.UUID([16]byte{15: 7}).String(),
+		"0004"+"00000000000000000000000000000007"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -21,10 +21,10 @@ const (
 	stopped    state = iota
 	paused           // between two attempts
 	soliciting       // looks for servers
-	requesting       // asks one of them for addresses
-	probing          // looks for other nodes with them
-	confirming       // asks any whether the addresses of an earlier run fit the link
-	informing        // asks any for settings
+	requesting       // asks a server for addresses
+	probing          // checks whether other nodes have them
+	confirming       // asks whether the addresses of an earlier run fit the link
+	informing        // asks any server for settings
 	bound
 	renewing  // asks the server of the lease
 	rebinding // asks any server
@@ -33,8 +33,10 @@ const (
 )
 
 func (s state) String() string {
-	return [...]string{"stopped", "waiting for the next attempt", "waiting for an ADVERTISE", "waiting for the server to give addresses",
-		"looking whether the addresses are free", "waiting for a server to confirm the earlier lease", "waiting for a server to inform", "bound", "renewing", "rebinding",
+	return [...]string{"stopped", "waiting for the next attempt", "waiting for an ADVERTISE",
+		"waiting for the server to grant addresses", "checking whether the addresses are free",
+		"waiting for a server to confirm the earlier lease", "waiting for settings from a server",
+		"bound", "renewing", "rebinding",
 		"declining", "releasing"}[s]
 }
 
@@ -53,8 +55,9 @@ const (
 )
 
 const (
-	probeTime    = 10 * time.Second // after that a probe counts as lost
-	declinePause = 10 * time.Second // at least, until the server is asked for the rest of a lease
+	probeTime = 10 * time.Second // time after which a probe counts as lost
+	// Minimum time until the client asks the server for the rest of a lease.
+	declinePause = 10 * time.Second
 )
 
 // The actions that both protocols have.
@@ -65,41 +68,42 @@ type (
 	Fail   = client.Fail[Lease]
 )
 
-// Send sends a message, from the link-local address and UDP port 546 to ff02::1:2 port 547 (RFC
-// 8415 section 7.1).
+// Send sends a message from the link-local address and UDP port 546 to ff02::1:2 port 547 (RFC 8415
+// section 7.1).
 type Send struct{ Message *Message }
 
-// Probe asks the link for the owners of addresses (duplicate address detection, RFC 4862 section
-// 5.4). The caller passes the answer to [Machine.Probed]; the client takes the addresses as free if
-// there is no call within 10 s.
+// Probe asks the caller to check whether other nodes on the link have the addresses (duplicate
+// address detection, RFC 4862 section 5.4). The caller passes the result to [Machine.Probed];
+// without that call, the client considers the addresses free after 10 s.
 type Probe struct{ Addresses []netip.Addr }
 
-// Params are the identity and the wishes of a client. A field that is zero has the default that its
-// comment names.
+// Params are the identity and the options of a client. The comments of the fields name their
+// defaults, which zero stands for.
 type Params struct {
 	ClientID DUID                // required
-	IAID     uint32              // which of the client's interfaces this is (RFC 8415 section 12)
+	IAID     uint32              // identifies the client's interface (RFC 8415 section 12)
 	Request  []dhcpv6.OptionCode // codes of requested options; the protocol adds its own
 
-	Stateless bool          // no address, only settings
-	Probe     bool          // the client probes an address before it takes it
-	Total     time.Duration // for getting the first lease; 0: for ever
+	Stateless bool          // request settings only, no addresses
+	Probe     bool          // probe an address before using it
+	Total     time.Duration // limit for getting the first lease; 0 for none
 
-	Rand func() uint64 // the source of transaction numbers and of jitter, [rand.Uint64]
+	Rand func() uint64 // source of transaction numbers and jitter, by default [rand.Uint64]
 }
 
-// Machine is a client. Its methods take events, and return the actions for the caller and the time
-// at which to call [Machine.Tick]; a zero time is never. They must not run at the same time.
+// Machine is a client. Its methods process events, and return the actions for the caller and the
+// time at which to call [Machine.Tick]; a zero time stands for never. The methods must not run
+// concurrently.
 //
-// The client may have a lease in every state but stopped and releasing: it uses its addresses until
-// their end, in any state of an exchange.
+// The client can hold a lease in every state except stopped and releasing. It uses the addresses of
+// the lease until they expire, in every state of an exchange.
 type Machine struct {
 	core  // Wake is the time of the state
 	p     Params
 	state state
 	ex    exchange
 
-	probed Lease // granted, and looked at
+	probed Lease // granted, and being probed
 
 	solMax, infMax time.Duration // SOL_MAX_RT, INF_MAX_RT
 }
@@ -116,19 +120,19 @@ func New(p Params) *Machine {
 
 func fresh(p Params) *Machine { return &Machine{p: p, solMax: defaultMaxRT, infMax: defaultMaxRT} }
 
-// State returns the state in words.
+// State describes the state in words.
 func (m *Machine) State() string { return m.state.String() }
 
 // Stopped reports whether the client has not started, has failed, was stopped or has released its
-// lease: it ignores events.
+// lease. A stopped client ignores events.
 func (m *Machine) Stopped() bool { return m.state == stopped }
 
 // Expects reports whether the client waits for an answer.
 func (m *Machine) Expects() bool { return m.ex.tries > 0 }
 
-// Start starts the client. With the lease of an earlier run it asks whether the addresses fit the
-// link (RFC 8415 section 18.2.3), unless it is time to renew them: a server that refuses causes a
-// [Lose], no answer has no effect. The link-local address must be usable by then.
+// Start starts the client. If it has the lease of an earlier run, it asks whether the addresses fit
+// the link (RFC 8415 section 18.2.3), unless a renewal is due. If a server refuses, the client
+// returns a [Lose]; no answer has no effect. The link-local address must already be usable.
 func (m *Machine) Start(now time.Time, earlier *Lease) ([]Action, time.Time) {
 	switch {
 	case m.p.Stateless:
@@ -150,20 +154,20 @@ func (m *Machine) Start(now time.Time, earlier *Lease) ([]Action, time.Time) {
 	return m.done(now)
 }
 
-// Tick is the event of the time to wake. An earlier call has no effect.
+// Tick processes the wake-up time. A call before that time has no effect.
 func (m *Machine) Tick(now time.Time) ([]Action, time.Time) {
 	m.expire(now)
 	switch {
 	case m.state != probing && !m.GiveUp.IsZero() && !now.Before(m.GiveUp):
-		m.fail(cmp.Or(m.unanswered(), "it was too late to ask anybody"))
+		m.fail(cmp.Or(m.unanswered(), "there was no time left to ask a server"))
 	case !m.Wake.IsZero() && !now.Before(m.Wake):
 		m.tick(now)
 	}
 	return m.done(now)
 }
 
-// Received is the event of a message from the link. A message for another client, or an unexpected
-// one, has no effect.
+// Received processes a message from the link. It ignores unexpected messages and messages for other
+// clients.
 func (m *Machine) Received(now time.Time, r *Message) ([]Action, time.Time) {
 	if m.ex.tries > 0 && r.XID == m.ex.xid && m.expects(r) {
 		m.learn(r)
@@ -172,8 +176,8 @@ func (m *Machine) Received(now time.Time, r *Message) ([]Action, time.Time) {
 	return m.done(now)
 }
 
-// Probed is the event of a finished probe; taken are the addresses that other nodes have. The
-// client declines them and asks for others.
+// Probed processes the end of a probe. taken are the addresses that other nodes have. The client
+// declines them and asks for others.
 func (m *Machine) Probed(now time.Time, used ...netip.Addr) ([]Action, time.Time) {
 	if m.state == probing {
 		m.looked(now, used)
@@ -181,8 +185,8 @@ func (m *Machine) Probed(now time.Time, used ...netip.Addr) ([]Action, time.Time
 	return m.done(now)
 }
 
-// Declined is the event of other nodes that have addresses of the lease. The client removes them
-// from the lease and declines them.
+// Declined processes the detection of other nodes that have addresses of the lease. The client
+// removes the addresses from the lease and declines them.
 func (m *Machine) Declined(now time.Time, addresses ...netip.Addr) ([]Action, time.Time) {
 	if m.Held == nil {
 		return m.done(now)
@@ -192,17 +196,18 @@ func (m *Machine) Declined(now time.Time, addresses ...netip.Addr) ([]Action, ti
 		return m.done(now)
 	}
 	server := m.Held.Server
-	m.reduce(m.Held.keep(func(a Address) bool { return !slices.Contains(used, a.Addr) }), inUse(used))
+	m.reduce(m.Held.keep(func(a Address) bool { return !slices.Contains(used, a.Addr) }),
+		inUse(used))
 	m.decline(now, server, used)
 	return m.done(now)
 }
 
 // Release releases the addresses, which the caller must no longer use. The client repeats the
-// message a few times until the server answers, and stops. [Machine.Stop] does not wait.
+// message a few times until the server answers, and stops. [Machine.Stop] stops it immediately.
 func (m *Machine) Release(now time.Time) ([]Action, time.Time) {
 	var l Lease
 	switch {
-	case m.state == probing: // the server has lent that by now
+	case m.state == probing: // the server has already granted it
 		l = m.probed
 	case m.Held != nil:
 		l = *m.Held
@@ -214,8 +219,8 @@ func (m *Machine) Release(now time.Time) ([]Action, time.Time) {
 	return m.done(now)
 }
 
-// Stop stops the client without a message to the server; the lease is valid until its end.
-// [Machine.Start] starts again.
+// Stop stops the client without a message to the server. The lease remains valid until it expires.
+// [Machine.Start] starts the client again.
 func (m *Machine) Stop() {
 	m.core.Stop()
 	rest := m.core
@@ -223,8 +228,8 @@ func (m *Machine) Stop() {
 	m.core = rest
 }
 
-// done returns the actions, and when to wake: also at the end of an address, and of the time for
-// the first lease.
+// done returns the actions and the wake-up time, which is at the latest the expiry of an address or
+// the limit for the first lease.
 func (m *Machine) done(now time.Time) ([]Action, time.Time) {
 	var end, late time.Time
 	if m.Held != nil {
@@ -236,7 +241,7 @@ func (m *Machine) done(now time.Time) ([]Action, time.Time) {
 	return m.Take(now, end, late)
 }
 
-// expire removes addresses that have ended from the lease.
+// expire removes expired addresses from the lease.
 func (m *Machine) expire(now time.Time) {
 	if m.Held == nil || len(m.Held.Addresses) == 0 {
 		return
@@ -246,12 +251,13 @@ func (m *Machine) expire(now time.Time) {
 		return
 	}
 	m.reduce(rest, client.Because("the lease has expired", m.unanswered()))
-	if m.Held == nil && (m.state == bound || m.state == renewing || m.state == rebinding || m.state == confirming) {
+	if m.Held == nil && (m.state == bound || m.state == renewing || m.state == rebinding ||
+		m.state == confirming) {
 		m.ask(now, soliciting, nil, nil)
 	}
 }
 
-// reduce keeps a part of the lease.
+// reduce shrinks the lease to the part that remains.
 func (m *Machine) reduce(rest Lease, reason string) {
 	if len(rest.Addresses) == 0 {
 		m.Lose(reason)
@@ -288,7 +294,7 @@ func (m *Machine) tick(now time.Time) {
 	}
 }
 
-// first returns the state of a client without a lease that asks for one.
+// first returns the initial state of a client without a lease.
 func (m *Machine) first() state {
 	if m.p.Stateless {
 		return informing
@@ -327,7 +333,7 @@ func (m *Machine) over(now time.Time) {
 	}
 }
 
-// looked takes the granted addresses that no other node has.
+// looked accepts the granted addresses that no other node has.
 func (m *Machine) looked(now time.Time, found []netip.Addr) {
 	isUsed := func(a Address) bool { return slices.Contains(found, a.Addr) }
 	used := m.probed.keep(isUsed).addrs()
@@ -342,17 +348,17 @@ func (m *Machine) looked(now time.Time, found []netip.Addr) {
 	case m.Held != nil:
 		m.rest()
 	default:
-		m.pause(now, "the server gave addresses for a shorter time than it takes to see whether they are free")
+		m.pause(now, "the server gave addresses for a shorter time than the probe takes")
 	}
 }
 
-// decline reports addresses to the server that other nodes have (RFC 8415 section 18.2.8).
+// decline reports addresses that other nodes have to the server (RFC 8415 section 18.2.8).
 func (m *Machine) decline(now time.Time, server DUID, used []netip.Addr) {
 	m.Refused = inUse(used)
 	m.ask(now, declining, server, used)
 }
 
-func inUse(used []netip.Addr) string { return fmt.Sprintf("in use by others: %v", used) }
+func inUse(used []netip.Addr) string { return fmt.Sprintf("in use by other nodes: %v", used) }
 
 // declined continues after DECLINE, with the rest of the lease.
 func (m *Machine) declined(now time.Time) {
@@ -366,20 +372,20 @@ func (m *Machine) declined(now time.Time) {
 	}
 }
 
-// rest waits in the state bound until T1, or T2 if there is no T1.
+// rest waits in the state bound until T1, or until T2 if there is no T1.
 func (m *Machine) rest() {
 	m.state, m.ex = bound, exchange{}
 	m.Wake = client.Earliest(m.Held.Renew, m.Held.Rebind)
 }
 
-// bind takes a lease.
+// bind accepts a lease.
 func (m *Machine) bind(l Lease) {
 	m.Bind(l)
 	m.rest()
 }
 
-// pause ends an attempt, or the client if there is no time for another one. Pauses grow as times
-// between transmissions do.
+// pause ends an attempt, or the client if there is no time for another one. Pauses grow like the
+// times between transmissions.
 func (m *Machine) pause(now time.Time, reason string) {
 	d := min(time.Second<<min(m.Pauses, 20), m.solMax)
 	d += m.jitter(d)
@@ -396,27 +402,30 @@ func (m *Machine) fail(reason string) {
 	m.Fail(reason)
 }
 
-// unanswered returns the missing answer in words.
+// unanswered describes the missing answer.
 func (m *Machine) unanswered() string {
 	if m.ex.tries == 0 {
 		return m.Refused
 	}
-	return client.Because(fmt.Sprintf("no answer to the %v in %s", m.state.kind(), client.Tries(m.ex.tries)), m.ex.odd)
+	return client.Because(fmt.Sprintf("no answer to the %v in %s", m.state.kind(),
+		client.Tries(m.ex.tries)), m.ex.odd)
 }
 
-// expects reports whether a message answers the client, by a server that it has asked (RFC 8415
-// section 16).
+// expects reports whether a message is an answer to the client from a server that it has asked (RFC
+// 8415 section 16).
 func (m *Machine) expects(r *Message) bool {
 	if r.Type != Reply && (r.Type != Advertise || m.state != soliciting) {
 		return false
 	}
 	server := DUID(r.Get(dhcpv6.OptionServerID))
-	return server.valid() && bytes.Equal(r.Get(dhcpv6.OptionClientID), m.p.ClientID) && (m.ex.server == nil || bytes.Equal(server, m.ex.server))
+	return server.valid() && bytes.Equal(r.Get(dhcpv6.OptionClientID), m.p.ClientID) &&
+		(m.ex.server == nil || bytes.Equal(server, m.ex.server))
 }
 
-// learn takes the settings that servers have for all clients.
+// learn applies the settings that servers send to all clients.
 func (m *Machine) learn(r *Message) {
-	for code, limit := range map[dhcpv6.OptionCode]*time.Duration{dhcpv6.OptionSolMaxRT: &m.solMax, dhcpv6.OptionInfMaxRT: &m.infMax} {
+	for code, limit := range map[dhcpv6.OptionCode]*time.Duration{dhcpv6.OptionSolMaxRT: &m.solMax,
+		dhcpv6.OptionInfMaxRT: &m.infMax} {
 		if d, ok := r.seconds(code); ok && d >= leastMaxRT && d <= mostMaxRT {
 			*limit = d
 		}

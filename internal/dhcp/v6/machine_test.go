@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/v6"
 )
 
-// expect compares what has been written down, and forgets it.
+// expect compares the log with want, and clears it.
 func (s *sim) expect(t *testing.T, want string) {
 	t.Helper()
 	want = strings.TrimPrefix(strings.ReplaceAll(want, "\t", ""), "\n")
@@ -22,7 +22,8 @@ func (s *sim) expect(t *testing.T, want string) {
 	s.log.Reset()
 }
 
-// bound returns a client with 2001:db8::7, T1 500 s, T2 800 s, valid for 2000 s, since a second after the dawn.
+// bound returns a client that has 2001:db8::7 since 1 s after dawn, with T1 500 s, T2 800 s, and a
+// valid time of 2000 s.
 func bound(t *testing.T, p v6.Params) *sim {
 	t.Helper()
 	s := newSim(newServer(), p).start(nil).run(2 * time.Second)
@@ -35,8 +36,10 @@ func bound(t *testing.T, p v6.Params) *sim {
 }
 
 func earlier() *v6.Lease {
-	return &v6.Lease{Addresses: []v6.Address{{Addr: netip.MustParseAddr("2001:db8::7"), Preferred: dawn.Add(1000 * time.Second), Valid: dawn.Add(2000 * time.Second)}},
-		Server: v6.DUID("server"), Renew: dawn.Add(500 * time.Second), Rebind: dawn.Add(800 * time.Second)}
+	return &v6.Lease{Addresses: []v6.Address{{Addr: netip.MustParseAddr("2001:db8::7"),
+		Preferred: dawn.Add(1000 * time.Second), Valid: dawn.Add(2000 * time.Second)}},
+		Server: v6.DUID("server"), Renew: dawn.Add(500 * time.Second),
+		Rebind: dawn.Add(800 * time.Second)}
 }
 
 func TestRenewsForHours(t *testing.T) {
@@ -77,7 +80,7 @@ func TestRebindsAndExpires(t *testing.T) {
 		33m21s SOLICIT
 	`)
 	if s.run(100 * time.Hour); strings.Contains(s.log.String(), "fail") {
-		t.Error("a client that had a lease has given up")
+		t.Error("a client that has had a lease gives up")
 	}
 	s.mute, s.name = false, "other"
 	if s.run(2 * time.Hour); s.m.Held == nil || s.m.Held.Server.String() != "6f74686572" {
@@ -95,7 +98,8 @@ func TestAnotherServerRebinds(t *testing.T) {
 	}
 }
 
-// RFC 8415 section 15: IRT, then about twice as long each time, up to MRT; SOL_MAX_RT is the servers' to say.
+// RFC 8415 section 15: IRT, then about twice as long each time, up to MRT. Servers can change
+// SOL_MAX_RT.
 func TestSolicitTimes(t *testing.T) {
 	t.Parallel()
 	times := func(s *sim) (list string) {
@@ -109,18 +113,24 @@ func TestSolicitTimes(t *testing.T) {
 		return list
 	}
 	s := newSim(&server{mute: true}, v6.Params{}).start(nil).run(4 * time.Hour)
-	if got, want := times(s), "0s 1s 3s 7s 15s 31s 1m3s 2m7s 4m15s 8m31s 17m3s 34m7s 1h8m15s 2h8m15s 3h8m15s "; got != want {
+	if got, want := times(s),
+		"0s 1s 3s 7s 15s 31s 1m3s 2m7s 4m15s 8m31s 17m3s 34m7s 1h8m15s 2h8m15s 3h8m15s "; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	s = newSim(newServer(), v6.Params{})
-	s.alter = func(r *v6.Message) { set(r, dhcpv6.OptionIANA, nil); set(r, dhcpv6.OptionSolMaxRT, uint32s(60)) }
+	s.alter = func(r *v6.Message) {
+		set(r, dhcpv6.OptionIANA, nil)
+		set(r, dhcpv6.OptionSolMaxRT,
+			uint32s(60))
+	}
 	s.start(nil).run(5 * time.Minute)
 	if got, want := times(s), "0s 1s 3s 7s 15s 31s 1m3s 2m3s 3m3s 4m3s "; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 
-// The jitter of RFC 8415 section 15: a tenth, and of the first SOLICIT only more.
+// The jitter of RFC 8415 section 15 is plus or minus a tenth; for the first SOLICIT it is only
+// positive.
 func TestJitter(t *testing.T) {
 	t.Parallel()
 	for _, n := range []uint64{0, 1, 1000, 1001, 2000} {
@@ -137,18 +147,21 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// Clients that have their leases since the same moment do not ask together: T1 and T2 come earlier by up to a tenth, and never
-// later; a stateless client asks no sooner than after the least time (RFC 8415 section 21.23).
+// Clients that got their leases at the same moment do not send at the same time: T1 and T2 move
+// forward by up to a tenth, and never back. A stateless client waits at least the minimum time (RFC
+// 8415 section 21.23).
 func TestRenewalsAreSpread(t *testing.T) {
 	t.Parallel()
 	renewals, refreshes := map[int]bool{}, map[int]bool{}
 	for n := range uint64(100) {
-		random := func() uint64 { return n * 0x9e3779b97f4a7c15 } // any, and another for each client
+		// Arbitrary, and different for each client.
+		random := func() uint64 { return n * 0x9e3779b97f4a7c15 }
 		s := newSim(newServer(), v6.Params{Rand: random}).start(nil).run(5 * time.Second)
 		l := s.m.Held
 		got := l.Addresses[0].Valid.Add(-2000 * time.Second)
 		renew, rebind := l.Renew.Sub(got), l.Rebind.Sub(got)
-		if renew > 500*time.Second || renew <= 450*time.Second || rebind > 800*time.Second || rebind <= 720*time.Second {
+		if renew > 500*time.Second || renew <= 450*time.Second || rebind > 800*time.Second ||
+			rebind <= 720*time.Second {
 			t.Errorf("T1 %v, T2 %v", renew, rebind)
 		}
 		renewals[int(renew.Seconds())] = true
@@ -162,7 +175,8 @@ func TestRenewalsAreSpread(t *testing.T) {
 		refreshes[int(refresh.Seconds())] = true
 	}
 	if len(renewals) < 25 || len(refreshes) < 50 {
-		t.Errorf("100 clients ask in %d different seconds, stateless ones in %d", len(renewals), len(refreshes))
+		t.Errorf("100 clients ask in %d different seconds, stateless ones in %d", len(renewals),
+			len(refreshes))
 	}
 }
 
@@ -179,9 +193,12 @@ func TestServersAreCompared(t *testing.T) {
 		second *server
 		want   string
 	}{
-		{"the same preference", better(0), "0s SOLICIT\n1s REQUEST to server 2001:db8::7\n1s bind 2001:db8::7\n"},
-		{"a higher one", better(1), "0s SOLICIT\n1s REQUEST to better 2001:db8::8\n1s bind 2001:db8::8\n"},
-		{"the highest is not waited for", better(255), "0s SOLICIT\n0s REQUEST to better 2001:db8::8\n0s bind 2001:db8::8\n"},
+		{"the same preference", better(0),
+			"0s SOLICIT\n1s REQUEST to server 2001:db8::7\n1s bind 2001:db8::7\n"},
+		{"a higher one", better(1),
+			"0s SOLICIT\n1s REQUEST to better 2001:db8::8\n1s bind 2001:db8::8\n"},
+		{"the highest ends the wait", better(255),
+			"0s SOLICIT\n0s REQUEST to better 2001:db8::8\n0s bind 2001:db8::8\n"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -196,11 +213,12 @@ func TestServersAreCompared(t *testing.T) {
 		s.mute = true
 		s.start(nil).run(2 * time.Second)
 		s.mute = false
-		s.run(2*time.Second).expect(t, "0s SOLICIT\n1s SOLICIT\n3s SOLICIT\n3s REQUEST to server 2001:db8::7\n3s bind 2001:db8::7\n")
+		s.run(2*time.Second).expect(t,
+			"0s SOLICIT\n1s SOLICIT\n3s SOLICIT\n3s REQUEST to server 2001:db8::7\n3s bind 2001:db8::7\n")
 	})
 }
 
-// A REPLY that was not asked for is none.
+// An unexpected REPLY is ignored.
 func TestNotAskedFor(t *testing.T) {
 	t.Parallel()
 	s := newSim(newServer(), v6.Params{})
@@ -217,14 +235,21 @@ func TestRequestIsRefused(t *testing.T) {
 		want   string
 		reason string
 	}{
-		{"UnspecFail: the same again", 1, solicits + "2s REQUEST to server 2001:db8::7\n", ""},
-		{"UseMulticast: the same again", 5, solicits + "2s REQUEST to server 2001:db8::7\n", ""},
-		{"NoAddrsAvail: another attempt", 2, solicits + "2s SOLICIT\n", "the server answered NoAddrsAvail: no?way"},
-		{"NoBinding: another attempt", 3, solicits + "2s SOLICIT\n", "the server answered NoBinding: no?way"},
-		{"NotOnLink: another attempt", 4, solicits + "2s SOLICIT\n", "the server answered NotOnLink: no?way"},
-		{"one that there is not: another attempt", 99, solicits + "2s SOLICIT\n", "the server answered status 99: no?way"},
+		{"UnspecFail: the same request again", 1, solicits + "2s REQUEST to server 2001:db8::7\n",
+			""},
+		{"UseMulticast: the same request again", 5, solicits + "2s REQUEST to server 2001:db8::7\n",
+			""},
+		{"NoAddrsAvail: another attempt", 2, solicits + "2s SOLICIT\n",
+			"the server answered NoAddrsAvail: no?way"},
+		{"NoBinding: another attempt", 3, solicits + "2s SOLICIT\n",
+			"the server answered NoBinding: no?way"},
+		{"NotOnLink: another attempt", 4, solicits + "2s SOLICIT\n",
+			"the server answered NotOnLink: no?way"},
+		{"unknown status: another attempt", 99, solicits + "2s SOLICIT\n",
+			"the server answered status 99: no?way"},
 	} {
-		for where, code := range map[string]map[v6.Type]uint16{"message": {v6.Request: row.code}, "IA": nil} {
+		for where, code := range map[string]map[v6.Type]uint16{"message": {v6.Request: row.code},
+			"IA": nil} {
 			t.Run(row.name+", in the "+where, func(t *testing.T) {
 				t.Parallel()
 				s := newSim(newServer(), v6.Params{})
@@ -238,7 +263,7 @@ func TestRequestIsRefused(t *testing.T) {
 			})
 		}
 	}
-	t.Run("for ever: pauses grow", func(t *testing.T) {
+	t.Run("without a limit: pauses grow", func(t *testing.T) {
 		t.Parallel()
 		s := newSim(newServer(), v6.Params{})
 		s.status = map[v6.Type]uint16{v6.Request: 2}
@@ -252,7 +277,8 @@ func TestRequestIsRefused(t *testing.T) {
 		s := newSim(newServer(), v6.Params{})
 		s.alter = func(*v6.Message) { s.mute = true }
 		s.start(nil).run(215 * time.Second)
-		if n := strings.Count(s.log.String(), "REQUEST"); n != 10 || !strings.HasSuffix(s.log.String(), "SOLICIT\n") {
+		if n := strings.Count(s.log.String(), "REQUEST"); n != 10 ||
+			!strings.HasSuffix(s.log.String(), "SOLICIT\n") {
 			t.Errorf("got\n%s", &s.log)
 		}
 		if want := "no answer to the REQUEST in 10 tries"; s.m.Refused != want {
@@ -276,9 +302,9 @@ func TestNoMoreTries(t *testing.T) {
 		t.Errorf("%s, wakes at %v", s.m.State(), s.wake)
 	}
 	s = newSim(newServer(), v6.Params{Total: time.Second}).start(nil)
-	s.now = s.now.Add(time.Minute) // who runs it was late
+	s.now = s.now.Add(time.Minute) // the caller was late
 	s.do(s.m.Tick(s.now))
-	s.expect(t, "1m0s fail: it was too late to ask anybody\n")
+	s.expect(t, "1m0s fail: there was no time left to ask a server\n")
 }
 
 func TestServerHasForgotten(t *testing.T) {
@@ -296,13 +322,15 @@ func TestServerHasForgotten(t *testing.T) {
 		16m41s REQUEST to server 2001:db8::7
 		16m41s bind 2001:db8::8 instead of 2001:db8::7
 	`)
-	// A granted address stays up to its end when the server has forgotten it and has no other.
+	// A client keeps its address until it expires, even if the server has forgotten it and has no
+	// other.
 	s.ia[v6.Request], s.ia[v6.Solicit] = 2, 2
 	s.run(1999 * time.Second)
 	if s.m.Held == nil || strings.Contains(s.log.String(), "lose") {
 		t.Errorf("got\n%s", &s.log)
 	}
-	if s.run(time.Second); s.m.Held != nil || !strings.Contains(s.log.String(), "50m1s lose 2001:db8::8") {
+	if s.run(time.Second); s.m.Held != nil ||
+		!strings.Contains(s.log.String(), "50m1s lose 2001:db8::8") {
 		t.Errorf("got\n%s", &s.log)
 	}
 	s.ia = nil
@@ -317,7 +345,8 @@ func TestRenewalIsRefused(t *testing.T) {
 		s := bound(t, v6.Params{})
 		s.status = map[v6.Type]uint16{v6.Renew: code, v6.Rebind: code}
 		s.run(1990 * time.Second)
-		if s.m.Held == nil || strings.Count(s.log.String(), "\n") != 12 || !strings.Contains(s.log.String(), "REBIND") {
+		if s.m.Held == nil || strings.Count(s.log.String(), "\n") != 12 ||
+			!strings.Contains(s.log.String(), "REBIND") {
 			t.Errorf("status %d: has %v\n%s", code, s.m.Held, &s.log)
 		}
 	}
@@ -326,15 +355,18 @@ func TestRenewalIsRefused(t *testing.T) {
 func TestSeveralAddresses(t *testing.T) {
 	t.Parallel()
 	s := newSim(newServer(), v6.Params{})
-	s.granted = []granted{{"2001:db8::7", 1000, 2000}, {"2001:db8::8", 600, 700}, {"2001:db8::9", ever, ever}}
+	s.granted = []granted{{"2001:db8::7", 1000, 2000}, {"2001:db8::8", 600, 700},
+		{"2001:db8::9", ever, ever}}
 	s.t1, s.t2 = 0, 0
 	s.start(nil).run(2*time.Second).expect(t, `
 		0s SOLICIT
 		1s REQUEST to server 2001:db8::7 2001:db8::8 2001:db8::9
 		1s bind 2001:db8::7 2001:db8::8 2001:db8::9
 	`)
-	// One is taken back, one is not mentioned, one is new; T1 is that of the shortest preferred time, 600 s.
-	s.granted = []granted{{"2001:db8::7", 0, 0}, {"2001:db8::9", 10000, 20000}, {"2001:db8::a", 10000, 20000}}
+	// The server withdraws one address, omits one and adds one. T1 derives from the shortest
+	// preferred time, 600 s.
+	s.granted = []granted{{"2001:db8::7", 0, 0}, {"2001:db8::9", 10000, 20000},
+		{"2001:db8::a", 10000, 20000}}
 	s.run(300*time.Second).expect(t, `
 		5m1s RENEW to server 2001:db8::7 2001:db8::8 2001:db8::9
 		5m1s bind 2001:db8::8 2001:db8::9 2001:db8::a instead of 2001:db8::7 2001:db8::8 2001:db8::9
@@ -342,7 +374,7 @@ func TestSeveralAddresses(t *testing.T) {
 	s.run(1000*time.Second).expect(t, `
 		11m41s bind 2001:db8::9 2001:db8::a instead of 2001:db8::8 2001:db8::9 2001:db8::a
 	`)
-	// All are taken back.
+	// The server withdraws all addresses.
 	s.granted = []granted{{"2001:db8::9", 0, 0}}
 	s.run(4010*time.Second).expect(t, `
 		1h28m21s RENEW to server 2001:db8::9 2001:db8::a
@@ -351,7 +383,8 @@ func TestSeveralAddresses(t *testing.T) {
 	`)
 	s.granted = []granted{{"2001:db8::a", 0, 0}}
 	s.run(20 * time.Second)
-	if !strings.Contains(s.log.String(), "lose 2001:db8::a: the server has taken back the addresses\n") {
+	if !strings.Contains(s.log.String(),
+		"lose 2001:db8::a: the server has withdrawn the addresses\n") {
 		t.Errorf("got\n%s", &s.log)
 	}
 }
@@ -362,31 +395,43 @@ func TestTimes(t *testing.T) {
 		name             string
 		t1, t2           uint32
 		preferred, valid uint32
-		want             [2]time.Duration // T1, T2; 0: never
+		want             [2]time.Duration // T1, T2; 0 stands for never
 	}{
-		{"the server decides", 100, 200, 1000, 2000, [2]time.Duration{100 * time.Second, 200 * time.Second}},
-		{"the client decides", 0, 0, 1000, 2000, [2]time.Duration{500 * time.Second, 800 * time.Second}},
-		{"the client decides on T2", 900, 0, 1000, 2000, [2]time.Duration{900 * time.Second, 900 * time.Second}},
-		{"the client decides on T1", 0, 300, 1000, 2000, [2]time.Duration{300 * time.Second, 300 * time.Second}},
-		{"no preferred time", 0, 0, 0, 2000, [2]time.Duration{1000 * time.Second, 1600 * time.Second}},
-		{"an infinite preferred time, T1 and T2 too late", 3000, 4000, ever, ever, [2]time.Duration{3000 * time.Second, 4000 * time.Second}},
-		{"T1 and T2 after the end", 3000, 4000, 1000, 2000, [2]time.Duration{1000 * time.Second, 1600 * time.Second}},
-		{"T1 and T2 never, and yet an end", ever, ever, 1000, 2000, [2]time.Duration{1000 * time.Second, 1600 * time.Second}},
-		{"all for ever", 0, 0, ever, ever, [2]time.Duration{}},
-		{"the longest that ends", 0, 0, ever - 1, ever - 1, [2]time.Duration{(ever - 1) * time.Second / 2, (ever - 1) * time.Second / 10 * 8}},
+		{"the server decides", 100, 200, 1000, 2000,
+			[2]time.Duration{100 * time.Second, 200 * time.Second}},
+		{"the client decides", 0, 0, 1000, 2000,
+			[2]time.Duration{500 * time.Second, 800 * time.Second}},
+		{"the client decides on T2", 900, 0, 1000, 2000,
+			[2]time.Duration{900 * time.Second, 900 * time.Second}},
+		{"the client decides on T1", 0, 300, 1000, 2000,
+			[2]time.Duration{300 * time.Second, 300 * time.Second}},
+		{"no preferred time", 0, 0, 0, 2000,
+			[2]time.Duration{1000 * time.Second, 1600 * time.Second}},
+		{"an infinite preferred time, T1 and T2 too late", 3000, 4000, ever, ever,
+			[2]time.Duration{3000 * time.Second, 4000 * time.Second}},
+		{"T1 and T2 after the end", 3000, 4000, 1000, 2000,
+			[2]time.Duration{1000 * time.Second, 1600 * time.Second}},
+		{"T1 and T2 never, with an expiry", ever, ever, 1000, 2000,
+			[2]time.Duration{1000 * time.Second, 1600 * time.Second}},
+		{"all infinite", 0, 0, ever, ever, [2]time.Duration{}},
+		{"the longest that ends", 0, 0, ever - 1, ever - 1,
+			[2]time.Duration{(ever - 1) * time.Second / 2, (ever - 1) * time.Second / 10 * 8}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			s := newSim(newServer(), v6.Params{})
-			s.alter = func(r *v6.Message) { set(r, dhcpv6.OptionPreference, []byte{255}) } // is not compared with others
-			s.t1, s.t2, s.granted = row.t1, row.t2, []granted{{"2001:db8::7", row.preferred, row.valid}}
+			// No other server to compare with.
+			s.alter = func(r *v6.Message) { set(r, dhcpv6.OptionPreference, []byte{255}) }
+			s.t1, s.t2, s.granted = row.t1, row.t2,
+				[]granted{{"2001:db8::7", row.preferred, row.valid}}
 			s.start(nil).run(500 * time.Millisecond)
 			l := s.m.Held
 			if l == nil {
 				t.Fatal(s.log.String())
 			}
 			for i, at := range []time.Time{l.Renew, l.Rebind} {
-				if got := at.Sub(dawn).Round(time.Second); row.want[i] == 0 && !at.IsZero() || row.want[i] > 0 && got != row.want[i].Round(time.Second) {
+				if got := at.Sub(dawn).Round(time.Second); row.want[i] == 0 && !at.IsZero() ||
+					row.want[i] > 0 && got != row.want[i].Round(time.Second) {
 					t.Errorf("T%d: got %v, want %v", i+1, at, row.want[i])
 				}
 			}
@@ -404,7 +449,7 @@ func TestConfirm(t *testing.T) {
 		s := newSim(newServer(), v6.Params{}).start(earlier()).run(501 * time.Second)
 		s.expect(t, "0s CONFIRM 2001:db8::7\n8m20s RENEW to server 2001:db8::7\n8m20s bind 2001:db8::7\n")
 	})
-	t.Run("it is time to prolong them", func(t *testing.T) {
+	t.Run("a renewal is due", func(t *testing.T) {
 		t.Parallel()
 		for after, want := range map[time.Duration]string{500 * time.Second: "8m20s RENEW to server 2001:db8::7\n8m20s bind 2001:db8::7\n", 900 * time.Second: "15m0s REBIND 2001:db8::7\n15m0s bind 2001:db8::7\n"} {
 			s := newSim(newServer(), v6.Params{})
@@ -412,7 +457,7 @@ func TestConfirm(t *testing.T) {
 			s.start(earlier()).expect(t, want)
 		}
 	})
-	t.Run("they do not", func(t *testing.T) {
+	t.Run("the addresses do not fit", func(t *testing.T) {
 		t.Parallel()
 		s := newSim(newServer(), v6.Params{})
 		s.status = map[v6.Type]uint16{v6.Confirm: 4}
@@ -425,7 +470,7 @@ func TestConfirm(t *testing.T) {
 			1s bind 2001:db8:1::7
 		`)
 	})
-	t.Run("nobody answers", func(t *testing.T) {
+	t.Run("no answer", func(t *testing.T) {
 		t.Parallel()
 		s := newSim(&server{mute: true}, v6.Params{}).start(earlier()).run(time.Minute)
 		s.expect(t, "0s CONFIRM 2001:db8::7\n1s CONFIRM 2001:db8::7\n3s CONFIRM 2001:db8::7\n7s CONFIRM 2001:db8::7\n")
@@ -433,13 +478,14 @@ func TestConfirm(t *testing.T) {
 			t.Errorf("%s with %v", s.m.State(), s.m.Held)
 		}
 	})
-	t.Run("it has ended before", func(t *testing.T) {
+	t.Run("it has already expired", func(t *testing.T) {
 		t.Parallel()
 		l := earlier()
 		l.Addresses[0].Valid = dawn
-		newSim(&server{mute: true}, v6.Params{}).start(l).run(500*time.Millisecond).expect(t, "0s SOLICIT\n")
+		newSim(&server{mute: true}, v6.Params{}).start(l).run(500*time.Millisecond).expect(t,
+			"0s SOLICIT\n")
 	})
-	t.Run("it ends meanwhile", func(t *testing.T) {
+	t.Run("it expires meanwhile", func(t *testing.T) {
 		t.Parallel()
 		l := earlier()
 		l.Addresses[0].Valid = dawn.Add(2 * time.Second)
@@ -458,11 +504,12 @@ func TestDecline(t *testing.T) {
 	t.Run("all", func(t *testing.T) {
 		t.Parallel()
 		s := bound(t, v6.Params{})
-		s.do(s.m.Declined(s.now, netip.MustParseAddr("2001:db8::99"))) // not the client's
+		// Not an address of the client.
+		s.do(s.m.Declined(s.now, netip.MustParseAddr("2001:db8::99")))
 		s.do(s.m.Declined(s.now, a))
 		s.granted[0].addr = "2001:db8::8"
 		s.run(10*time.Second).expect(t, `
-			2s lose 2001:db8::7: in use by others: [2001:db8::7]
+			2s lose 2001:db8::7: in use by other nodes: [2001:db8::7]
 			2s DECLINE to server 2001:db8::7
 			3s SOLICIT
 			4s REQUEST to server 2001:db8::8
@@ -488,11 +535,12 @@ func TestDecline(t *testing.T) {
 			t.Error(s.m.State())
 		}
 		s.mute = false
-		s.run(480*time.Second).expect(t, "8m21s RENEW to server 2001:db8::8\n8m21s bind 2001:db8::8 2001:db8::7 instead of 2001:db8::8\n")
+		s.run(480*time.Second).expect(t,
+			"8m21s RENEW to server 2001:db8::8\n8m21s bind 2001:db8::8 2001:db8::7 instead of 2001:db8::8\n")
 	})
 }
 
-// What is new is looked at before it is taken, and what others have is given back for something else.
+// New addresses are probed before use, and addresses of other nodes are declined.
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	a := netip.MustParseAddr("2001:db8::7")
@@ -502,8 +550,11 @@ func TestProbe(t *testing.T) {
 		s := newSim(newServer(), v6.Params{Probe: true})
 		s.probe = true
 		s.start(nil).run(2*time.Second).expect(t, begins+"1s bind 2001:db8::7\n")
-		s.run(500*time.Second).expect(t, "8m21s RENEW to server 2001:db8::7\n8m21s bind 2001:db8::7\n") // known by now
-		s.do(s.m.Probed(s.now, a))                                                                      // not expected
+		// Already probed.
+		s.run(500*time.Second).expect(t,
+			"8m21s RENEW to server 2001:db8::7\n8m21s bind 2001:db8::7\n")
+		// Not expected.
+		s.do(s.m.Probed(s.now, a))
 		s.expect(t, "")
 	})
 	t.Run("taken", func(t *testing.T) {
@@ -520,12 +571,13 @@ func TestProbe(t *testing.T) {
 			4s bind 2001:db8::8
 		`)
 	})
-	t.Run("all are taken, for as long as there is time", func(t *testing.T) {
+	t.Run("all are taken, until the time limit", func(t *testing.T) {
 		t.Parallel()
 		s := newSim(newServer(), v6.Params{Probe: true, Total: time.Minute})
 		s.probe, s.used = true, []netip.Addr{a}
 		s.start(nil).run(time.Hour)
-		if got := s.log.String(); strings.Count(got, "DECLINE") != 6 || !strings.HasSuffix(got, "fail: in use by others: [2001:db8::7]\n") {
+		if got := s.log.String(); strings.Count(got, "DECLINE") != 6 ||
+			!strings.HasSuffix(got, "fail: in use by other nodes: [2001:db8::7]\n") {
 			t.Errorf("got\n%s", got)
 		}
 	})
@@ -557,15 +609,18 @@ func TestProbe(t *testing.T) {
 			8m21s DECLINE to server 2001:db8::8
 		`)
 	})
-	t.Run("nobody looks", func(t *testing.T) {
+	t.Run("the caller does not probe", func(t *testing.T) {
 		t.Parallel()
-		newSim(newServer(), v6.Params{Probe: true, Total: 5 * time.Second}).start(nil).run(time.Minute).expect(t, begins+"11s bind 2001:db8::7\n")
+		newSim(newServer(), v6.Params{Probe: true,
+			Total: 5 * time.Second}).start(nil).run(time.Minute).expect(t,
+			begins+"11s bind 2001:db8::7\n")
 	})
-	t.Run("it takes longer than the lease", func(t *testing.T) {
+	t.Run("the probe takes longer than the lease", func(t *testing.T) {
 		t.Parallel()
 		s := newSim(newServer(), v6.Params{Probe: true, Total: 11 * time.Second})
 		s.granted, s.t1, s.t2 = []granted{{"2001:db8::7", 4, 5}}, 2, 3
-		s.start(nil).run(time.Minute).expect(t, begins+"11s fail: the server gave addresses for a shorter time than it takes to see whether they are free\n")
+		s.start(nil).run(time.Minute).expect(t,
+			begins+"11s fail: the server gave addresses for a shorter time than the probe takes\n")
 	})
 	t.Run("released meanwhile", func(t *testing.T) {
 		t.Parallel()
@@ -582,11 +637,12 @@ func TestRelease(t *testing.T) {
 		s := bound(t, v6.Params{})
 		s.do(s.m.Release(s.now))
 		s.expect(t, "2s RELEASE to server 2001:db8::7\n")
-		if !s.m.Stopped() || s.m.Held != nil || !bytes.Equal(s.last.Get(dhcpv6.OptionClientID), client) {
+		if !s.m.Stopped() || s.m.Held != nil ||
+			!bytes.Equal(s.last.Get(dhcpv6.OptionClientID), client) {
 			t.Errorf("%s, %v", s.m.State(), s.last)
 		}
 	})
-	t.Run("it does not", func(t *testing.T) {
+	t.Run("the server does not answer", func(t *testing.T) {
 		t.Parallel()
 		s := bound(t, v6.Params{})
 		s.mute = true
@@ -620,7 +676,8 @@ func TestRelease(t *testing.T) {
 func TestStateless(t *testing.T) {
 	t.Parallel()
 	dns := netip.MustParseAddr("2001:db8::53").AsSlice()
-	s := newSim(newServer(), v6.Params{Stateless: true, Request: []dhcpv6.OptionCode{dhcpv6.OptionDNSRecursiveNameServer}})
+	s := newSim(newServer(), v6.Params{Stateless: true,
+		Request: []dhcpv6.OptionCode{dhcpv6.OptionDNSRecursiveNameServer}})
 	s.alter = func(r *v6.Message) { set(r, dhcpv6.OptionDNSRecursiveNameServer, dns) }
 	s.start(nil).run(25*time.Hour).expect(t, `
 		0s INFORMATION-REQUEST
@@ -628,20 +685,27 @@ func TestStateless(t *testing.T) {
 		24h0m0s INFORMATION-REQUEST
 		24h0m0s bind dns [2001:db8::53]
 	`)
-	if got := s.last.Get(dhcpv6.OptionORO); !bytes.Equal(got, []byte{0, byte(dhcpv6.OptionInformationRefreshTime), 0, byte(dhcpv6.OptionInfMaxRT), 0, byte(dhcpv6.OptionDNSRecursiveNameServer)}) || s.last.Get(dhcpv6.OptionIANA) != nil {
+	if got := s.last.Get(dhcpv6.OptionORO); !bytes.Equal(got,
+		[]byte{0, byte(dhcpv6.OptionInformationRefreshTime), 0, byte(dhcpv6.OptionInfMaxRT), 0,
+			byte(dhcpv6.OptionDNSRecursiveNameServer)}) || s.last.Get(dhcpv6.OptionIANA) != nil {
 		t.Errorf("asks for %v", got)
 	}
 	for _, row := range []struct {
 		name    string
 		refresh uint32
 		want    time.Duration
-	}{{"as the server says", 1000, 1000 * time.Second}, {"no less than ten minutes", 1, 600 * time.Second}, {"never", ever, 0}} {
+	}{{"as the server says", 1000, 1000 * time.Second},
+		{"no less than ten minutes", 1, 600 * time.Second}, {"never", ever, 0}} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			s := newSim(newServer(), v6.Params{Stateless: true})
-			s.alter = func(r *v6.Message) { set(r, dhcpv6.OptionInformationRefreshTime, uint32s(row.refresh)) }
+			s.alter = func(r *v6.Message) {
+				set(r, dhcpv6.OptionInformationRefreshTime,
+					uint32s(row.refresh))
+			}
 			s.start(&v6.Lease{DNS: []netip.Addr{netip.AddrFrom16([16]byte(dns))}}).run(time.Second).expect(t, "0s INFORMATION-REQUEST\n0s bind instead of dns [2001:db8::53]\n")
-			if s.wake.IsZero() != (row.want == 0) || row.want > 0 && s.wake.Sub(dawn).Round(time.Second) != row.want {
+			if s.wake.IsZero() != (row.want == 0) || row.want > 0 &&
+				s.wake.Sub(dawn).Round(time.Second) != row.want {
 				t.Errorf("wakes at %v", s.wake)
 			}
 			s.do(s.m.Release(s.now))
@@ -652,10 +716,11 @@ func TestStateless(t *testing.T) {
 	}
 }
 
-// What the messages say: RFC 8415 section 18.2.
+// The options of messages: RFC 8415 section 18.2.
 func TestMessages(t *testing.T) {
 	t.Parallel()
-	s := newSim(newServer(), v6.Params{Request: []dhcpv6.OptionCode{dhcpv6.OptionDNSRecursiveNameServer}})
+	s := newSim(newServer(),
+		v6.Params{Request: []dhcpv6.OptionCode{dhcpv6.OptionDNSRecursiveNameServer}})
 	s.mute = true
 	s.start(nil).run(3500 * time.Millisecond)
 	if got, want := v6text(s.last), "SOLICIT [1 8 3 6] elapsed 300 asks 82 23"; got != want {

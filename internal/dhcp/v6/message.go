@@ -1,6 +1,7 @@
-// Package v6 is the client of DHCP for IPv6 (RFC 8415) as a state machine, for addresses (IA_NA) or
-// stateless. It does no input or output and has no clock: its caller has both. Package dhcpv6 reads
-// and writes the bytes. Prefixes (IA_PD), relays, reconfiguration and rapid commit are not in it.
+// Package v6 implements the client of DHCP for IPv6 (RFC 8415) as a state machine, for addresses
+// (IA_NA) or stateless. It does no input or output and has no clock; its caller provides both.
+// Package dhcpv6 decodes and encodes the bytes. The package does not support prefixes (IA_PD),
+// relays, reconfiguration or rapid commit.
 package v6
 
 import (
@@ -33,7 +34,7 @@ const (
 	InformationRequest = dhcpv6.MessageTypeInformationRequest
 )
 
-// Message is a message to or from a server, not by a relay.
+// Message is a message between a client and a server, without relays.
 type Message struct {
 	Type    Type
 	XID     uint32 // 24 bits
@@ -42,14 +43,14 @@ type Message struct {
 
 const (
 	headerLen = 4
-	maxLen    = 4096 // of a message: a server has no reason to send as much
+	maxLen    = 4096 // maximum length of a message; servers have no reason to send more
 )
 
-// ErrMalformed reports that bytes are no message.
+// ErrMalformed reports that bytes are not a message.
 var ErrMalformed = errors.New("malformed DHCPv6 message")
 
-// Get returns the value of the first option of a code. It is nil if there is none, and not nil if
-// there is one without value.
+// Get returns the value of the first option with a code. It is nil if there is none, and not nil if
+// the option has no value.
 func (m *Message) Get(code dhcpv6.OptionCode) []byte { return get(m.Options, code) }
 
 func get(list dhcpv6.Options, code dhcpv6.OptionCode) []byte {
@@ -62,19 +63,19 @@ func get(list dhcpv6.Options, code dhcpv6.OptionCode) []byte {
 // Add appends an option.
 func (m *Message) Add(code dhcpv6.OptionCode, value []byte) { m.Options.Add(raw(code, value)) }
 
-// raw returns an option as its bytes, which it copies.
+// raw is an option as bytes, which it copies.
 func raw(code dhcpv6.OptionCode, value []byte) dhcpv6.Option {
 	return &dhcpv6.OptionGeneric{OptionCode: code, OptionData: append([]byte{}, value...)}
 }
 
-// Encode returns the message as it is sent.
+// Encode returns the message in wire format.
 func (m *Message) Encode() []byte {
 	p := dhcpv6.Message{MessageType: m.Type, Options: dhcpv6.MessageOptions{Options: m.Options}}
 	p.TransactionID = [3]byte(binary.BigEndian.AppendUint32(nil, m.XID<<8))
 	return p.ToBytes()
 }
 
-// Decode reads a message; it keeps nothing of b. The error is [ErrMalformed].
+// Decode decodes a message. It does not retain b. The error wraps [ErrMalformed].
 func Decode(b []byte) (*Message, error) {
 	if len(b) < headerLen || len(b) > maxLen {
 		return nil, fmt.Errorf("%w: %d bytes (%d to %d)", ErrMalformed, len(b), headerLen, maxLen)
@@ -91,8 +92,8 @@ func Decode(b []byte) (*Message, error) {
 	return m, nil
 }
 
-// options reads options as their bytes. The parsers of package dhcpv6 would refuse a whole message
-// for a mistake in an option that the client does not use, or in one address of several.
+// options decodes options as bytes. The parsers of package dhcpv6 would refuse the whole message
+// for an error in an unused option, or in one of several addresses.
 func options(b []byte) (list dhcpv6.Options, err error) {
 	parse := func(code dhcpv6.OptionCode, data []byte) (dhcpv6.Option, error) {
 		return raw(code, data), nil
@@ -101,7 +102,7 @@ func options(b []byte) (list dhcpv6.Options, err error) {
 	return list, err
 }
 
-// seconds returns the time in an option; ok is false if there is none.
+// seconds returns the duration in an option. ok is false if there is none.
 func (m *Message) seconds(code dhcpv6.OptionCode) (d time.Duration, ok bool) {
 	return client.Duration(m.Get(code))
 }
@@ -109,7 +110,8 @@ func (m *Message) seconds(code dhcpv6.OptionCode) (d time.Duration, ok bool) {
 // addrs returns the addresses in an option that nodes can have.
 func (m *Message) addrs(code dhcpv6.OptionCode) (list []netip.Addr) {
 	for v := m.Get(code); len(v) >= 16; v = v[16:] {
-		if a := netip.AddrFrom16([16]byte(v)); !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback() && !a.Is4In6() {
+		if a := netip.AddrFrom16([16]byte(v)); !a.IsUnspecified() && !a.IsMulticast() &&
+			!a.IsLoopback() && !a.Is4In6() {
 			list = append(list, a)
 		}
 	}

@@ -29,8 +29,8 @@ func (m *Machine) received(now time.Time, r *Message) {
 	}
 }
 
-// advertised takes the offer of the server with the highest preference in the first second; later,
-// the first (RFC 8415 sections 18.2.1, 18.2.9).
+// advertised selects the offer of the server with the highest preference in the first second, and
+// after that the first offer (RFC 8415 sections 18.2.1, 18.2.9).
 func (m *Machine) advertised(now time.Time, r *Message) {
 	if s := statusOf(r.Options); s.code != iana.StatusSuccess {
 		m.ex.odd = s.String()
@@ -51,7 +51,7 @@ func (m *Machine) advertised(now time.Time, r *Message) {
 	}
 }
 
-// preference is 0 to 255 (RFC 8415 section 21.8).
+// preference returns the preference, 0 to 255 (RFC 8415 section 21.8).
 func preference(m *Message) byte {
 	if v := m.Get(dhcpv6.OptionPreference); len(v) == 1 {
 		return v[0]
@@ -59,18 +59,21 @@ func preference(m *Message) byte {
 	return 0
 }
 
-// request asks the server of an ADVERTISE for what it has offered (RFC 8415 section 18.2.2).
+// request asks the server of an ADVERTISE for the addresses that it has offered (RFC 8415 section
+// 18.2.2).
 func (m *Machine) request(now time.Time, offer *Message) {
 	a, _ := offer.ia(m.p.IAID)
-	m.ask(now, requesting, DUID(offer.Get(dhcpv6.OptionServerID)), leaseOf(offer, a, now, nil).addrs())
+	m.ask(now, requesting, DUID(offer.Get(dhcpv6.OptionServerID)),
+		leaseOf(offer, a, now, nil).addrs())
 }
 
-// replied reads the answer to a request, or to renewing and rebinding (RFC 8415 section 18.2.10.1).
+// replied processes the answer to a request, or to renewing and rebinding (RFC 8415 section
+// 18.2.10.1).
 func (m *Machine) replied(now time.Time, r *Message) {
 	a, ok := r.ia(m.p.IAID)
 	overall := statusOf(r.Options)
 	prolongs := m.state == renewing || m.state == rebinding
-	const forgotten = iana.StatusNoBinding // the server may give the addresses anew
+	const forgotten = iana.StatusNoBinding // the server may assign the addresses again
 	switch {
 	case overall.code != iana.StatusSuccess && !(prolongs && overall.code == forgotten):
 		m.denied(now, overall)
@@ -79,7 +82,7 @@ func (m *Machine) replied(now time.Time, r *Message) {
 		m.ask(now, requesting, DUID(r.Get(dhcpv6.OptionServerID)), m.Held.addrs())
 		return
 	case !ok:
-		m.ex.odd = "the REPLY says nothing of the client's addresses"
+		m.ex.odd = "the REPLY does not mention the client's addresses"
 		return
 	case a.status.code != iana.StatusSuccess:
 		m.denied(now, a.status)
@@ -93,16 +96,18 @@ func (m *Machine) replied(now time.Time, r *Message) {
 	case prolongs:
 		m.withdrawn(now, a)
 	default:
-		m.deny(now, "the server gave no address that can be used")
+		m.deny(now, "the server gave no usable address")
 	}
 }
 
-// granted takes the lease of a server. It probes addresses that the client did not have before (RFC
-// 8415 section 18.2.10.1).
+// granted accepts the lease of a server. It probes addresses that the client did not have before
+// (RFC 8415 section 18.2.10.1).
 func (m *Machine) granted(now time.Time, l Lease) {
-	random := m.p.Rand() // the same for both: T2 stays after T1
+	random := m.p.Rand() // the same for both, so that T2 stays after T1
 	l.Renew, l.Rebind = client.Earlier(l.Renew, now, random), client.Earlier(l.Rebind, now, random)
-	news := l.keep(func(a Address) bool { return m.Held == nil || !slices.Contains(m.Held.addrs(), a.Addr) })
+	news := l.keep(func(a Address) bool {
+		return m.Held == nil || !slices.Contains(m.Held.addrs(), a.Addr)
+	})
 	if !m.p.Probe || len(news.Addresses) == 0 {
 		m.bind(l)
 		return
@@ -111,23 +116,24 @@ func (m *Machine) granted(now time.Time, l Lease) {
 	m.Do(Probe{news.addrs()})
 }
 
-// withdrawn handles a REPLY that renews nothing: the client loses an address without time, and asks
-// for the others as before.
+// withdrawn processes a REPLY that renews nothing: the client loses the addresses with a valid time
+// of 0, and continues to ask for the others.
 func (m *Machine) withdrawn(now time.Time, a ia) {
 	rest := m.Held.keep(func(has Address) bool {
-		return !slices.ContainsFunc(a.addresses, func(given iaAddress) bool { return given.addr == has.Addr })
+		return !slices.ContainsFunc(a.addresses,
+			func(given iaAddress) bool { return given.addr == has.Addr })
 	})
-	m.ex.odd, m.ex.hints = "the server prolongs no address", rest.addrs()
+	m.ex.odd, m.ex.hints = "the server renews no address", rest.addrs()
 	if len(rest.Addresses) < len(m.Held.Addresses) {
-		m.reduce(rest, "the server has taken back the addresses")
+		m.reduce(rest, "the server has withdrawn the addresses")
 	}
 	if m.Held == nil {
 		m.ask(now, soliciting, nil, nil)
 	}
 }
 
-// denied ends a REQUEST, unless the same may be asked again; all else goes on, as another server
-// may say otherwise.
+// denied ends a REQUEST unless the client may repeat it. In other states the client continues,
+// because another server may answer differently.
 func (m *Machine) denied(now time.Time, s status) {
 	if s.code == iana.StatusUnspecFail || s.code == iana.StatusUseMulticast {
 		m.ex.odd = s.String()
@@ -144,7 +150,8 @@ func (m *Machine) deny(now time.Time, reason string) {
 	m.ex.odd = reason
 }
 
-// confirmed reads whether the addresses fit the link (RFC 8415 section 18.2.10.2).
+// confirmed processes the answer to CONFIRM: whether the addresses fit the link (RFC 8415 section
+// 18.2.10.2).
 func (m *Machine) confirmed(now time.Time, r *Message) {
 	switch s := statusOf(r.Options); s.code {
 	case iana.StatusSuccess:
@@ -157,7 +164,7 @@ func (m *Machine) confirmed(now time.Time, r *Message) {
 	}
 }
 
-// informed reads the settings of a stateless reply (RFC 8415 section 18.2.10.4).
+// informed processes the settings of a stateless reply (RFC 8415 section 18.2.10.4).
 func (m *Machine) informed(now time.Time, r *Message) {
 	if s := statusOf(r.Options); s.code != iana.StatusSuccess {
 		m.ex.odd = s.String()

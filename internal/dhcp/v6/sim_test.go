@@ -20,27 +20,28 @@ var (
 	client = v6.DUID("\x00\x03\x00\x01client")
 )
 
-// granted is an address that a server grants, and its times in seconds.
+// granted is an address that a server grants, with its lifetimes in seconds.
 type granted struct {
 	addr             string
 	preferred, valid uint32
 }
 
-// server answers as DHCPv6 servers do; what a test changes is from then on.
+// server answers as DHCPv6 servers do, except for the changes of a test, which apply from then on.
 type server struct {
 	name    string
 	granted []granted
 	t1, t2  uint32
 	mute    bool
-	status  map[v6.Type]uint16 // of an answer to a type of message
-	ia      map[v6.Type]uint16 // of the IA in it
+	status  map[v6.Type]uint16 // of answers, by type of message
+	ia      map[v6.Type]uint16 // of the IA in answers
 	alter   func(*v6.Message)
 	probe   bool         // whether the caller answers a probe
 	used    []netip.Addr // addresses for which the probe finds another owner
 }
 
 func newServer() *server {
-	return &server{name: "server", granted: []granted{{"2001:db8::7", 1000, 2000}}, t1: 500, t2: 800}
+	return &server{name: "server", granted: []granted{{"2001:db8::7", 1000, 2000}}, t1: 500,
+		t2: 800}
 }
 
 func (s *server) answer(q *v6.Message) []*v6.Message {
@@ -76,7 +77,8 @@ func (s *server) iana(kind v6.Type) []byte {
 		return append(b, option(dhcpv6.OptionStatusCode, status(code))...)
 	}
 	for _, l := range s.granted {
-		b = append(b, option(dhcpv6.OptionIAAddr, append(netip.MustParseAddr(l.addr).AsSlice(), uint32s(l.preferred, l.valid)...))...)
+		b = append(b, option(dhcpv6.OptionIAAddr,
+			append(netip.MustParseAddr(l.addr).AsSlice(), uint32s(l.preferred, l.valid)...))...)
 	}
 	return b
 }
@@ -99,13 +101,15 @@ func option(code dhcpv6.OptionCode, value []byte) []byte {
 
 // set replaces an option.
 func set(m *v6.Message, code dhcpv6.OptionCode, value []byte) {
-	m.Options = slices.DeleteFunc(slices.Clone(m.Options), func(o dhcpv6.Option) bool { return o.Code() == code })
+	m.Options = slices.DeleteFunc(slices.Clone(m.Options),
+		func(o dhcpv6.Option) bool { return o.Code() == code })
 	if value != nil {
 		m.Add(code, value)
 	}
 }
 
-// sim runs a client against servers, without waiting. What the client does is written down with its time.
+// sim runs a client against servers in simulated time. It logs the client's actions with their
+// times.
 type sim struct {
 	*server
 	others []*server
@@ -113,14 +117,15 @@ type sim struct {
 	now    time.Time
 	wake   time.Time
 	log    strings.Builder
-	last   *v6.Message // the client has sent
+	last   *v6.Message // last message of the client
 }
 
 func newSim(s *server, p v6.Params) *sim {
 	p.ClientID, p.IAID = client, 1
 	n := uint64(1000)
 	if p.Rand == nil {
-		p.Rand = func() uint64 { n += 2001 * 1e9; return n } // other transactions, no jitter, 1 µs before the first message
+		// Different transaction numbers, no jitter, 1 µs before the first message.
+		p.Rand = func() uint64 { n += 2001 * 1e9; return n }
 	}
 	return &sim{server: s, m: v6.New(p), now: dawn}
 }
@@ -130,7 +135,7 @@ func (s *sim) start(earlier *v6.Lease) *sim {
 	return s
 }
 
-// run lets a time pass.
+// run advances the time.
 func (s *sim) run(d time.Duration) *sim {
 	for end := s.now.Add(d); ; {
 		if s.wake.IsZero() || s.wake.After(end) {
@@ -203,13 +208,14 @@ func (s *sim) send(a v6.Send) {
 	}
 }
 
-// v6text is a message with the codes of its options.
+// v6text describes a message with the codes of its options.
 func v6text(m *v6.Message) string {
 	var codes []uint16
 	for _, o := range m.Options {
 		codes = append(codes, uint16(o.Code()))
 	}
-	s := fmt.Sprintf("%v %v elapsed %d asks", m.Type, codes, binary.BigEndian.Uint16(m.Get(dhcpv6.OptionElapsedTime)))
+	s := fmt.Sprintf("%v %v elapsed %d asks", m.Type, codes,
+		binary.BigEndian.Uint16(m.Get(dhcpv6.OptionElapsedTime)))
 	for v := m.Get(dhcpv6.OptionORO); len(v) > 0; v = v[2:] {
 		s += fmt.Sprint(" ", binary.BigEndian.Uint16(v))
 	}

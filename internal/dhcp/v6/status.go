@@ -10,8 +10,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp/client"
 )
 
-// status is the status that a server gives a message, or an IA or an address in it (RFC 8415 section
-// 21.13).
+// status is the status of a message, or of an IA or address in it (RFC 8415 section 21.13).
 type status struct {
 	code iana.StatusCode
 	text string
@@ -26,7 +25,7 @@ func (s status) String() string {
 	return client.Because("the server answered "+name, s.text)
 }
 
-// statusOf reads the status; a missing one is success.
+// statusOf decodes the status. A missing status stands for success.
 func statusOf(list dhcpv6.Options) status {
 	v := get(list, dhcpv6.OptionStatusCode)
 	if len(v) < 2 {

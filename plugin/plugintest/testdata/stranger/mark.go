@@ -38,7 +38,7 @@ type config struct {
 	DataDir string `json:"dataDir"`
 }
 
-// Apply records the mark, then makes it.
+// Apply records the mark, then sets it.
 func (c *config) Apply(_ context.Context, s *linux.Session, _ *cni.Result) error {
 	link, err := hostSide(s)
 	if err != nil {
@@ -66,7 +66,8 @@ func (c *config) Verify(_ context.Context, s *linux.Session) error {
 		return err
 	}
 	if link.Alias != mark(s) {
-		return fmt.Errorf("interface %s: expected alias %q, found %q", link.Name, mark(s), link.Alias)
+		return fmt.Errorf("interface %s: expected alias %q, found %q", link.Name, mark(s),
+			link.Alias)
 	}
 	_, err = os.Stat(c.file(s))
 	return err
@@ -119,7 +120,8 @@ func hostSide(s *linux.Session) (linux.Link, error) {
 			return s.Host.Link(i.Name)
 		}
 	}
-	return linux.Link{}, cni.Errorf(cni.CodeInvalidConfig, "prevResult has no interface of the host")
+	return linux.Link{},
+		cni.Errorf(cni.CodeInvalidConfig, "prevResult has no interface of the host")
 }
 
 func (c *config) dir() string {
