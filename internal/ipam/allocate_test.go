@@ -84,7 +84,7 @@ func newBook(last string, reserved ...string) *book {
 	return b
 }
 
-// TestAllocateFromOneSet includes ranges with zero bytes at both ends of the arithmetic.
+// TestAllocateFromOneSet includes ranges with zero bytes at both ends of the arithmetic (R-45).
 func TestAllocateFromOneSet(t *testing.T) {
 	t.Parallel()
 	const slash29 = `{"subnet":"10.0.0.0/29"}`
@@ -167,6 +167,7 @@ func TestAllocateFromOneSet(t *testing.T) {
 	}
 }
 
+// TestAllocateRefuses proves R-42 (R-49).
 func TestAllocateRefuses(t *testing.T) {
 	t.Parallel()
 	v4 := set(t, `{"subnet":"10.0.0.0/29"}`, `{"subnet":"10.1.0.0/29"}`)

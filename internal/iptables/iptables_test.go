@@ -74,7 +74,7 @@ func masquerade(ctx context.Context, ns *netns.NS, m iptables.Masquerade,
 }
 
 // TestMasquerade checks that each address has a rule, not each network, and that no rule exists
-// twice. Revert removes only rules and chains that did not exist before.
+// twice. Revert removes only rules and chains that did not exist before.
 func TestMasquerade(t *testing.T) {
 	t.Parallel()
 	ns := setup(t)
@@ -221,7 +221,7 @@ func TestLegacy(t *testing.T) {
 	remove("10.1.2.4") // no rule is left
 }
 
-// TestNoTool checks the error if no tool is installed.
+// TestNoTool checks the error if no tool is installed.
 func TestNoTool(t *testing.T) {
 	ns := testnet.New(t).Host
 	must(t, iptables.Available())

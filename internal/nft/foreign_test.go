@@ -226,7 +226,7 @@ func TestPruneRace(t *testing.T) {
 }
 
 // TestForeignRulesAreNotRead checks that Prune does not read the rules of other programs, even in
-// the chain to search, if the upstream plugin has left nothing.
+// the chain to search, if the upstream plugin has left nothing.
 func TestForeignRulesAreNotRead(t *testing.T) {
 	t.Parallel()
 	ns, c := setup(t)

@@ -7,7 +7,7 @@ import (
 
 // TestExpressions checks that the rules that every host gets use only expressions that Linux has
 // had since 5.6, so that kernels older than the test kernels, such as the 5.14 of EL 9, load
-// them. A new expression must be listed here with the kernel version that introduced it.
+// them. A new expression must be listed here with the kernel version that introduced it.
 func TestExpressions(t *testing.T) {
 	t.Parallel()
 	since := map[string]string{

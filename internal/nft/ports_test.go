@@ -316,7 +316,7 @@ func publish(t testing.TB, c *nft.Conn, tag string,
 
 // TestPortConflict tries the matrix of conflicts: wildcard, address and range against each other,
 // in both orders and for both families. The second request fails with an error that names the first
-// owner, and changes nothing.
+// owner, and changes nothing.
 func TestPortConflict(t *testing.T) {
 	t.Parallel()
 	any4 := mapping(tcp, "", 8080, 8080, "10.1.2.3:80")

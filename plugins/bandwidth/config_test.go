@@ -80,7 +80,7 @@ func TestRefused(t *testing.T) {
 }
 
 // TestGreatestBurst tests the largest burst that the kernel can store, at a rate that exceeds its
-// tick counter.
+// tick counter (R-104).
 func TestGreatestBurst(t *testing.T) {
 	t.Parallel()
 	r := runtime(t,
@@ -95,7 +95,7 @@ func TestGreatestBurst(t *testing.T) {
 	}
 }
 
-// TestNoLimits: without limits ADD changes nothing, and CHECK succeeds.
+// TestNoLimits: without limits ADD changes nothing, and CHECK succeeds (R-105).
 func TestNoLimits(t *testing.T) {
 	t.Parallel()
 	for _, members := range []string{"", `,"ingressRate":0,"ingressBurst":0`,

@@ -176,7 +176,7 @@ func TestOthers(t *testing.T) {
 	r.Unchanged(before)
 }
 
-// TestTwoInterfaces: two interfaces of one container on one network have separate limits.
+// TestTwoInterfaces: two interfaces of one container on one network have separate limits.
 func TestTwoInterfaces(t *testing.T) {
 	t.Parallel()
 	for _, order := range [][2]string{{"eth0", "eth1"}, {"eth1", "eth0"}} {

@@ -149,7 +149,7 @@ func TestConfiguration(t *testing.T) {
 	r.Unchanged(before)
 }
 
-// TestMakesTheBridge: ADD creates the bridge, and reports it and the veth pair.
+// TestMakesTheBridge: ADD creates the bridge, and reports it and the veth pair (R-66).
 func TestMakesTheBridge(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"mtu":1400`)
@@ -478,7 +478,7 @@ func TestOwnNamespace(t *testing.T) {
 	}
 }
 
-// TestManyAtFirst: containers start at the same time, on a host without bridge, address and table.
+// TestManyAtFirst: containers start at the same time, on a host without bridge, address and table (R-65).
 func TestManyAtFirst(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, gateway+`,"ipMasq":true`+ipamDual)

@@ -201,7 +201,7 @@ func TestMasqueradeElements(t *testing.T) {
 }
 
 // TestAddressInTheHandsOfAnother: a late DEL keeps the rules of the attachment that now has the
-// address.
+// address (R-38).
 func TestAddressInTheHandsOfAnother(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, gateway+`,"ipMasq":true`+ipam4)

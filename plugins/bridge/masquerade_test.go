@@ -77,7 +77,7 @@ func TestIPTablesAsTheReference(t *testing.T) {
 }
 
 // TestMasqueradeTakeover: each implementation checks and removes the rules of the other, in every
-// situation.
+// situation.
 func TestMasqueradeTakeover(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(filepath.Join(reference, "bridge")))
@@ -345,7 +345,7 @@ func TestLegacyIPTables(t *testing.T) {
 }
 
 // TestRulesRemovedByOthers: a firewall that restarts removes rules, chains or whole tables. CHECK
-// reports it; DEL and GC succeed.
+// reports it; DEL and GC succeed.
 func TestRulesRemovedByOthers(t *testing.T) {
 	t.Parallel()
 	for name, remove := range map[string]string{

@@ -74,7 +74,7 @@ var gatewayAddress = plugintest.Drift{Name: "gateway address gone", Key: "isDefa
 		return gatewayName(a)
 	}}
 
-// vlanDrifts apply to examples with VLANs.
+// vlanDrifts apply to examples with VLANs (R-70).
 var vlanDrifts = []plugintest.Drift{
 	gatewayAddress,
 	host("bridge does not filter", "", func(br, _ string) []string {

@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
 
-// TestPing: all addresses answer when ADD has returned, without waiting.
+// TestPing: all addresses answer when ADD has returned, without waiting (R-67).
 func TestPing(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, gateway+ipamDual)
@@ -81,7 +81,7 @@ func TestWaitsForThePort(t *testing.T) {
 	}
 }
 
-// TestSwitch: two containers without IPAM share a link.
+// TestSwitch: two containers without IPAM share a link (R-71).
 func TestSwitch(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, "")
@@ -184,7 +184,7 @@ func TestMasqueradeDetails(t *testing.T) {
 }
 
 // TestNewNeighbour: if another container gets an address, its neighbours learn the new MAC address
-// at once.
+// at once (R-73).
 func TestNewNeighbour(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"isGateway":true`+ipamDual)

@@ -93,7 +93,7 @@ func TestVLANs(t *testing.T) {
 }
 
 // TestKernelWithoutVLANFiltering: such a kernel refuses the keys. The test also runs on a kernel
-// with filtering, which refuses none.
+// with filtering, which refuses none.
 func TestKernelWithoutVLANFiltering(t *testing.T) {
 	t.Parallel()
 	has := vlanFiltering() == nil

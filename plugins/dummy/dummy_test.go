@@ -83,7 +83,7 @@ func TestWithoutIPAM(t *testing.T) {
 }
 
 // TestNames: the host can have a link of the same name. ADD refuses a name that the container has;
-// ADD and DEL leave that link unchanged.
+// ADD and DEL leave that link unchanged.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, ipam)

@@ -30,7 +30,7 @@ func TestThereAndBack(t *testing.T) {
 }
 
 // TestBackFromAnywhere: DEL finds the device despite changes in the container and without its
-// namespace.
+// namespace (R-21, R-23, R-24).
 func TestBackFromAnywhere(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -210,7 +210,7 @@ func hostWithoutIndex(t *testing.T, r *plugintest.Runtime, before string) string
 }
 
 // TestDestroyed: DEL does not wait for a device that was deleted with its namespace, and releases
-// the address.
+// the address (R-22).
 func TestDestroyed(t *testing.T) {
 	t.Parallel()
 	r := lab(t, `,"device":"ens1"`+ipam)

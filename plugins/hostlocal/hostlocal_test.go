@@ -214,7 +214,7 @@ func TestFirstAllocationIsSilent(t *testing.T) {
 	}
 }
 
-// Configurations with the answer of ADD. The order of sets is ipRanges, the old form, ranges.
+// Configurations with the answer of ADD. The order of sets is ipRanges, the old form, ranges (R-50, R-51).
 func TestConfigurations(t *testing.T) {
 	t.Parallel()
 	const pools = `"ranges": [[{"subnet": "10.1.2.0/24"}, {"subnet": "10.1.4.0/24"}], [{"subnet": "10.1.3.0/24"}], [{"subnet": "2001:db8:1::/48"}]]`
@@ -367,7 +367,7 @@ func TestSecondAddIsRefused(t *testing.T) {
 	}
 }
 
-// If the second set fails, the address of the first is released.
+// If the second set fails, the address of the first is released (R-47).
 func TestPartialAllocationIsTakenBack(t *testing.T) {
 	h := newHost(t)
 	const ipam = `"ranges": [[{"subnet": "10.1.2.0/24"}], [{"subnet": "2001:db8:1::/126", "rangeStart": "2001:db8:1::2", "rangeEnd": "2001:db8:1::2"}]]`
@@ -384,7 +384,7 @@ func TestPartialAllocationIsTakenBack(t *testing.T) {
 }
 
 // DEL needs the network name, the directory and the attachment, and also finds an old reservation
-// without an interface.
+// without an interface (R-43).
 func TestDelGoesByOwner(t *testing.T) {
 	h := newHost(t)
 	if got := h.add("c1", `"subnet": "10.1.2.0/24"`, ""); got != "10.1.2.2/24" {

@@ -87,7 +87,7 @@ var refusals = []struct {
 }
 
 // TestRefused: STATUS refuses the same configurations, except for a missing parent. DEL accepts all
-// of them.
+// of them.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for _, row := range refusals {
@@ -237,7 +237,7 @@ func TestChainedWithIPAM(t *testing.T) {
 }
 
 // TestDel: DEL releases the address without the parent, the default route or an interface in
-// prevResult.
+// prevResult.
 func TestDel(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*plugintest.Request){

@@ -130,6 +130,7 @@ func TestForeignAddress(t *testing.T) {
 	}
 }
 
+// TestNamespace proves R-40.
 func TestNamespace(t *testing.T) {
 	t.Parallel()
 	r := runtime(t)

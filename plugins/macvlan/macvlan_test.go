@@ -142,7 +142,7 @@ func TestArgsAreStrict(t *testing.T) {
 	r.Must(q)
 }
 
-// TestMTU: the MTU is at most the parent's; the error for a larger value contains both.
+// TestMTU: the MTU is at most the parent's; the error for a larger value contains both.
 func TestMTU(t *testing.T) {
 	t.Parallel()
 	r, _ := runtime(t, "")
@@ -336,7 +336,7 @@ func TestDNS(t *testing.T) {
 	}
 }
 
-// TestDelWithoutParent: DEL releases the address without the parent, the namespace or prevResult.
+// TestDelWithoutParent: DEL releases the address without the parent, the namespace or prevResult.
 func TestDelWithoutParent(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*plugintest.Request){

@@ -37,7 +37,7 @@ func bridgedFrames() error {
 
 // TestServiceClients: a pod sees the address of a client in its subnet that connects through a
 // service, even if the same host port leads to the pod. Connections through the host port itself
-// are masqueraded, because otherwise the reply would bypass the node.
+// are masqueraded, because otherwise the reply would bypass the node.
 func TestServiceClients(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {

@@ -23,7 +23,7 @@ func (h *host) ruleset() string {
 }
 
 // TestDelNeedsNothing: DEL without ports, result, namespace or a valid configuration restores the
-// ruleset from before ADD, byte for byte.
+// ruleset from before ADD, byte for byte.
 func TestDelNeedsNothing(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {
@@ -74,7 +74,7 @@ func TestDelNeedsNothing(t *testing.T) {
 }
 
 // TestTwoNetworks: DEL of one attachment keeps the mappings of another one of the same container,
-// and the conditions of each network apply to that network only.
+// and the conditions of each network apply to that network only.
 func TestTwoNetworks(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, "")
@@ -189,7 +189,7 @@ func TestSamePortsInTwoNetworks(t *testing.T) {
 }
 
 // TestCheck: CHECK fails before ADD, if snat was enabled after ADD, if any rule is missing, and
-// after DEL.
+// after DEL.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {

@@ -72,7 +72,7 @@ func (s *stream) drain() {
 
 // TestSteadyStream: each datagram reaches the current holder of the port: a service of the host, a
 // container, another one, and the host again. Flows of other destinations on the same port number
-// are kept.
+// are kept.
 func TestSteadyStream(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {

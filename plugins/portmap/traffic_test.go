@@ -89,7 +89,7 @@ func TestWhoReaches(t *testing.T) {
 }
 
 // TestHostIP: a mapping for one address does not affect other addresses, and a mapping for all
-// addresses of a family does not affect the other family.
+// addresses of a family does not affect the other family.
 func TestHostIP(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {
@@ -126,7 +126,7 @@ func TestHostIP(t *testing.T) {
 
 // TestOthersTraffic: packets to other destinations with the same port number reach them
 // (CVE-2025-67499, CVE-2019-9946): a routed address, a container, and an address of the host that
-// the NAT of another service translates.
+// the NAT of another service translates.
 func TestOthersTraffic(t *testing.T) {
 	t.Parallel()
 	forBackends(t, func(t *testing.T, backend string) {

@@ -11,7 +11,7 @@ import (
 )
 
 // TestThreads: many calls in one process leave no thread in another namespace. It is not parallel,
-// because other tests move threads on purpose.
+// because other tests move threads on purpose (R-82).
 func TestThreads(t *testing.T) {
 	r := runtime(t, `,"ipMasq":true`+ipamDual)
 	own, err := os.Readlink("/proc/thread-self/ns/net")

@@ -13,7 +13,7 @@ import (
 )
 
 // TestDelWithoutNamespace: DEL succeeds without a namespace and for a path that is no namespace,
-// and creates no file.
+// and creates no file.
 func TestDelWithoutNamespace(t *testing.T) {
 	t.Parallel()
 	p := newPod(t, "")
@@ -38,7 +38,7 @@ func TestDelWithoutNamespace(t *testing.T) {
 }
 
 // TestDelWithoutInterface: rules outlive their interface. DEL removes Tenon's, which it recognises
-// by their protocol, and keeps all other rules.
+// by their protocol, and keeps all other rules.
 func TestDelWithoutInterface(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

@@ -168,7 +168,7 @@ func TestDefaultIsThere(t *testing.T) {
 }
 
 // TestTwoAddresses: each address has a table, which also has the routes that belong to no address;
-// the last rule takes precedence. The second address has interface index -1 in the result.
+// the last rule takes precedence. The second address has interface index -1 in the result.
 func TestTwoAddresses(t *testing.T) {
 	t.Parallel()
 	p := newPod(t, "", "address add 192.168.101.209/24 dev net1",

@@ -225,7 +225,7 @@ func TestUnrestorableValues(t *testing.T) {
 	}
 }
 
-// TestDELWithoutNamespace: DEL without a namespace deletes the saved values.
+// TestDELWithoutNamespace: DEL without a namespace deletes the saved values (R-39).
 func TestDELWithoutNamespace(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"mtu":1400,"sysctl":{"net.core.somaxconn":"5"}`)

@@ -97,7 +97,7 @@ func withSysctl(t *testing.T, q plugintest.Request, sysctl string) []byte {
 	return []byte(strings.TrimSuffix(string(b), "}") + `,"sysctl":` + sysctl + `}`)
 }
 
-// TestDuplicates: duplicate keys are refused, in arguments too, and so are two keys of one setting.
+// TestDuplicates: duplicate keys are refused, in arguments too, and so are two keys of one setting (R-114).
 func TestDuplicates(t *testing.T) {
 	t.Parallel()
 	for _, object := range []string{
@@ -157,7 +157,7 @@ func TestArgs(t *testing.T) {
 }
 
 // TestKeys: valid keys lead only to settings below net of the container's namespace
-// (CVE-2022-0811). The host's settings do not change.
+// (CVE-2022-0811). The host's settings do not change (R-115).
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	const number = "1"

@@ -138,7 +138,7 @@ func TestAllMultiOff(t *testing.T) {
 
 // TestMAC: precedence of the sources of a MAC address; the test removes one source after the other.
 // The result contains the requested text. As in upstream tuning, args take precedence over the
-// capability.
+// capability (R-113).
 func TestMAC(t *testing.T) {
 	t.Parallel()
 	r := runtime(t,
@@ -232,7 +232,7 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// TestRoutesStay: a new MAC address keeps the routes of both families.
+// TestRoutesStay: a new MAC address keeps the routes of both families (R-112).
 func TestRoutesStay(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"mac":"02:00:00:00:00:01"`)

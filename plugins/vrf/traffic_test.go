@@ -87,7 +87,7 @@ func (c *chain) call(verb cni.Command) {
 
 // TestChain: after ptp or bridge with host-local, CHECK of all plugins accepts the moved routes,
 // the routes of the IPAM plugin are in the table of the VRF, and the host reaches the container.
-// DEL leaves nothing behind.
+// DEL leaves nothing behind.
 func TestChain(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Kernel(kernel.FeatureVRF))

@@ -184,7 +184,7 @@ func (p *pod) addresses(ifName string) []string {
 // TestRoutes: all kinds of routes move to the table of the VRF, with sources and metrics: also
 // routes of an IPAM plugin without source or gateway, and the IPv6 default route with all its next
 // hops. The routes of another interface stay, and the result does not change. DEL moves the routes
-// back.
+// back.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	p := newPod(t,
@@ -364,7 +364,7 @@ func TestRefused(t *testing.T) {
 }
 
 // TestDel: DEL succeeds if its objects are already gone, and keeps the objects of other
-// attachments.
+// attachments.
 func TestDel(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

@@ -355,7 +355,7 @@ func TestDHCPUpstreamClient(t *testing.T) {
 	}
 }
 
-// TestDHCPWithoutDaemon: DEL succeeds without a daemon, and the next daemon releases the address.
+// TestDHCPWithoutDaemon: DEL succeeds without a daemon, and the next daemon releases the address.
 func TestDHCPWithoutDaemon(t *testing.T) {
 	t.Parallel()
 	r, _, start := dhcpBridge(t)

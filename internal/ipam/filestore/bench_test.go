@@ -50,7 +50,7 @@ var layouts = []struct {
 
 // BenchmarkAllocateRelease runs an ADD and a DEL in one process: in the steady state, and after
 // another program has changed the directory, when all files are read. In the steady state all
-// layouts cost the same.
+// layouts cost the same.
 func BenchmarkAllocateRelease(b *testing.B) {
 	sets := storetest.Sets(b, "10.1.0.0/16")
 	for _, layout := range layouts {

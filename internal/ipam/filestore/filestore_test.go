@@ -121,7 +121,7 @@ func mustRelease(t testing.TB, n storetest.Network, o ipam.Owner) {
 }
 
 // TestLayout: the files equal upstream's, byte for byte, and only their owner can read them. White
-// space around the ID is not stored. File names are addresses (IPAM-09, DIS-28).
+// space around the ID is not stored. File names are addresses (IPAM-09, DIS-28, R-52).
 func TestLayout(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a", "b", "net")
@@ -194,7 +194,7 @@ func TestRollbackRestoresLastReservedAddress(t *testing.T) {
 	}
 }
 
-// TestOldFormat: reservations without an interface are released if none names the interface.
+// TestOldFormat: reservations without an interface are released if none names the interface.
 func TestOldFormat(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
@@ -325,7 +325,7 @@ func withoutOverride(t *testing.T, fn func()) {
 }
 
 // TestDebrisIsReclaimed: an empty file reserves nothing. The next allocation reclaims it, even if
-// the caches were valid before.
+// the caches were valid before.
 func TestDebrisIsReclaimed(t *testing.T) {
 	t.Parallel()
 	for _, content := range []string{"", " \r\n"} {
