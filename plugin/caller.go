@@ -23,7 +23,8 @@ func newCaller(defs []Definition, auto invoke.Auto) caller {
 	return c
 }
 
-// WithStderr returns a caller whose plugin processes, also those of delegates, write standard error to w.
+// WithStderr returns a caller whose plugin processes, also those of delegates, write standard error
+// to w.
 func (c caller) WithStderr(w io.Writer) invoke.Caller {
 	defs := slices.Collect(maps.Values(c.definitions))
 	return newCaller(defs, invoke.Auto{Local: invoke.Local{}, AlwaysExec: c.AlwaysExec, Process: invoke.Process{Stderr: w}})

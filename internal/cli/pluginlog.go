@@ -83,7 +83,8 @@ func (p *pluginLog) line(line string) error {
 	return writeLine(p.w, levelName(level), text)
 }
 
-// withStderr returns a caller that passes standard error of plugin processes to w, if c supports it.
+// withStderr returns a caller that passes standard error of plugin processes to w, if c supports
+// it.
 func withStderr(c invoke.Caller, w io.Writer) invoke.Caller {
 	if c, ok := c.(interface {
 		WithStderr(w io.Writer) invoke.Caller

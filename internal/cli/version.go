@@ -59,8 +59,8 @@ type pluginVersion struct {
 	Error    string   `json:"error,omitempty"`
 }
 
-// installed asks the executable files in the plugin directories for their versions. If several files
-// have the same name, it asks the first, as runtimes do.
+// installed asks the executable files in the plugin directories for their versions. If several
+// files have the same name, it asks the first, as runtimes do.
 func (r *settings) installed(ctx context.Context) ([]pluginVersion, error) {
 	client := r.client()
 	var list []pluginVersion

@@ -478,7 +478,8 @@ func TestOwnNamespace(t *testing.T) {
 	}
 }
 
-// TestManyAtFirst: containers start at the same time, on a host without bridge, address and table (R-65).
+// TestManyAtFirst: containers start at the same time, on a host without bridge, address and table
+// (R-65).
 func TestManyAtFirst(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, gateway+`,"ipMasq":true`+ipamDual)

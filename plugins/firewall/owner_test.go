@@ -25,7 +25,8 @@ func reuse(t testing.TB, conf string) *lab {
 }
 
 // TestAddressReuse: a late DEL of the container that had the address before keeps the rules of the
-// current container, and the last DEL removes all rules with nothing but the attachment's key.
+// current container, and the last DEL removes all rules with nothing but the attachment's key
+//
 func TestAddressReuse(t *testing.T) {
 	t.Parallel()
 	for _, backend := range []string{"nftables", "iptables"} {

@@ -214,7 +214,8 @@ func TestFirstAllocationIsSilent(t *testing.T) {
 	}
 }
 
-// Configurations with the answer of ADD. The order of sets is ipRanges, the old form, ranges (R-50, R-51).
+// Configurations with the answer of ADD. The order of sets is ipRanges, the old form, ranges (R-50,
+// R-51).
 func TestConfigurations(t *testing.T) {
 	t.Parallel()
 	const pools = `"ranges": [[{"subnet": "10.1.2.0/24"}, {"subnet": "10.1.4.0/24"}], [{"subnet": "10.1.3.0/24"}], [{"subnet": "2001:db8:1::/48"}]]`

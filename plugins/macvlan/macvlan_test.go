@@ -336,7 +336,8 @@ func TestDNS(t *testing.T) {
 	}
 }
 
-// TestDelWithoutParent: DEL releases the address without the parent, the namespace or prevResult.
+// TestDelWithoutParent: DEL releases the address without the parent, the namespace or prevResult
+//
 func TestDelWithoutParent(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*plugintest.Request){

@@ -103,7 +103,8 @@ func TestGatewayOfTheInterface(t *testing.T) {
 }
 
 // TestIPv6DefaultWithoutGateway: the address has no gateway, and the IPv6 default route comes from
-// the routes of the result or from a router advertisement. It moves like an IPv4 default route.
+// the routes of the result or from a router advertisement. It moves like an IPv4 default route
+//
 func TestIPv6DefaultWithoutGateway(t *testing.T) {
 	t.Parallel()
 	const link6 = "fe80::/64 proto 116 metric 256"

@@ -97,7 +97,8 @@ func withSysctl(t *testing.T, q plugintest.Request, sysctl string) []byte {
 	return []byte(strings.TrimSuffix(string(b), "}") + `,"sysctl":` + sysctl + `}`)
 }
 
-// TestDuplicates: duplicate keys are refused, in arguments too, and so are two keys of one setting (R-114).
+// TestDuplicates: duplicate keys are refused, in arguments too, and so are two keys of one setting
+// (R-114).
 func TestDuplicates(t *testing.T) {
 	t.Parallel()
 	for _, object := range []string{

@@ -237,7 +237,8 @@ func TestTaken(t *testing.T) {
 	})
 }
 
-// TestDel: DEL releases the address without the parent, and for configurations that ADD refuses.
+// TestDel: DEL releases the address without the parent, and for configurations that ADD refuses
+//
 func TestDel(t *testing.T) {
 	t.Parallel()
 	for place, members := range places {

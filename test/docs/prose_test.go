@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -54,11 +53,6 @@ func TestProse(t *testing.T) {
 		requirements[row.ID] = true
 	}
 	for _, piece := range prose(t) {
-		if slices.ContainsFunc(pending, func(dir string) bool {
-			return piece.name == dir || strings.HasPrefix(piece.name, dir+"/")
-		}) {
-			continue
-		}
 		words, found := 0, []string{}
 		for _, s := range piece.sentences {
 			words += len(strings.Fields(s.text))
@@ -79,12 +73,6 @@ func TestProse(t *testing.T) {
 			t.Errorf("%s: %d retired constructions in %d words:\n\t%s", piece.name, len(found), words, strings.Join(found, "\n\t"))
 		}
 	}
-}
-
-// pending are the parts of the tree that are not rewritten yet.
-var pending = []string{
-	"cni", "conformance", "docs/embedding.md", "docs/plugins",
-	"docs/testing-plugins.md", "internal", "invoke", "network", "otel", "plugin", "plugins", "test",
 }
 
 // piece is a package or a page.

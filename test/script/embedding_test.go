@@ -26,7 +26,8 @@ func TestEmbeddingGuide(t *testing.T) {
 	run(t, "testdata/guide/embedding.txtar", exampleEnv+"="+build(t, program(t, string(guide))))
 }
 
-// program returns the Go files of a page by name. Every Go block of the page must be a formatted file.
+// program returns the Go files of a page by name. Every Go block of the page must be a formatted
+// file.
 func program(t *testing.T, page string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
