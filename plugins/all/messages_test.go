@@ -292,7 +292,7 @@ var refusals = []struct {
 
 	{"dhcp: no daemon", "dhcp", cni.Add, `"ipam":{"daemonSocketPath":"DIR/none.sock"}`, "", "",
 		"error dialing DHCP daemon: dial unix DIR/none.sock: connect: no such file or directory",
-		"start it"},
+		"start the DHCP daemon"},
 
 	{"bandwidth: no prevResult", "bandwidth", cni.Add, `"ingressRate":8000,"ingressBurst":8000`, "",
 		"", "must be called as chained plugin", "prevResult"},
