@@ -14,11 +14,16 @@ import (
 
 // logLine matches a line that package log/slog writes by default, as Tenon's plugins do:
 // "2006/01/02 15:04:05 LEVEL message key=value".
-var logLine = regexp.MustCompile(
-	`^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d (DEBUG|INFO|WARN|ERROR) (.*?)((?: [\w.]+=(?:"(?:[^"\\]|\\.)*"|[^ "]*))*)$`,
-)
+// It is compiled on first use, because plugins do not need it at their start.
+var logLine = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(
+		`^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d (DEBUG|INFO|WARN|ERROR) (.*?)((?: [\w.]+=(?:"(?:[^"\\]|\\.)*"|[^ "]*))*)$`,
+	)
+})
 
-var logAttr = regexp.MustCompile(` ([\w.]+)=("(?:[^"\\]|\\.)*"|[^ "]*)`)
+var logAttr = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(` ([\w.]+)=("(?:[^"\\]|\\.)*"|[^ "]*)`)
+})
 
 // pluginLog is standard error of plugins that run as processes. It writes the log lines of Tenon's
 // plugins in the style of the command's own messages, from its log level on, and copies all other
@@ -59,7 +64,7 @@ func (p *pluginLog) Close() error {
 }
 
 func (p *pluginLog) line(line string) error {
-	m := logLine.FindStringSubmatch(line)
+	m := logLine().FindStringSubmatch(line)
 	var level slog.Level
 	if m == nil || level.UnmarshalText([]byte(m[1])) != nil {
 		_, err := io.WriteString(p.w, line+"\n")
@@ -69,7 +74,7 @@ func (p *pluginLog) line(line string) error {
 		return nil
 	}
 	var attrs []string
-	for _, a := range logAttr.FindAllStringSubmatch(m[3], -1) {
+	for _, a := range logAttr().FindAllStringSubmatch(m[3], -1) {
 		value, err := strconv.Unquote(a[2])
 		if err != nil {
 			value = a[2]

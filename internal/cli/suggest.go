@@ -11,73 +11,79 @@ import (
 	"github.com/tenon-cni/tenon/internal/ops/text"
 )
 
-// commandSynonyms lists words that users of other tools try, and the commands of Tenon for them.
-var commandSynonyms = map[string][]string{
-	"addresses":  {"ipam list"},
-	"attach":     {"add"},
-	"clean":      {"prune", "gc"},
-	"cleanup":    {"prune", "gc"},
-	"connect":    {"add"},
-	"create":     {"net new", "add"},
-	"delete":     {"del", "net rm", "ipam release"},
-	"describe":   {"inspect", "net show", "ipam show"},
-	"detach":     {"del"},
-	"disconnect": {"del"},
-	"doctor":     {"status", "net lint"},
-	"fix":        {"repair", "recover"},
-	"free":       {"ipam release"},
-	"get":        {"ps", "net list", "ipam list"},
-	"health":     {"status"},
-	"info":       {"inspect", "status"},
-	"leases":     {"dhcp list", "ipam list"},
-	"list":       {"ps", "net list", "ipam list"},
-	"ls":         {"ps", "net list", "ipam list", "dhcp list"},
-	"network":    {"net list"},
-	"networks":   {"net list"},
-	"remove":     {"del", "net rm", "ipam release"},
-	"rm":         {"del", "net rm", "ipam release"},
-	"show":       {"inspect", "net show", "ipam show"},
-	"update":     {"install"},
-	"upgrade":    {"install"},
-	"validate":   {"net lint", "check"},
-	"verify":     {"check"},
+// commandSynonyms returns words that users of other tools try, and the commands of Tenon for them.
+func commandSynonyms() map[string][]string {
+	return map[string][]string{
+		"addresses":  {"ipam list"},
+		"attach":     {"add"},
+		"clean":      {"prune", "gc"},
+		"cleanup":    {"prune", "gc"},
+		"connect":    {"add"},
+		"create":     {"net new", "add"},
+		"delete":     {"del", "net rm", "ipam release"},
+		"describe":   {"inspect", "net show", "ipam show"},
+		"detach":     {"del"},
+		"disconnect": {"del"},
+		"doctor":     {"status", "net lint"},
+		"fix":        {"repair", "recover"},
+		"free":       {"ipam release"},
+		"get":        {"ps", "net list", "ipam list"},
+		"health":     {"status"},
+		"info":       {"inspect", "status"},
+		"leases":     {"dhcp list", "ipam list"},
+		"list":       {"ps", "net list", "ipam list"},
+		"ls":         {"ps", "net list", "ipam list", "dhcp list"},
+		"network":    {"net list"},
+		"networks":   {"net list"},
+		"remove":     {"del", "net rm", "ipam release"},
+		"rm":         {"del", "net rm", "ipam release"},
+		"show":       {"inspect", "net show", "ipam show"},
+		"update":     {"install"},
+		"upgrade":    {"install"},
+		"validate":   {"net lint", "check"},
+		"verify":     {"check"},
+	}
 }
 
-// flagSynonyms lists flags that users of other tools try, and the flags of Tenon for them. "NETNS"
+// flagSynonyms returns flags that users of other tools try, and the flags of Tenon for them. "NETNS"
 // and the like stand for arguments.
-var flagSynonyms = map[string][]string{
-	"bin-dir":        {"plugin-dir"},
-	"cni-path":       {"plugin-dir"},
-	"conf-dir":       {"net-dir"},
-	"config":         {"net-dir"},
-	"config-dir":     {"net-dir"},
-	"container":      {"id", "CONTAINER"},
-	"container-id":   {"id", "CONTAINER"},
-	"debug":          {"verbose"},
-	"format":         {"json"},
-	"iface":          {"ifname"},
-	"interface":      {"ifname"},
-	"interface-name": {"ifname"},
-	"name":           {"id", "NAME"},
-	"namespace":      {"NETNS"},
-	"net":            {"NETWORK"},
-	"netns":          {"NETNS"},
-	"network":        {"NETWORK"},
-	"output":         {"json"},
-	"path":           {"plugin-dir"},
-	"pid":            {"NETNS"},
-	"plugin-path":    {"plugin-dir"},
-	"wait":           {"timeout"},
+func flagSynonyms() map[string][]string {
+	return map[string][]string{
+		"bin-dir":        {"plugin-dir"},
+		"cni-path":       {"plugin-dir"},
+		"conf-dir":       {"net-dir"},
+		"config":         {"net-dir"},
+		"config-dir":     {"net-dir"},
+		"container":      {"id", "CONTAINER"},
+		"container-id":   {"id", "CONTAINER"},
+		"debug":          {"verbose"},
+		"format":         {"json"},
+		"iface":          {"ifname"},
+		"interface":      {"ifname"},
+		"interface-name": {"ifname"},
+		"name":           {"id", "NAME"},
+		"namespace":      {"NETNS"},
+		"net":            {"NETWORK"},
+		"netns":          {"NETNS"},
+		"network":        {"NETWORK"},
+		"output":         {"json"},
+		"path":           {"plugin-dir"},
+		"pid":            {"NETNS"},
+		"plugin-path":    {"plugin-dir"},
+		"wait":           {"timeout"},
+	}
 }
 
-// capabilityFlags lists flags of other tools for settings that Tenon passes as capability
+// capabilityFlags returns flags of other tools for settings that Tenon passes as capability
 // arguments.
-var capabilityFlags = map[string]string{
-	"ip":      `ips=["10.88.0.9"]`,
-	"ips":     `ips=["10.88.0.9"]`,
-	"mac":     `mac="02:00:00:00:00:01"`,
-	"port":    `portMappings=[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]`,
-	"publish": `portMappings=[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]`,
+func capabilityFlags() map[string]string {
+	return map[string]string{
+		"ip":      `ips=["10.88.0.9"]`,
+		"ips":     `ips=["10.88.0.9"]`,
+		"mac":     `mac="02:00:00:00:00:01"`,
+		"port":    `portMappings=[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]`,
+		"publish": `portMappings=[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]`,
+	}
 }
 
 // unknownCommand returns the error that a command has no subcommand of this name, with a hint that
@@ -101,7 +107,7 @@ func similarCommands(cmd *cobra.Command, name string) (found []string) {
 		}
 	}
 	word := strings.ToLower(name)
-	for _, path := range commandSynonyms[word] {
+	for _, path := range commandSynonyms()[word] {
 		add(root + path)
 	}
 	if len(found) > 0 {
@@ -146,7 +152,7 @@ func alternatives(words []string) string {
 // that is probably meant.
 func (a *app) unknownFlag(cmd *cobra.Command, name string) error {
 	err := usagef("unknown flag --%s", name)
-	for _, other := range flagSynonyms[name] {
+	for _, other := range flagSynonyms()[name] {
 		switch {
 		case cmd.Flags().Lookup(other) != nil:
 			return hint(err, fmt.Sprintf("did you mean %q?", "--"+other))
@@ -154,7 +160,7 @@ func (a *app) unknownFlag(cmd *cobra.Command, name string) error {
 			return hint(err, fmt.Sprintf("%s is an argument: %s", other, cmd.UseLine()))
 		}
 	}
-	if capability, ok := capabilityFlags[name]; ok && cmd.Flags().Lookup("cap") != nil {
+	if capability, ok := capabilityFlags()[name]; ok && cmd.Flags().Lookup("cap") != nil {
 		return hint(err, "use a capability: --cap "+quoted(capability))
 	}
 	var names []string
