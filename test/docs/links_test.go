@@ -76,3 +76,30 @@ func TestLinks(t *testing.T) {
 		t.Errorf("only %d links", checked)
 	}
 }
+
+// TestReferencesInCode: every page of docs that code, scripts or units name exists.
+func TestReferencesInCode(t *testing.T) {
+	t.Parallel()
+	page := regexp.MustCompile(`\bdocs/[\w./-]+\.(?:md|json|svg)\b`)
+	checked := 0
+	for _, dir := range []string{"cmd", "cni", "conformance", "contrib", "internal", "invoke", "network", "otel", "plugin", "plugins", "scripts", "test"} {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return err
+			}
+			for _, name := range page.FindAllString(read(t, path), -1) {
+				checked++
+				if _, err := os.Stat(filepath.Join(root, name)); err != nil {
+					t.Errorf("%s names %s, which does not exist", path, name)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if checked < 10 {
+		t.Errorf("only %d references", checked)
+	}
+}
