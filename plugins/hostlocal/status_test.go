@@ -41,7 +41,7 @@ func TestExhausted(t *testing.T) {
 	if e == nil || e.Code != cni.CodeTryAgainLater ||
 		e.Msg != "failed to allocate for range 0: no IP addresses available in range set: 10.1.2.1-10.1.2.6" && e.Msg != "no IP addresses available in range set: 10.1.2.1-10.1.2.6" ||
 		!strings.HasPrefix(e.Details,
-			"5 of 6 addresses are in use, 1 reserved (gateway 10.1.2.1); oldest: 10.1.2.2 held by container c2 interface eth0 for ") {
+			"5 of 6 addresses are in use, 1 reserved (gateway 10.1.2.1); oldest: 10.1.2.2 held by container c2 interface eth0 ") {
 		t.Errorf("ADD: %+v", e)
 	}
 	for setting, want := range map[string]string{

@@ -725,7 +725,8 @@ func TestFree(t *testing.T) {
 			if err == nil {
 				return ""
 			}
-			text, _, _ := strings.Cut(err.Error(), " for ")
+			text, _, _ := strings.Cut(err.Error(), " since ")
+			text, _, _ = strings.Cut(text, " for ")
 			return text
 		}
 		for _, row := range []struct {
