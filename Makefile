@@ -58,7 +58,7 @@ lint:
 # The documentation site, in bin/site. It needs Node 20.
 .PHONY: site
 site:
-	@cd docs && npm ci --silent --no-audit --no-fund && npx vitepress build
+	@cd docs && npm install --silent --no-save --no-audit --no-fund && npx vitepress build
 
 .PHONY: fuzz
 fuzz:
