@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 	"github.com/tenon-cni/tenon/plugins/all"
 	"github.com/tenon-cni/tenon/plugins/sbr"
@@ -13,7 +14,8 @@ import (
 func TestMain(m *testing.M) { plugintest.Main(m, all.Plugins...) }
 
 var suite = plugintest.Suite{
-	Plugin: sbr.Plugin,
+	Plugin:   sbr.Plugin,
+	Examples: examples(),
 	Distinguish: func(q *plugintest.Request, n int) {
 		if q.Conf["gateways"] != nil { // gateways must be in the networks of the container
 			q.Conf["gateways"] = []any{fmt.Sprintf("10.88.%d.1", n),
@@ -28,6 +30,14 @@ var suite = plugintest.Suite{
 		drift("IPv6 default route gone", "::/0 table 101", "-6 route delete default table 101"),
 		drift("network gone", "table 100", "route delete NETWORK table 100"),
 	},
+}
+
+// examples returns the examples of the page with the minimal configuration first, which the drifts
+// need.
+func examples() []plugin.Example {
+	e := sbr.Plugin.Examples()
+	last := len(e) - 1
+	return append([]plugin.Example{e[last]}, e[:last]...)
 }
 
 // drift runs ip in the container, with the first address and network inserted. CHECK must name the

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 	"github.com/tenon-cni/tenon/plugins/all"
 	"github.com/tenon-cni/tenon/plugins/vrf"
@@ -14,7 +15,8 @@ import (
 func TestMain(m *testing.M) { plugintest.Main(m, all.Plugins...) }
 
 var suite = plugintest.Suite{
-	Plugin: vrf.Plugin,
+	Plugin:   vrf.Plugin,
+	Examples: examples(),
 	Drifts: []plugintest.Drift{
 		drift("VRF gone", "Link not found", "link delete red"),
 		drift("VRF down", "red", "link set red down"),
@@ -29,6 +31,14 @@ var suite = plugintest.Suite{
 			"route add default dev eth0 table 77"),
 		drift("network gone", "10.88.", "-4 route flush vrf red scope link"),
 	},
+}
+
+// examples returns the examples of the page with the minimal configuration first, which the drifts
+// need.
+func examples() []plugin.Example {
+	e := vrf.Plugin.Examples()
+	last := len(e) - 1
+	return append([]plugin.Example{e[last]}, e[:last]...)
 }
 
 // drift runs ip in the container. CHECK must name the object.
