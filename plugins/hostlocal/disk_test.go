@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -99,6 +100,8 @@ func TestDisks(t *testing.T) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{
 			Cloneflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL,
 		}
+		runtime.LockOSThread() // Pdeathsig kills the child if the thread that started it ends
+		defer runtime.UnlockOSThread()
 		if out, err := cmd.CombinedOutput(); err != nil ||
 			strings.Count(string(out), "--- PASS: TestDisks/") != len(disks) {
 			t.Errorf("%v\n%s", err, out)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -100,6 +101,8 @@ func run(t *testing.T, script string, env ...string) {
 		Pdeathsig:  unix.SIGKILL,
 	}
 	cmd.WaitDelay = time.Minute // longer than the background processes of any script run
+	runtime.LockOSThread()      // Pdeathsig kills the child if the thread that started it ends
+	defer runtime.UnlockOSThread()
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)

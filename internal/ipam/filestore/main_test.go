@@ -3,6 +3,7 @@ package filestore_test
 import (
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -56,6 +57,8 @@ func inMemory(t *testing.T) bool {
 	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.run=^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), memoryDir+"="+dir, "TMPDIR="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
+	runtime.LockOSThread() // Pdeathsig kills the child if the thread that started it ends
+	defer runtime.UnlockOSThread()
 	if out, err := cmd.CombinedOutput(); err != nil ||
 		!strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Errorf("%v\n%s", err, out)
