@@ -45,6 +45,9 @@ func (r releases) all() {
 func (c *Client) lockSandbox(
 	ctx context.Context, container string, networks func() []string,
 ) (locked *Client, unlock func(), err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, cni.Errorf(cni.CodeTryAgainLater, "container %s: %w", container, err)
+	}
 	for {
 		names := networks()
 		slices.Sort(names) // all operations lock networks in this order

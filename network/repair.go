@@ -9,7 +9,6 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/records"
-	"github.com/tenon-cni/tenon/internal/statefile"
 	"github.com/tenon-cni/tenon/invoke"
 )
 
@@ -91,12 +90,8 @@ func (c *Client) lockRecorded(
 	var held releases
 	var errs []error
 	for _, network := range slices.Sorted(maps.Keys(locked)) {
-		try, cancel := wait, context.CancelFunc(func() {})
-		if wait.Err() != nil { // earlier networks have used the time up
-			try, cancel = context.WithTimeout(ctx, statefile.LastWait)
-		}
-		_, release, err := c.lockNetwork(try, network)
-		cancel()
+		// If earlier networks have used the time up, this still locks a free network.
+		_, release, err := c.lockNetwork(wait, network)
 		if err != nil {
 			errs = append(errs, err)
 			continue

@@ -47,13 +47,14 @@ const (
 )
 
 // TakeLock creates the file of a lock and its directory, and waits for the lock until ctx ends. It
-// returns the error of ctx, [ErrInherited], or an error about the file.
+// returns the error of ctx, [ErrInherited], or an error about the file. It takes a free lock even if
+// ctx has ended.
 func TakeLock(ctx context.Context, path string, m LockMode) (Lock, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return Lock{}, err
 	}
-	for {
-		if err := ctx.Err(); err != nil {
+	for tries := 0; ; tries++ {
+		if err := ctx.Err(); err != nil && tries > 0 {
 			return Lock{}, err
 		}
 		f, err := Open(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -74,10 +75,10 @@ func TakeLock(ctx context.Context, path string, m LockMode) (Lock, error) {
 	}
 }
 
-// FirstWait and LastWait are the shortest and the longest time between two attempts of [TakeLock].
+// FirstWait is the time between the first two attempts of [TakeLock]; it doubles up to lastWait.
 const (
 	FirstWait = time.Millisecond
-	LastWait  = 32 * time.Millisecond
+	lastWait  = 32 * time.Millisecond
 )
 
 // take waits for one byte, and closes the file on failure. It polls, because a thread that waits
@@ -87,7 +88,7 @@ func (l Lock) take(ctx context.Context, b int64, m LockMode) error {
 	if err == errBusy && l.Inherited() {
 		err = ErrInherited
 	}
-	for wait := FirstWait; err == errBusy; wait = min(2*wait, LastWait) {
+	for wait := FirstWait; err == errBusy; wait = min(2*wait, lastWait) {
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
