@@ -1,0 +1,7 @@
+module github.com/containernetworking/cni
+
+go 1.26.0
+
+require github.com/tenon-cni/tenon v0.0.0
+
+replace github.com/tenon-cni/tenon => ../..
