@@ -1,0 +1,101 @@
+//go:build programs
+
+package interop
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// programsDir names the variable with the directory in which scripts/test-programs builds programs
+// of other projects.
+const programsDir = "TENON_PROGRAMS"
+
+// library is the implementation of libcni, skel and types with which a program is built: its
+// directory in programsDir.
+type library string
+
+const (
+	compat   library = "compat"   // of Tenon, module compat/cni
+	original library = "upstream" // of containernetworking
+)
+
+// dir returns the directory of a program's binaries.
+func (l library) dir(t *testing.T, program string) string {
+	t.Helper()
+	parent := os.Getenv(programsDir)
+	if parent == "" {
+		t.Fatalf("%s is not set: run scripts/test-programs", programsDir)
+	}
+	dir := filepath.Join(parent, string(l), program)
+	if _, err := os.Stat(dir); err != nil {
+		t.Fatalf("%s is not built: %v", program, err)
+	}
+	return dir
+}
+
+// installUpstream installs the upstream plugins in the default directory.
+func (n *node) installUpstream(built library) {
+	n.t.Helper()
+	n.run("cp", "-r", built.dir(n.t, "plugins")+"/.", plugins)
+}
+
+// pluginSets installs the plugins with which each program runs.
+var pluginSets = map[string]func(*node){
+	"Tenon's plugins":    func(n *node) { n.install() },
+	"upstream's plugins": func(n *node) { n.installUpstream(compat) },
+}
+
+// withPlugins runs a test with each set of plugins.
+func withPlugins(t *testing.T, test func(*testing.T, func(*node))) {
+	for name, install := range pluginSets {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, install)
+		})
+	}
+}
+
+// accidents are texts that differ between two runs of the same program: MAC addresses and the
+// link-local addresses from them, random names of links, paths of the test, process IDs, and times.
+var accidents = []struct {
+	pattern *regexp.Regexp
+	name    string
+}{
+	{regexp.MustCompile(`([0-9a-f]{2}:){5}[0-9a-f]{2}`), "MAC"},
+	{regexp.MustCompile(`fe80::[0-9a-f:]+`), "LINKLOCAL"},
+	{regexp.MustCompile(`\bveth[0-9a-f]{8}\b`), "VETH"},
+	{regexp.MustCompile(`\btemp[0-9a-f]{8,}\b`), "TEMP"},
+	{regexp.MustCompile(`/tmp/[^"' :;,]*`), "PATH"},
+	{regexp.MustCompile(`/proc/[0-9]+/`), "/proc/PID/"},
+	{regexp.MustCompile(`[0-9]{4}[/-][0-9]{2}[/-][0-9]{2}[ T][0-9:.]+Z?`), "TIME"},
+}
+
+// withoutAccidents replaces the texts that differ between two runs.
+func withoutAccidents(text string) string {
+	for _, a := range accidents {
+		text = a.pattern.ReplaceAllString(text, a.name)
+	}
+	return text
+}
+
+// sortedLines sorts a snapshot whose random names have been replaced.
+func sortedLines(text string) string {
+	lines := strings.Split(text, "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// sameAs fails the test if a program behaves differently with the two libraries.
+func sameAs(t *testing.T, original, compat string) {
+	t.Helper()
+	if diff := cmp.Diff(withoutAccidents(original), withoutAccidents(compat)); diff != "" {
+		t.Errorf("differs (-upstream's library +Tenon's):\n%s", diff)
+	}
+}
