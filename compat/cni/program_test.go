@@ -39,8 +39,11 @@ func TestProgramNeedsTheExactType(t *testing.T) {
 		"func Missing()": "undefined: utils.Missing",
 		"func ValidateNetworkName(name []byte) *types.Error": "cannot use utils.ValidateNetworkName",
 	} {
-		list, names, err := parseSurface("== github.com/containernetworking/cni/pkg/types (package types)\n" +
-			"type Error struct\n== github.com/containernetworking/cni/pkg/utils (package utils)\n" + line)
+		list, names, err := parseSurface(`
+== github.com/containernetworking/cni/pkg/types (package types)
+type Error struct
+== github.com/containernetworking/cni/pkg/utils (package utils)
+` + line)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +140,8 @@ func (q *qualifier) use(s symbol) string {
 	switch s.kind {
 	case "const":
 		typ := strings.TrimPrefix(s.typ, "untyped ")
-		return fmt.Sprintf("const _ %s = %s\nvar _ = map[bool]int{false: 0, %s == %s: 1}", typ, name, name, s.value)
+		equal := fmt.Sprintf("var _ = map[bool]int{false: 0, %s == %s: 1}", name, s.value)
+		return fmt.Sprintf("const _ %s = %s\n%s", typ, name, equal)
 	case "var":
 		return fmt.Sprintf("var _ *%s = &%s", q.typ(s.typ), name)
 	case "func":

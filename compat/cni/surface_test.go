@@ -28,8 +28,8 @@ type symbol struct {
 	kind  string // const, var, func, method, type, alias, field, embedded or interface method
 	owner string // the type of a field or method; "*T" for a pointer receiver
 	name  string
-	// typ is the type without the names of parameters, in the form of a Go expression; "struct" or
-	// "interface" for a type whose members are symbols.
+	// typ is the type without the names of parameters, in the form of a Go expression. For a type
+	// with members, which are symbols, it is "struct" or "interface".
 	typ   string
 	value string // of a constant
 	tag   string // of a field, with its quotes
@@ -75,7 +75,8 @@ var forms = []struct {
 	{"method", regexp.MustCompile(`^method \((?<owner>\*?\w+)\) (?<name>\w+)(?<typ>\(.+)$`)},
 	{"interface method", regexp.MustCompile(`^type (?<owner>\w+), (?<name>\w+)(?<typ>\(.+)$`)},
 	{"embedded", regexp.MustCompile(`^type (?<owner>\w+), \(embedded\) (?<name>\w+) (?<typ>.+)$`)},
-	{"field", regexp.MustCompile("^type (?<owner>\\w+), (?<name>[\\w.]+) (?<typ>[^`]+?)(?: (?<tag>`.*`))?$")},
+	{"field", regexp.MustCompile(
+		"^type (?<owner>\\w+), (?<name>[\\w.]+) (?<typ>[^`]+?)(?: (?<tag>`.*`))?$")},
 	{"alias", regexp.MustCompile(`^type (?<name>\w+) = (?<typ>.+)$`)},
 	{"type", regexp.MustCompile(`^type (?<name>\w+) (?<typ>.+)$`)},
 }

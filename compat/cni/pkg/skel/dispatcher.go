@@ -23,7 +23,9 @@ type dispatcher struct {
 	Stderr io.Writer
 }
 
-func (d *dispatcher) pluginMain(funcs CNIFuncs, supported version.PluginInfo, about string) *types.Error {
+func (d *dispatcher) pluginMain(
+	funcs CNIFuncs, supported version.PluginInfo, about string,
+) *types.Error {
 	env := cni.EnvFrom(d.Getenv)
 	if env.Command == "" && about != "" {
 		fmt.Fprintf(d.Stderr, "%s\nCNI protocol versions supported: %s\n", about,
@@ -41,7 +43,8 @@ func (d *dispatcher) pluginMain(funcs CNIFuncs, supported version.PluginInfo, ab
 	}
 	stdin, err := io.ReadAll(d.Stdin)
 	if err != nil {
-		return types.NewError(types.ErrIOFailure, fmt.Sprintf("error reading from stdin: %v", err), "")
+		return types.NewError(types.ErrIOFailure,
+			fmt.Sprintf("error reading from stdin: %v", err), "")
 	}
 	if err := checkName(stdin); err != nil {
 		return err
@@ -146,7 +149,8 @@ func checkVersion(stdin []byte, verb cni.Command, supported []string) *types.Err
 		}
 	}
 	if err := (&version.Reconciler{}).CheckRaw(configured, supported); err != nil {
-		return types.NewError(types.ErrIncompatibleCNIVersion, "incompatible CNI versions", err.Details())
+		return types.NewError(types.ErrIncompatibleCNIVersion, "incompatible CNI versions",
+			err.Details())
 	}
 	return nil
 }

@@ -52,7 +52,9 @@ type CNIFuncs struct {
 //   - types.ErrInvalidNetNS: CNI_NETNS is the namespace of the plugin itself, and
 //     CNI_NETNS_OVERRIDE is neither 1 nor true. ADD checks this before it calls the callback; DEL
 //     calls the callback first, so that it cleans up in any case.
-func PluginMainFuncsWithError(funcs CNIFuncs, versionInfo version.PluginInfo, about string) *types.Error {
+func PluginMainFuncsWithError(
+	funcs CNIFuncs, versionInfo version.PluginInfo, about string,
+) *types.Error {
 	d := dispatcher{Getenv: os.Getenv, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 	return d.pluginMain(funcs, versionInfo, about)
 }
@@ -73,15 +75,18 @@ func PluginMainFuncs(funcs CNIFuncs, versionInfo version.PluginInfo, about strin
 // PluginMainWithError is [PluginMainFuncsWithError] for a plugin without GC and STATUS.
 //
 // Deprecated: use [PluginMainFuncsWithError].
-func PluginMainWithError(cmdAdd, cmdCheck, cmdDel func(_ *CmdArgs) error, versionInfo version.PluginInfo,
-	about string,
+func PluginMainWithError(
+	cmdAdd, cmdCheck, cmdDel func(_ *CmdArgs) error, versionInfo version.PluginInfo, about string,
 ) *types.Error {
-	return PluginMainFuncsWithError(CNIFuncs{Add: cmdAdd, Check: cmdCheck, Del: cmdDel}, versionInfo, about)
+	funcs := CNIFuncs{Add: cmdAdd, Check: cmdCheck, Del: cmdDel}
+	return PluginMainFuncsWithError(funcs, versionInfo, about)
 }
 
 // PluginMain is [PluginMainFuncs] for a plugin without GC and STATUS.
 //
 // Deprecated: use [PluginMainFuncs].
-func PluginMain(cmdAdd, cmdCheck, cmdDel func(_ *CmdArgs) error, versionInfo version.PluginInfo, about string) {
+func PluginMain(
+	cmdAdd, cmdCheck, cmdDel func(_ *CmdArgs) error, versionInfo version.PluginInfo, about string,
+) {
 	PluginMainFuncs(CNIFuncs{Add: cmdAdd, Check: cmdCheck, Del: cmdDel}, versionInfo, about)
 }
