@@ -167,7 +167,7 @@ func TestProgramCnitoolMoves(t *testing.T) {
 		if ps := n.run(append(tenon, "ps")...); !strings.Contains(ps, "pods") {
 			t.Errorf("tenon ps does not list the attachment: %s", ps)
 		}
-		n.run(append(tenon, "gc", "pods", "--all-runtimes", "--net-dir", netDir)...)
+		n.run(append(tenon, "gc", "pods", "--all-runtimes", "--keep-none", "--net-dir", netDir)...)
 		n.unchanged(before)
 	}
 	n.run("ip", "netns", "del", "web")
