@@ -42,20 +42,11 @@ func (c *CNIConfig) del(ctx context.Context, n chain, rt *RuntimeConf) error {
 		}
 	}
 	for _, plugin := range slices.Backward(n.plugins) {
-		if err := c.delPlugin(ctx, n, plugin, result, rt); err != nil {
+		k := call{command: "DEL", plugin: plugin, previous: result, rt: rt}
+		if err := c.run(ctx, n, k); err != nil {
 			return n.failure(plugin, "delete", err)
 		}
 	}
 	c.forget(n.name, rt)
 	return nil
-}
-
-func (c *CNIConfig) delPlugin(
-	ctx context.Context, n chain, plugin *PluginConfig, result types.Result, rt *RuntimeConf,
-) error {
-	request, err := n.attachmentRequest(plugin, result, rt)
-	if err != nil {
-		return err
-	}
-	return c.run(ctx, "DEL", request, rt)
 }

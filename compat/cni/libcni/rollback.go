@@ -61,19 +61,22 @@ func (c *CNIConfig) rollBack(
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 		defer cancel()
 		for _, plugin := range slices.Backward(ran) {
-			err = both(err, n.failure(plugin, "delete", c.delPlugin(ctx, n, plugin, nil, rt)))
+			k := call{command: "DEL", plugin: plugin, rt: rt}
+			if delErr := c.run(ctx, n, k); delErr != nil {
+				err = both(err, n.failure(plugin, "delete", delErr))
+			}
 		}
 	}
-	if err != nil {
-		return &rollbackError{add: failure, rollback: err}
+	if err == nil || err.Error() == failure.Error() {
+		return failure // a single plugin that fails with the same error on both verbs
 	}
-	return failure
+	return &rollbackError{add: failure, rollback: err}
 }
 
-// both joins two errors, which may be nil, in one line.
+// both joins two errors in one line. The first one may be nil.
 func both(first, second error) error {
-	if first == nil || second == nil {
-		return errors.Join(first, second)
+	if first == nil {
+		return second
 	}
 	return fmt.Errorf("%w; %w", first, second)
 }
