@@ -74,13 +74,16 @@ var cnitoolNetworks = map[string]string{
 }
 
 // TestProgramCnitool: cnitool prints the same, ends with the same status, and leaves the same cache
-// and the same network after each step, with upstream's library and with Tenon's.
+// and the same network after each step, with upstream's library and with Tenon's, if that does not
+// roll back.
 func TestProgramCnitool(t *testing.T) {
 	t.Parallel()
 	withPlugins(t, func(t *testing.T, install func(*node)) {
 		logs := map[library]string{}
 		for _, built := range []library{original, compat} {
-			logs[built] = newCnitool(t, built, install).log()
+			n := newCnitool(t, built, install)
+			n.env = []string{withoutRollback}
+			logs[built] = n.log()
 		}
 		sameAs(t, logs[original], logs[compat])
 	})
@@ -90,11 +93,12 @@ func TestProgramCnitool(t *testing.T) {
 type cnitool struct {
 	*node
 	program string
+	env     []string // of all calls
 }
 
 func newCnitool(t *testing.T, built library, install func(*node)) *cnitool {
 	t.Helper()
-	n := &cnitool{newNode(t), built.dir(t, "cnitool") + "/cnitool"}
+	n := &cnitool{node: newNode(t), program: built.dir(t, "cnitool") + "/cnitool"}
 	install(n.node)
 	for name, text := range cnitoolNetworks {
 		n.write(netDir+"/"+name, text)
@@ -109,7 +113,7 @@ func newCnitool(t *testing.T, built library, install func(*node)) *cnitool {
 func (n *cnitool) call(args ...string) *exec.Cmd {
 	verb := slices.IndexFunc(args, func(arg string) bool { return !strings.Contains(arg, "=") })
 	cmd := n.command(append([]string{n.program}, args[verb:]...)...)
-	cmd.Env = append([]string{"PATH=" + n.search, "NETCONFPATH=" + netDir}, args[:verb]...)
+	cmd.Env = slices.Concat([]string{"PATH=" + n.search, "NETCONFPATH=" + netDir}, n.env, args[:verb])
 	return cmd
 }
 
@@ -142,13 +146,39 @@ func (n *node) cache() string {
 	return n.run("sh", "-c", `cd /var/lib/cni/results 2>/dev/null && for f in *; do [ ! -f "$f" ] || { echo "$f"; jq -S . "$f" || cat "$f"; }; done; exit 0`)
 }
 
+// TestProgramCnitoolRollback: cnitool on Tenon's library leaves nothing behind when a plugin of the
+// chain fails, and prints the plugin's error.
+func TestProgramCnitoolRollback(t *testing.T) {
+	t.Parallel()
+	withPlugins(t, func(t *testing.T, install func(*node)) {
+		n := newCnitool(t, compat, install)
+		n.installNote()
+		n.write(netDir+"/10-pods.conflist", withNote(cnitoolNetworks["10-pods.conflist"]))
+		_, err := output(n.call(defaults, webPort, "add", "pods", "/run/netns/web"))
+		must(t, err)
+		_, err = output(n.call(defaults, webPort, "del", "pods", "/run/netns/web"))
+		must(t, err)
+		before := n.snapshot()
+		n.write(noteDir+"/refuse", "")
+		_, err = output(n.call(defaults, webPort, "add", "pods", "/run/netns/web"))
+		saysNoNotes(t, err)
+		n.unchanged(before)
+		n.run("ip", "netns", "del", "web")
+		n.run("ip", "netns", "del", "other")
+		n.nothingKept()
+	})
+}
+
+// withNote adds the plugin of testdata/note to the end of a network's plugins.
+func withNote(network string) string { return strings.TrimSuffix(network, "]}") + noteConf + "]}" }
+
 // TestProgramCnitoolMoves: cnitool on one library checks and deletes an attachment that cnitool on
 // the other made, and so does Tenon's command.
 func TestProgramCnitoolMoves(t *testing.T) {
 	t.Parallel()
 	n := newCnitool(t, original, func(n *node) { n.install() })
 	tenon := []string{n.dir + "/tenon"}
-	other := &cnitool{n.node, compat.dir(t, "cnitool") + "/cnitool"}
+	other := &cnitool{node: n.node, program: compat.dir(t, "cnitool") + "/cnitool"}
 	must := func(c *cnitool, verb string) {
 		t.Helper()
 		if _, err := output(c.call(defaults, webPort, verb, "pods", "/run/netns/web")); err != nil {

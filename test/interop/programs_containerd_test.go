@@ -10,6 +10,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
 // newProgram starts containerd 2, built with a library.
@@ -97,23 +99,45 @@ func TestProgramContainerdRollback(t *testing.T) {
 	})
 }
 
-// TestProgramCtr: `ctr run --cni`, which attaches containers itself, with each set of plugins.
+// TestProgramCtr: `ctr run --cni`, which attaches containers itself, with each set of plugins. It
+// detaches a container whose namespace no longer exists. Tenon's plugins leave nothing then, and
+// upstream's the same as with upstream's library.
 func TestProgramCtr(t *testing.T) {
 	t.Parallel()
-	withPlugins(t, func(t *testing.T, install func(*node)) {
-		c := newProgram(t, compat)
-		install(c.node)
-		c.privateEtc()
-		c.write("/etc/cni/net.d/10-pods.conflist", podsConf)
-		c.run("ctr", "image", "import", image(t))
-		c.ctr("first")() // leaves the shared objects
-		before := c.snapshot()
-		end := c.ctr("web")
-		greeted(t, c.Host, net.JoinHostPort(c.attached("web").String(), "80"), true)
-		end()
-		c.unchanged(before)
-		c.nothingKept()
+	t.Run("Tenon's plugins", func(t *testing.T) {
+		t.Parallel()
+		if left := leftByCtr(t, compat, func(n *node) { n.install() }); left != "" {
+			t.Errorf("left behind:\n%s", left)
+		}
 	})
+	t.Run("upstream's plugins", func(t *testing.T) {
+		t.Parallel()
+		install := func(n *node) { n.installUpstream(compat) }
+		sameAs(t, leftByCtr(t, original, install), leftByCtr(t, compat, install))
+	})
+}
+
+// leftByCtr runs a container and returns what is left on the host afterwards.
+func leftByCtr(t *testing.T, built library, install func(*node)) string {
+	t.Helper()
+	c := newProgram(t, built)
+	install(c.node)
+	c.privateEtc()
+	c.write("/etc/cni/net.d/10-pods.conflist", podsConf)
+	c.run("ctr", "image", "import", image(t))
+	c.ctr("first")() // leaves the shared objects
+	before := c.snapshot()
+	end := c.ctr("web")
+	greeted(t, c.Host, net.JoinHostPort(c.attached("web").String(), "80"), true)
+	end()
+	c.nothingKept()
+	c.await("end of the links", func() error { // the kernel deletes them in the background
+		if left := testnet.Diff(before, c.snapshot()); strings.Contains(left, "host link") {
+			return errors.New(left)
+		}
+		return nil
+	})
+	return testnet.Diff(before, c.snapshot())
 }
 
 // podsConf is a network of the default configuration directory.
@@ -177,6 +201,9 @@ func (n *node) attached(container string) netip.Addr {
 // saysNoNotes fails the test unless an error has the message of the plugin in testdata/note.
 func saysNoNotes(t *testing.T, err error) {
 	t.Helper()
+	if err != nil && strings.Contains(err.Error(), "rollback failed") {
+		t.Errorf("rollback fails: %v", err)
+	}
 	for _, want := range []string{`plugin type="note" failed (add)`, "no more notes"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
