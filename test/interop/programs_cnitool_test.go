@@ -27,7 +27,7 @@ var cnitoolSteps = [][]string{
 	{defaults, "status", "pods", "/run/netns/web"},
 	{defaults, webPort, "add", "pods", "/run/netns/web"},
 	{defaults, webPort, "check", "pods", "/run/netns/web"},
-	{defaults, webPort, "add", "pods", "/run/netns/other", "--ifname", "net1"}, // the port is in use
+	{defaults, webPort, "add", "pods", "/run/netns/other", "--ifname", "late0"}, // the port is in use
 	{defaults, otherPort, "CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAME=other", "CNI_IFNAME=net1", "add", "pods", "/run/netns/other"},
 	{defaults, otherPort, "check", "pods", "/run/netns/other", "-i", "net1"},
 	{defaults, "check", "pods", "/run/netns/other", "-i", "net2"}, // not attached

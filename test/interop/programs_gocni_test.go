@@ -60,3 +60,19 @@ func goCNI(t *testing.T, built library, install func(*node)) (log string) {
 	}
 	return log
 }
+
+// TestProgramGoCNITests: the tests of go-cni itself pass. They use mocks of the library's
+// interfaces.
+func TestProgramGoCNITests(t *testing.T) {
+	t.Parallel()
+	for _, built := range []library{original, compat} {
+		n := newNode(t)
+		cmd := n.command(filepath.Join(built.dir(t, "go-cni"), "go-cni.test"), "-test.v")
+		cmd.Dir = t.TempDir()
+		out, err := output(cmd)
+		if err != nil {
+			t.Errorf("with the library of %s: %v", built, err)
+		}
+		t.Logf("with the library of %s, %d tests pass", built, strings.Count(out, "--- PASS: "))
+	}
+}

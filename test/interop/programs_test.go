@@ -72,6 +72,7 @@ var accidents = []struct {
 	{regexp.MustCompile(`([0-9a-f]{2}:){5}[0-9a-f]{2}`), "MAC"},
 	{regexp.MustCompile(`fe80::[0-9a-f:]+`), "LINKLOCAL"},
 	{regexp.MustCompile(`\bveth[0-9a-f]{8}\b`), "VETH"},
+	{regexp.MustCompile(`net:\[[0-9]+\]`), "NETNS"},
 	{regexp.MustCompile(`\btemp[0-9a-f]{8,}\b`), "TEMP"},
 	{regexp.MustCompile(`/tmp/[^"' :;]*`), "PATH"},
 	{regexp.MustCompile(`/proc/[0-9]+/`), "/proc/PID/"},
