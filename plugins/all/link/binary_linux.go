@@ -71,8 +71,8 @@ func (b *binaries) read(path string) bool {
 	return answer
 }
 
-// executable reports whether a file is a regular file that somebody may execute. Executing another
-// file produces the error that a program without this package reports.
+// executable reports whether a file is a regular file with an execute bit. Executing any other file
+// fails with the same error as in a program without this package.
 func executable(st *unix.Stat_t) bool {
 	return st.Mode&unix.S_IFMT == unix.S_IFREG && st.Mode&0o111 != 0
 }

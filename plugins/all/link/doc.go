@@ -15,9 +15,9 @@
 // that it was built with, even if the installed file is newer or older.
 //
 // Reading the build information of a file takes about 40 µs if it is in the page cache, and up to
-// a few milliseconds if it is not or if the program is not written in Go. The answer is kept for the file's device, inode, size, and times of modification and change, so
-// it applies to all links to the file, and a replaced file is read again. Later calls need one
-// stat(2), about 2 µs.
+// a few milliseconds if it is not or if the program is not written in Go. The answer is kept for
+// the file's device, inode, size, and times of modification and change, so it applies to all links
+// to the file, and a replaced file is read again. Later calls need one stat(2), about 2 µs.
 //
 // The environment variable TENON_EXEC=always switches this package off. On systems other than Linux
 // the package does nothing.

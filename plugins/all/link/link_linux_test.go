@@ -21,8 +21,8 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// node has a network of bridge, host-local and portmap, whose plugins are files, and a runtime that
-// calls them through [invoke.Linked].
+// node has a network of bridge, host-local and portmap, a directory with their binaries, and a
+// runtime that calls them through [invoke.Linked].
 type node struct {
 	*testnet.Net
 	*network.Client
@@ -91,8 +91,8 @@ func (n *node) cycle() (result string, processes int) {
 	return string(text), n.processes
 }
 
-// A chain runs in this process if the plugins' files are Tenon's, and plugins whose files are not
-// run as processes, also delegates. TENON_EXEC=always executes all of them. The results are equal.
+// A chain of Tenon's files runs in this process. Foreign files run as processes, delegates too.
+// TENON_EXEC=always executes all plugins. The results are equal.
 func TestChain(t *testing.T) {
 	// Not parallel: it sets an environment variable.
 	n := newNode(t)
@@ -139,8 +139,7 @@ exit 1`)
 	}
 }
 
-// Errors of a plugin in this process have the same text, code and output as those of a process, and
-// VERSION has the same reply.
+// A plugin in this process and a plugin process return equal errors and equal replies to VERSION.
 func TestSameOutput(t *testing.T) {
 	n := newNode(t)
 	for name, c := range map[string]invoke.Call{
