@@ -16,9 +16,9 @@ import (
 // Delegates of a linked plugin, such as host-local, use the same Linked. The zero value executes
 // all plugins.
 //
-// Unless Accept is set, plugins in the list are not looked up in the file system: a file of the same
-// name in a plugin directory is ignored, and policies for binaries, such as a list of allowed ones,
-// do not apply. The program trusts every plugin in Plugins.
+// Unless Accept is set, plugins in the list are not looked up in the file system: a file of the
+// same name in a plugin directory is ignored, and policies for binaries, such as a list of allowed
+// ones, do not apply. The program trusts every plugin in Plugins.
 //
 // Requests, results, error objects and codes are the same as in a separate process, with these
 // differences:
