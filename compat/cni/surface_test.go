@@ -233,14 +233,18 @@ func (l *lister) add(format string, args ...any) {
 	l.lines = append(l.lines, fmt.Sprintf(format, args...))
 }
 
+// compilerName matches the names that the compiler gives to results without a name.
+var compilerName = regexp.MustCompile(`#\w+`)
+
 // typ formats a type; only types of other packages have the package's name.
 func (l *lister) typ(t types.Type) string {
-	return types.TypeString(t, func(p *types.Package) string {
+	text := types.TypeString(t, func(p *types.Package) string {
 		if p == l.pkg {
 			return ""
 		}
 		return p.Name()
 	})
+	return compilerName.ReplaceAllString(text, "_")
 }
 
 func (l *lister) signature(t types.Type) string { return strings.TrimPrefix(l.typ(t), "func") }
