@@ -187,9 +187,10 @@ func TestIPConfig(t *testing.T) {
 	if c := (&types020.IPConfig{Routes: []types.Route{}}).Copy(); c.Routes != nil {
 		t.Error("the copy of an empty list is not nil")
 	}
-	var decoded types020.IPConfig
-	err := json.Unmarshal([]byte(`{"ip":3}`), &decoded)
-	if err == nil || err.Error() != "json: cannot unmarshal number into Go value of type string" {
-		t.Errorf("number as address: %v", err)
+	for _, text := range []string{`{"ip":3}`, `{"ip":"10.0.0.5"}`, `{"gateway":"x"}`, `[]`} {
+		decoded := types020.IPConfig{Gateway: net.IP{10, 0, 0, 1}}
+		if err := json.Unmarshal([]byte(text), &decoded); err == nil || decoded.Gateway == nil {
+			t.Errorf("%s: %v, %+v", text, err, decoded)
+		}
 	}
 }
