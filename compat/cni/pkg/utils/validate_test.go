@@ -27,7 +27,9 @@ func TestIdentifiers(t *testing.T) {
 			t.Errorf("network name %q: %v", id, err)
 		}
 	}
-	for _, id := range []string{"-a", ".a", "_a", "a/b", "../x", "a b", "é", "a\n", "a\x00", "1234%%%"} {
+	for _, id := range []string{
+		"-a", ".a", "_a", "a/b", "../x", "a b", "é", "a\n", "a\x00", "1234%%%",
+	} {
 		if got := text(utils.ValidateContainerID(id)); got != "4 invalid characters in containerID|"+id {
 			t.Errorf("container ID %q: %s", id, got)
 		}

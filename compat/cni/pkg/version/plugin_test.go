@@ -37,7 +37,7 @@ func TestPluginDecoder(t *testing.T) {
 			}
 			if err != nil {
 				if info != nil {
-					t.Errorf("%v beside an error", info)
+					t.Errorf("an error and %v", info)
 				}
 				return
 			}

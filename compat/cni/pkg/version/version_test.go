@@ -17,6 +17,7 @@ func message(err error) string {
 func TestParseVersion(t *testing.T) {
 	t.Parallel()
 	const syntax = ": invalid syntax"
+	const badMajor = "failed to convert major version part "
 	for _, tt := range []struct {
 		in   string
 		want [3]int
@@ -30,13 +31,13 @@ func TestParseVersion(t *testing.T) {
 		{in: "+1.02.003", want: [3]int{1, 2, 3}},
 		{in: "1.2.3.4", err: `invalid version "1.2.3.4": too many parts`},
 		{in: "1.2.x.4", err: `invalid version "1.2.x.4": too many parts`},
-		{in: "v1.0.0", err: `failed to convert major version part "v1": strconv.Atoi: parsing "v1"` + syntax},
-		{in: ".", err: `failed to convert major version part "": strconv.Atoi: parsing ""` + syntax},
+		{in: "v1.0.0", err: badMajor + `"v1": strconv.Atoi: parsing "v1"` + syntax},
+		{in: ".", err: badMajor + `"": strconv.Atoi: parsing ""` + syntax},
 		{in: "1..0", err: `failed to convert minor version part "": strconv.Atoi: parsing ""` + syntax},
 		{in: "1.0.", err: `failed to convert micro version part "": strconv.Atoi: parsing ""` + syntax},
 		{in: "1.0.0-rc1", err: `failed to convert micro version part "0-rc1": ` +
 			`strconv.Atoi: parsing "0-rc1"` + syntax},
-		{in: " 1.0.0", err: `failed to convert major version part " 1": strconv.Atoi: parsing " 1"` + syntax},
+		{in: " 1.0.0", err: badMajor + `" 1": strconv.Atoi: parsing " 1"` + syntax},
 	} {
 		if tt.err != "" {
 			tt.want = [3]int{-1, -1, -1}
@@ -75,10 +76,11 @@ func TestComparisons(t *testing.T) {
 	}
 	for _, pair := range [][2]string{{"x", "1.0.0"}, {"1.0.0", "x"}, {"x", "y"}} {
 		const want = `failed to convert major version part "x"`
-		if got, err := version.GreaterThan(pair[0], pair[1]); got || !strings.HasPrefix(message(err), want) {
+		got, err := version.GreaterThan(pair[0], pair[1])
+		if got || !strings.HasPrefix(message(err), want) {
 			t.Errorf("%q: %v, %v", pair, got, err)
 		}
-		got, err := version.GreaterThanOrEqualTo(pair[0], pair[1])
+		got, err = version.GreaterThanOrEqualTo(pair[0], pair[1])
 		if got || !strings.HasPrefix(message(err), want) {
 			t.Errorf("%q: %v, %v", pair, got, err)
 		}

@@ -180,7 +180,8 @@ func TestTo020(t *testing.T) {
 				IPs:        []*types040.IPConfig{nil, {Version: "6", Address: v6}},
 				Routes:     []*types.Route{nil, {Dst: v6}},
 			},
-			want: `{"cniVersion":"0.2.0","ip6":{"ip":"fd00::5/64","routes":[{"dst":"fd00::5/64"}]},"dns":{}}`},
+			want: `{"cniVersion":"0.2.0",` +
+				`"ip6":{"ip":"fd00::5/64","routes":[{"dst":"fd00::5/64"}]},"dns":{}}`},
 		{name: "only nil addresses",
 			result: types040.Result{IPs: []*types040.IPConfig{nil}},
 			err:    "cannot convert: no valid IP addresses"},
@@ -189,7 +190,8 @@ func TestTo020(t *testing.T) {
 				IPs:    []*types040.IPConfig{{Version: "4", Address: v4}},
 				Routes: []*types.Route{{Dst: v6}, {Dst: v4, Priority: 3}, {}},
 			},
-			want: `{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.5/24","routes":[{"dst":"10.0.0.5/24"}]},"dns":{}}`},
+			want: `{"cniVersion":"0.2.0",` +
+				`"ip4":{"ip":"10.0.0.5/24","routes":[{"dst":"10.0.0.5/24"}]},"dns":{}}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -211,12 +213,13 @@ func TestTo020(t *testing.T) {
 
 func TestNewResult(t *testing.T) {
 	t.Parallel()
+	const unsupported = "result type supports [0.3.0 0.3.1 0.4.0] but unmarshalled CNIVersion is "
 	for in, want := range map[string]string{
 		`{"cniVersion":"0.3.0"}`: "",
 		`{"cniVersion":"0.3.1"}`: "",
 		`{"cniVersion":"0.4.0","ips":[null],"interfaces":[null],"routes":[null]}`: "",
-		`{}`:                     `result type supports [0.3.0 0.3.1 0.4.0] but unmarshalled CNIVersion is ""`,
-		`{"cniVersion":"1.0.0"}`: `result type supports [0.3.0 0.3.1 0.4.0] but unmarshalled CNIVersion is "1.0.0"`,
+		`{}`:                     unsupported + `""`,
+		`{"cniVersion":"1.0.0"}`: unsupported + `"1.0.0"`,
 		`{"cniVersion":"0.4.0","ips":3}`: "json: cannot unmarshal number into Go struct field " +
 			"Result.ips of type []*types040.IPConfig",
 		`{"cniVersion":"0.4.0","ips":[{"address":"x"}]}`: "invalid CIDR address: x",
