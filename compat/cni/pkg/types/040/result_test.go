@@ -33,6 +33,7 @@ func full(t *testing.T, version string) *types040.Result {
 				Gateway: net.ParseIP("10.0.0.1")},
 			{Version: "4", Address: cidr(t, "10.0.1.5/24")},
 			{Version: "6", Address: cidr(t, "fd00::5/64")},
+			{Version: "6", Address: cidr(t, "fd00::6/64")},
 		},
 		Routes: []*types.Route{
 			{Dst: cidr(t, "::/0"), GW: net.ParseIP("fd00::1"), MTU: 1400},
@@ -54,7 +55,8 @@ func encoded(t *testing.T, r types.Result) string {
 const (
 	tail = `"interfaces":[{"name":"eth0","mac":"02:00:00:00:00:01","sandbox":"/run/netns/a"}],` +
 		`"ips":[{"version":"4","interface":0,"address":"10.0.0.5/24","gateway":"10.0.0.1"},` +
-		`{"version":"4","address":"10.0.1.5/24"},{"version":"6","address":"fd00::5/64"}],` +
+		`{"version":"4","address":"10.0.1.5/24"},{"version":"6","address":"fd00::5/64"},` +
+		`{"version":"6","address":"fd00::6/64"}],` +
 		`"routes":[{"dst":"::/0","gw":"fd00::1","mtu":1400},{"dst":"0.0.0.0/0"}],` +
 		`"dns":{"search":["s"]}}`
 	tail020 = `"ip4":{"ip":"10.0.0.5/24","gateway":"10.0.0.1","routes":[{"dst":"0.0.0.0/0"}]},` +
