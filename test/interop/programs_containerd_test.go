@@ -29,23 +29,64 @@ func TestProgramContainerdPods(t *testing.T) {
 	withPlugins(t, func(t *testing.T, install func(*node)) {
 		c := newProgram(t, compat)
 		install(c.node)
-		outside := c.Uplink()
-		c.configure("")
-		c.remove(c.sandbox("first", 8080)) // leaves the shared objects
-		before := c.snapshot()
-		web, other := c.sandbox("web", 8080), c.sandbox("other", 8081)
-		c.served(web, "8080", outside)
-		c.served(other, "8081", outside)
-		c.kill()
-		c.start()
-		c.served(web, "8080", outside)
-		c.remove(web)
-		greeted(t, outside, "192.0.2.1:8080", false)
-		c.served(other, "8081", outside)
-		c.remove(other)
-		c.unchanged(before)
-		c.nothingKept()
+		c.pods()
 	})
+}
+
+// pods runs pods and removes them.
+func (c *containerd) pods() {
+	c.t.Helper()
+	outside := c.Uplink()
+	c.configure("")
+	c.remove(c.sandbox("first", 8080)) // leaves the shared objects
+	before := c.snapshot()
+	web, other := c.sandbox("web", 8080), c.sandbox("other", 8081)
+	c.served(web, "8080", outside)
+	c.served(other, "8081", outside)
+	c.kill()
+	c.start()
+	c.served(web, "8080", outside)
+	c.remove(web)
+	greeted(c.t, outside, "192.0.2.1:8080", false)
+	c.served(other, "8081", outside)
+	c.remove(other)
+	c.unchanged(before)
+	c.nothingKept()
+}
+
+// TestProgramContainerdLinked: containerd with a blank import runs Tenon's plugins in its process,
+// and starts no process for them; upstream's plugins are processes.
+func TestProgramContainerdLinked(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool("strace"))
+	withPlugins(t, func(t *testing.T, install func(*node)) {
+		c := newProgram(t, linked)
+		install(c.node)
+		c.pods()
+		started := c.startedPlugins(func() { c.remove(c.sandbox("web", 8080)) })
+		if ours := t.Name() == "TestProgramContainerdLinked/Tenon's_plugins"; ours != (started == "") {
+			t.Errorf("containerd has started:\n%s", started)
+		}
+	})
+}
+
+// startedPlugins returns the calls of execve(2) with which containerd starts plugins during an
+// action.
+func (c *containerd) startedPlugins(action func()) string {
+	c.t.Helper()
+	const log = "/run/strace.log"
+	pid := strings.TrimSpace(c.run("cat", "/run/containerd.pid"))
+	trace := c.command("strace", "-f", "-qq", "-e", "trace=execve", "-o", log, "-p", pid)
+	must(c.t, trace.Start())
+	c.await("strace", func() error {
+		_, err := c.try("grep", "-qE", "^TracerPid:[[:space:]]*[1-9]", "/proc/"+pid+"/status")
+		return err
+	})
+	action()
+	must(c.t, trace.Process.Signal(os.Interrupt))
+	_ = trace.Wait() // ends by the signal
+	started, _ := c.try("grep", plugins, log)
+	return started
 }
 
 // TestProgramContainerdMoves: containerd on Tenon's library takes over the pods of containerd on

@@ -9,7 +9,8 @@ import (
 )
 
 // TestProgramGoCNI: the example of go-cni's manual prints the same with both libraries, with each
-// set of plugins. It attaches and detaches; if a plugin fails, Tenon's library rolls back.
+// set of plugins, and with Tenon's plugins in its process. It attaches and detaches; if a plugin
+// fails, Tenon's library rolls back.
 func TestProgramGoCNI(t *testing.T) {
 	t.Parallel()
 	withPlugins(t, func(t *testing.T, install func(*node)) {
@@ -18,6 +19,7 @@ func TestProgramGoCNI(t *testing.T) {
 			logs[built] = goCNI(t, built, install)
 		}
 		sameAs(t, logs[original], logs[compat])
+		sameAs(t, logs[original], goCNI(t, linked, install))
 	})
 }
 
@@ -52,7 +54,7 @@ func goCNI(t *testing.T, built library, install func(*node)) (log string) {
 	configure(withNote(podsConf))
 	n.write(noteDir+"/refuse", "")
 	run()
-	if built == compat { // which rolls back
+	if built != original { // Tenon's library rolls back
 		n.unchanged(before)
 		if left := n.files("/var/lib/cni/networks/pods/1*"); left != nil {
 			t.Errorf("reserved addresses: %q", left)

@@ -3,9 +3,11 @@
 package interop
 
 import (
+	"debug/buildinfo"
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +26,7 @@ type library string
 const (
 	compat   library = "compat"   // of Tenon, module compat/cni
 	original library = "upstream" // of containernetworking
+	linked   library = "linked"   // compat, with Tenon's plugins in the process of the program
 )
 
 // dir returns the directory of a program's binaries.
@@ -34,10 +37,40 @@ func (l library) dir(t *testing.T, program string) string {
 		t.Fatalf("%s is not set: run scripts/test-programs", programsDir)
 	}
 	dir := filepath.Join(parent, string(l), program)
-	if _, err := os.Stat(dir); err != nil {
+	if files, err := os.ReadDir(dir); err != nil || len(files) == 0 {
 		t.Fatalf("%s is not built: %v", program, err)
 	}
 	return dir
+}
+
+// TestProgramLibraries: each program contains the library that it is built on.
+func TestProgramLibraries(t *testing.T) {
+	t.Parallel()
+	for name, built := range map[string][]library{
+		"containerd/containerd": {original, compat, linked}, "containerd/ctr": {original, compat}, "go-cni/go-cni": {original, compat, linked},
+		"go-cni/go-cni.test": {original, compat}, "cnitool/cnitool": {original, compat}, "plugins/bridge": {original, compat},
+	} {
+		for _, l := range built {
+			path := filepath.Join(l.dir(t, filepath.Dir(name)), filepath.Base(name))
+			if replaced := replacedLibrary(t, path); replaced != (l != original) {
+				t.Errorf("%s contains Tenon's library: %t", path, replaced)
+			}
+		}
+	}
+}
+
+// replacedLibrary reports whether a binary contains module compat/cni in place of upstream's.
+func replacedLibrary(t *testing.T, path string) bool {
+	t.Helper()
+	info, err := buildinfo.ReadFile(path)
+	must(t, err)
+	modules := append(info.Deps, &info.Main) // cnitool is a program of the library's module
+	i := slices.IndexFunc(modules, func(m *debug.Module) bool { return m.Path == "github.com/containernetworking/cni" })
+	if i < 0 {
+		t.Fatalf("%s contains no libcni", path)
+	}
+	replacement := modules[i].Replace
+	return replacement != nil && strings.HasSuffix(replacement.Path, "compat/cni")
 }
 
 // installUpstream installs the upstream plugins in the default directory.
