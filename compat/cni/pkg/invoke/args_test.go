@@ -30,7 +30,7 @@ func TestArgsAsEnv(t *testing.T) {
 			Path: "/a:/b", PluginArgs: [][2]string{{"A", "1"}, {"B", "x=y;z"}}},
 			[]string{"CNI_ARGS=A=1;B=x=y;z", "CNI_COMMAND=ADD", "CNI_CONTAINERID=c",
 				"CNI_IFNAME=eth0", "CNI_NETNS=/n", "CNI_OTHER=kept", "CNI_PATH=/a:/b"}},
-		{"empty values hide those of the process", invoke.Args{},
+		{"empty values hide values of the process", invoke.Args{},
 			[]string{"CNI_ARGS=", "CNI_COMMAND=", "CNI_CONTAINERID=", "CNI_IFNAME=", "CNI_NETNS=",
 				"CNI_OTHER=kept", "CNI_PATH="}},
 		{"text precedes pairs", invoke.Args{PluginArgsStr: "C=3", PluginArgs: [][2]string{{"A", "1"}}},

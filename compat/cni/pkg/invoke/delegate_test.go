@@ -13,7 +13,7 @@ import (
 )
 
 // delegates are the functions by verb.
-var delegates = map[string]func(ctx context.Context, plugin string, conf []byte, e invoke.Exec) error{
+var delegates = map[string]func(context.Context, string, []byte, invoke.Exec) error{
 	"ADD": func(ctx context.Context, plugin string, conf []byte, e invoke.Exec) error {
 		_, err := invoke.DelegateAdd(ctx, plugin, conf, e)
 		return err

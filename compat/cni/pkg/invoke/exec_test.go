@@ -59,7 +59,8 @@ func TestExecPluginPassesThrough(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		got := d.ExecPluginCall.Received
-		wantEqual(t, name, []string{got.PluginPath, string(got.StdinData), strings.Join(got.Environ, " ")},
+		wantEqual(t, name,
+			[]string{got.PluginPath, string(got.StdinData), strings.Join(got.Environ, " ")},
 			[]string{"/p", string(conf), "A=1"})
 		if err := call(newDouble("", errBroken)); err != errBroken {
 			t.Errorf("%s: %v, want %v", name, err, errBroken)
@@ -111,7 +112,8 @@ func TestDefaultExec(t *testing.T) {
 	if err != nil || r.Version() != "1.0.0" {
 		t.Errorf("with result: %v, %v", r, err)
 	}
-	if err := invoke.ExecPluginWithoutResult(t.Context(), plugin(t, "mute"), conf, args, nil); err != nil {
+	err = invoke.ExecPluginWithoutResult(t.Context(), plugin(t, "mute"), conf, args, nil)
+	if err != nil {
 		t.Errorf("without result: %v", err)
 	}
 	err = invoke.ExecPluginWithoutResult(t.Context(), plugin(t, "nocode"), conf, args, nil)
@@ -133,10 +135,12 @@ func TestGetVersionInfo(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := d.ExecPluginCall.Received
-	wantEqual(t, "call", []string{got.PluginPath, string(got.StdinData), string(d.DecodeCall.Received.JSONBytes)},
+	reply := d.DecodeCall.Received.JSONBytes
+	wantEqual(t, "call", []string{got.PluginPath, string(got.StdinData), string(reply)},
 		[]string{"/p", `{"cniVersion":"1.1.0"}`, "a reply"})
 	wantEqual(t, "environment", variables(got.Environ, "CNI_"), []string{"CNI_ARGS=",
-		"CNI_COMMAND=VERSION", "CNI_CONTAINERID=", "CNI_IFNAME=dummy", "CNI_NETNS=dummy", "CNI_PATH=dummy"})
+		"CNI_COMMAND=VERSION", "CNI_CONTAINERID=", "CNI_IFNAME=dummy", "CNI_NETNS=dummy",
+		"CNI_PATH=dummy"})
 	wantEqual(t, "versions", info.SupportedVersions(), []string{"0.4.0"})
 
 	d.DecodeCall.Returns.Error = errBroken
@@ -144,7 +148,8 @@ func TestGetVersionInfo(t *testing.T) {
 		t.Errorf("decoder's error: %v", err)
 	}
 	for text, want := range map[string]string{
-		"unknown CNI_COMMAND: VERSION": "", "unknown CNI_COMMAND: VERSION; x": "the same", "x": "the same",
+		"unknown CNI_COMMAND: VERSION": "", "unknown CNI_COMMAND: VERSION; x": "the same",
+		"x": "the same",
 	} {
 		broken := errors.New(text)
 		info, err := invoke.GetVersionInfo(t.Context(), "/p", newDouble("", broken))

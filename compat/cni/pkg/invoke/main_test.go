@@ -30,9 +30,11 @@ func TestMain(m *testing.M) {
 
 // plugins are the behaviors of the test binary by name; the result is the exit status.
 var plugins = map[string]func() int{
-	"state":   printState,
-	"ok":      func() int { return say(`{"cniVersion":"1.0.0","dns":{"domain":"ok"}}`, "a line\n", 0) },
-	"fails":   func() int { return say(`{"code":11,"msg":"busy","details":"wait","x":1}`, "why\n", 1) },
+	"state": printState,
+	"ok":    func() int { return say(`{"cniVersion":"1.0.0"}`, "a line\n", 0) },
+	"fails": func() int {
+		return say(`{"code":11,"msg":"busy","details":"wait","x":1}`, "why\n", 1)
+	},
 	"nomsg":   func() int { return say(`{"code":7,"details":"d"}`, "", 2) },
 	"empty":   func() int { return say(`{}`, "", 1) },
 	"null":    func() int { return say(`null`, "why\n", 1) },
@@ -48,9 +50,13 @@ var plugins = map[string]func() int{
 	"sleeps":  func() int { started(); time.Sleep(time.Minute); return 0 },
 	"v010":    func() int { return say(`{"code":4,"msg":"unknown CNI_COMMAND: VERSION"}`, "", 1) },
 	"v020":    func() int { return say(`{"cniVersion":"0.2.0"}`, "", 0) },
-	"v100":    func() int { return say(`{"cniVersion":"1.0.0","supportedVersions":["0.4.0","1.0.0"]}`, "", 0) },
-	"mute":    func() int { return say("", "", 0) },
-	"odd":     func() int { return say(`{"code":4,"msg":"unknown CNI_COMMAND: VERSION","details":"x"}`, "", 1) },
+	"v100": func() int {
+		return say(`{"cniVersion":"1.0.0","supportedVersions":["0.4.0","1.0.0"]}`, "", 0)
+	},
+	"mute": func() int { return say("", "", 0) },
+	"odd": func() int {
+		return say(`{"code":4,"msg":"unknown CNI_COMMAND: VERSION","details":"x"}`, "", 1)
+	},
 }
 
 func say(stdout, stderr string, status int) int {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,7 +48,7 @@ func TestRawExecSurroundings(t *testing.T) {
 
 const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
-// A trace is added to the environment, also to that of this process.
+// A trace is added to an exact environment and to the environment of this process.
 func TestRawExecTrace(t *testing.T) {
 	t.Setenv("FOO", "of this process")
 	t.Setenv("TRACEPARENT", "old")
@@ -129,23 +130,26 @@ func TestRawExecErrors(t *testing.T) {
 func TestRawExecStderr(t *testing.T) {
 	t.Parallel()
 	var stderr writes
-	if _, err := (&invoke.RawExec{Stderr: &stderr}).ExecPlugin(t.Context(), plugin(t, "ok"), nil, nil); err != nil {
+	run := func(name string, stderr io.Writer) ([]byte, error) {
+		e := &invoke.RawExec{Stderr: stderr}
+		return e.ExecPlugin(t.Context(), plugin(t, name), nil, nil)
+	}
+	if _, err := run("ok", &stderr); err != nil {
 		t.Fatal(err)
 	}
 	wantEqual(t, "standard error", []string(stderr), []string{"a line\n"})
-	if out, err := new(invoke.RawExec).ExecPlugin(t.Context(), plugin(t, "ok"), nil, nil); err != nil ||
-		len(out) == 0 {
+	if out, err := run("ok", nil); err != nil || len(out) == 0 {
 		t.Errorf("without a writer: %s, %v", out, err)
 	}
 	stderr = nil
-	if _, err := (&invoke.RawExec{Stderr: &stderr}).ExecPlugin(t.Context(), plugin(t, "chatty"), nil, nil); err != nil {
+	if _, err := run("chatty", &stderr); err != nil {
 		t.Fatal(err)
 	}
 	all := strings.Join(stderr, "")
 	if len(all) != 3<<20+3 || !strings.HasSuffix(all, "xEND") || len(stderr) < 2 {
 		t.Errorf("%d bytes in %d writes", len(all), len(stderr))
 	}
-	_, err := (&invoke.RawExec{}).ExecPlugin(t.Context(), plugin(t, "shouts"), nil, nil)
+	_, err := run("shouts", nil)
 	if got := text(err); !strings.HasPrefix(got, `netplugin failed: "xxx`) ||
 		!strings.HasSuffix(got, `xEND": exit status 1`) || len(got) > 5000 {
 		t.Errorf("the error has %d bytes: %.40s", len(got), got)
@@ -201,11 +205,12 @@ func TestRawExecBusy(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer f.Close()
 			if _, err := f.Write(b); err != nil {
 				t.Fatal(err)
 			}
-			if !stays {
+			if stays {
+				defer f.Close()
+			} else {
 				time.AfterFunc(100*time.Millisecond, func() { f.Close() })
 			}
 			out, err := new(invoke.RawExec).ExecPlugin(t.Context(), path, nil, nil)
@@ -221,11 +226,12 @@ func TestRawExecBusy(t *testing.T) {
 	}
 }
 
-// RawExec passes calls to the registered caller, and its answer on like that of a process.
+// RawExec calls plugins through the registered caller and returns its output or error.
 func TestRawExecLinked(t *testing.T) {
 	// Not parallel: it registers a caller for the program.
 	defer tenon.RegisterLinked(nil)
-	env := []string{"A=1", "CNI_COMMAND=ADD", "CNI_CONTAINERID=old", "CNI_CONTAINERID=c", "CNI_PATH=/a"}
+	env := []string{"A=1", "CNI_COMMAND=ADD", "CNI_CONTAINERID=old", "CNI_CONTAINERID=c",
+		"CNI_PATH=/a"}
 	var got tenon.Call
 	tenon.RegisterLinked(func(p tenon.Process) tenon.Caller {
 		wantEqual(t, "environment of delegates", p.Base, env)
@@ -239,7 +245,8 @@ func TestRawExecLinked(t *testing.T) {
 		var stderr bytes.Buffer
 		out, err := (&invoke.RawExec{Stderr: &stderr}).ExecPlugin(t.Context(), "/a/x", []byte(stdin), env)
 		wantEqual(t, "standard error", stderr.String(), "a line\n")
-		wantEqual(t, "call", []string{got.Path, string(got.Env.Command), got.Env.ContainerID, got.Env.Path},
+		wantEqual(t, "call",
+			[]string{got.Path, string(got.Env.Command), got.Env.ContainerID, got.Env.Path},
 			[]string{"/a/x", "ADD", "c", "/a"})
 		if stdin == "works" && (err != nil || len(out) == 0) {
 			t.Errorf("%s: %s, %v", stdin, out, err)
