@@ -108,7 +108,7 @@ func TestLoadConf(t *testing.T) {
 		})
 	}
 	_, err := libcni.LoadConf("/absent", "red")
-	if err != (libcni.NoConfigsFoundError{Dir: "/absent"}) { //nolint:errorlint // the type is the API
+	if err != (libcni.NoConfigsFoundError{Dir: "/absent"}) {
 		t.Errorf("a missing directory: %#v", err)
 	}
 }
@@ -161,7 +161,7 @@ func TestLoadNetworkConf(t *testing.T) {
 	}
 	dir := files(t, map[string]string{"1.conflist": strings.Replace(red, "red", "x", 1)})
 	_, err := libcni.LoadNetworkConf(dir, "red")
-	if err != (libcni.NotFoundError{Dir: dir, Name: "red"}) { //nolint:errorlint // the type is the API
+	if err != (libcni.NotFoundError{Dir: dir, Name: "red"}) {
 		t.Errorf("got %#v", err)
 	}
 }
