@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,8 +21,8 @@ const (
 	rollbackTimeout  = time.Minute
 )
 
-// rollbackError is the error of an ADD whose rollback failed too. Unwrapping it leads to the
-// plugin's error, as without rollback; [errors.Is] and [errors.As] also find the other errors.
+// rollbackError is the error of an ADD if its rollback failed too. It unwraps to the plugin's error,
+// as without rollback; [errors.Is] and [errors.As] also find the errors of the rollback.
 type rollbackError struct {
 	add, rollback error
 }
@@ -97,6 +98,9 @@ func (c *CNIConfig) inUse(network string, rt *RuntimeConf) (bool, error) {
 			continue
 		}
 		entry, err := cache.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		if err != nil ||
 			entry.Attachment.Container == rt.ContainerID && entry.Attachment.IfName == rt.IfName {
 			return true, nil
