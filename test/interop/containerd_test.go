@@ -32,7 +32,7 @@ func newContainerd(t *testing.T) *containerd {
 	return newContainerdOn(newNode(t))
 }
 
-// newContainerdOn is newContainerd on a node, whose PATH selects the version.
+// newContainerdOn starts containerd on a node. The PATH of the node selects the version.
 func newContainerdOn(n *node) *containerd {
 	t := n.t
 	t.Helper()

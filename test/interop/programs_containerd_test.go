@@ -140,9 +140,9 @@ func TestProgramContainerdRollback(t *testing.T) {
 	})
 }
 
-// TestProgramCtr: `ctr run --cni`, which attaches containers itself, with each set of plugins. It
-// detaches a container whose namespace no longer exists. Tenon's plugins leave nothing then, and
-// upstream's the same as with upstream's library.
+// TestProgramCtr: `ctr run --cni`, which attaches containers itself, with each set of plugins. When
+// it detaches a container, the namespace no longer exists. Tenon's plugins leave nothing. Upstream's
+// plugins leave some rules, with both libraries the same.
 func TestProgramCtr(t *testing.T) {
 	t.Parallel()
 	t.Run("Tenon's plugins", func(t *testing.T) {
@@ -158,7 +158,7 @@ func TestProgramCtr(t *testing.T) {
 	})
 }
 
-// leftByCtr runs a container and returns what is left on the host afterwards.
+// leftByCtr runs a container and returns the objects that it leaves on the host.
 func leftByCtr(t *testing.T, built library, install func(*node)) string {
 	t.Helper()
 	c := newProgram(t, built)

@@ -121,7 +121,7 @@ func withoutAccidents(text string) string {
 	return text
 }
 
-// sortedLines sorts a snapshot whose random names have been replaced.
+// sortedLines sorts a snapshot after random names have been replaced.
 func sortedLines(text string) string {
 	lines := strings.Split(text, "\n")
 	slices.Sort(lines)
