@@ -26,7 +26,7 @@ func TestProgramPluginsChain(t *testing.T) {
 
 // programRows are the rows of TestTakeover, and plugins that Debian's package lacks.
 var programRows = slices.Concat(takeovers, []takeover{
-	{plugin: "dummy", members: dual}, {plugin: "tap", members: dual},
+	{plugin: "dummy", members: dual, kernel: []kernel.Feature{kernel.FeatureDummy}}, {plugin: "tap", members: dual},
 	{plugin: "bridge", name: "VLAN", members: `,"vlan":5` + dual, kernel: []kernel.Feature{kernel.FeatureVLANFiltering}},
 	{plugin: "portmap", name: "nftables", members: `,"backend":"nftables"` + mapping},
 	{plugin: "bridge", name: "masquerading by nftables", members: `,"isGateway":true,"ipMasq":true,"ipMasqBackend":"nftables"` + dual},
