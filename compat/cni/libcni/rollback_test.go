@@ -197,8 +197,8 @@ func TestUnwritableCache(t *testing.T) {
 	r.fake.want(t, "ADD first")
 }
 
-// A crash during the write leaves the earlier file, and no file among those that other programs
-// read. The next ADD removes the draft.
+// A crash during the write leaves the earlier file and a draft that programs do not read. The next
+// ADD removes the draft.
 func TestInterruptedWrite(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
