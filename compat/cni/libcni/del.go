@@ -13,7 +13,7 @@ import (
 // cache file. A cached result that cannot be read does not prevent DEL. If a plugin fails,
 // DelNetworkList stops, keeps the file and wraps the error of the plugin.
 //
-// If the configuration has changed since ADD, the plugins, their order and the version are those of
+// If the configuration has changed since ADD, DEL uses the plugins, their order and the version of
 // the cached configuration, followed by the plugins of list that come from other files. This does
 // not apply if a binary of the cached configuration no longer exists.
 //
