@@ -32,7 +32,9 @@ type RawExec struct {
 //
 // An error is a *types.Error: the error object of the plugin or, if it printed none, a description
 // with code 0. The end of ctx is such a failure, too; test ctx for it.
-func (e *RawExec) ExecPlugin(ctx context.Context, pluginPath string, stdinData []byte, environ []string) ([]byte, error) {
+func (e *RawExec) ExecPlugin(
+	ctx context.Context, pluginPath string, stdinData []byte, environ []string,
+) ([]byte, error) {
 	if environ == nil {
 		environ = os.Environ()
 	}
