@@ -183,9 +183,9 @@ func TestRawExecContext(t *testing.T) {
 	}
 	_, err = new(invoke.RawExec).ExecPlugin(ctx, path, nil, nil)
 	wantEqual(t, "not started", text(err), "netplugin failed with no error message: context canceled")
-	ctx, cancel = context.WithDeadline(t.Context(), time.Now())
-	defer cancel()
-	_, err = new(invoke.RawExec).ExecPlugin(ctx, path, nil, nil)
+	late, done := context.WithDeadline(t.Context(), time.Now())
+	defer done()
+	_, err = new(invoke.RawExec).ExecPlugin(late, path, nil, nil)
 	wantEqual(t, "deadline", text(err),
 		"netplugin failed with no error message: context deadline exceeded")
 }
