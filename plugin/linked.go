@@ -61,7 +61,7 @@ func (l Linked) Call(ctx context.Context, c invoke.Call) (invoke.Reply, error) {
 	typ, linked := invoke.LinkedType(c.Path)
 	if !linked {
 		typ = filepath.Base(c.Path)
-		linked = l.accepts(typ, c.Path)
+		linked = l.accepts(typ, c)
 	}
 	if !linked {
 		return l.Process.Call(ctx, c)
@@ -73,13 +73,14 @@ func (l Linked) Call(ctx context.Context, c invoke.Call) (invoke.Reply, error) {
 	return local.Call(ctx, c)
 }
 
-// accepts reports whether the file of a plugin stands for a plugin in the list.
-func (l Linked) accepts(typ, path string) bool {
-	if l.Accept == nil {
+// accepts reports whether a plugin in the list can serve the call of a file. A plugin that is
+// called without a verb describes itself, which only a process can do.
+func (l Linked) accepts(typ string, c invoke.Call) bool {
+	if l.Accept == nil || c.Env.Command == "" {
 		return false
 	}
 	_, ok := l.definition(typ)
-	return ok && l.Accept(path)
+	return ok && l.Accept(c.Path)
 }
 
 // log returns the logger of plugins; nil is [slog.Default].

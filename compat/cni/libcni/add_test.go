@@ -104,7 +104,7 @@ func TestAddNetwork(t *testing.T) {
 	}
 }
 
-// The cache directory is that of the constructor, else that of the arguments, else the variable.
+// The constructor chooses the cache directory, else the arguments do, else the variable.
 func TestCacheDir(t *testing.T) {
 	net := plugin(t, `{"cniVersion":"1.0.0","name":"red","type":"first"}`)
 	rt := runtimeConf()

@@ -128,7 +128,7 @@ func TestIncompleteKey(t *testing.T) {
 	}
 }
 
-// The list of attachments skips what is not one, and filters by the stored container ID.
+// The list of attachments skips other files and filters by the stored container ID.
 func TestGetCachedAttachments(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

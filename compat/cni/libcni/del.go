@@ -13,6 +13,10 @@ import (
 // cache file. A cached result that cannot be read does not prevent DEL. If a plugin fails,
 // DelNetworkList stops, keeps the file and wraps the error of the plugin.
 //
+// If the configuration has changed since ADD, DEL uses the plugins, their order and the version of
+// the cached configuration, followed by the plugins of list that come from other files. This does
+// not apply if a binary of the cached configuration no longer exists.
+//
 // It returns an error for a version that cannot be parsed, and a [*types.Error] if the name of the
 // network, the container ID or the interface name is a path.
 func (c *CNIConfig) DelNetworkList(
@@ -28,11 +32,15 @@ func (c *CNIConfig) DelNetwork(ctx context.Context, net *PluginConfig, rt *Runti
 }
 
 func (c *CNIConfig) del(ctx context.Context, n chain, rt *RuntimeConf) error {
-	withResult, err := version.GreaterThanOrEqualTo(n.cniVersion, "0.4.0")
-	if err != nil {
+	if _, _, _, err := version.ParseVersion(n.cniVersion); err != nil {
 		return err
 	}
 	if err := refusePaths(n.name, rt); err != nil {
+		return err
+	}
+	n = c.asAdded(n, rt)
+	withResult, err := version.GreaterThanOrEqualTo(n.cniVersion, "0.4.0")
+	if err != nil {
 		return err
 	}
 	var result types.Result

@@ -175,7 +175,7 @@ func typesOf(list *libcni.NetworkConfigList) string {
 	return fmt.Sprint(types)
 }
 
-// Plugins in files of their own follow those of the list.
+// The plugins of a list come before plugins in files of their own.
 func TestNetworkConfFromFile(t *testing.T) {
 	t.Parallel()
 	const inlined = `{"name":"red","plugins":[{"type":"first"}]}`
