@@ -39,7 +39,7 @@ func (c *Config) Remove(
 			return err
 		}
 	}
-	return memory.settleOne(owner, x)
+	return memory.endLoan(owner, x)
 }
 
 // collect implements Remove for GC.
@@ -60,14 +60,14 @@ func (c *Config) collect(s *attach.Session, gone attach.Gone) error {
 			errs = append(errs, memory.forget(owner))
 			continue
 		}
-		errs = append(errs, memory.settleOne(owner, x))
+		errs = append(errs, memory.endLoan(owner, x))
 	}
 	return errors.Join(errs...)
 }
 
-// settle ends the loans of devices that are already in the host, because the kernel moved them when
+// endLoans ends the loans of devices that are already in the host, because the kernel moved them when
 // their namespace ended or because an ADD or DEL was killed.
-func (m *memory) settle() error {
+func (m *memory) endLoans() error {
 	owners, err := m.loans.Names()
 	errs := []error{err}
 	for _, owner := range owners {
@@ -84,8 +84,8 @@ func (m *memory) settle() error {
 	return errors.Join(errs...)
 }
 
-// settleOne ends a loan, in whichever namespace the device is.
-func (m *memory) settleOne(owner string, x *loan) error {
+// endLoan ends a loan, in whichever namespace the device is.
+func (m *memory) endLoan(owner string, x *loan) error {
 	l, found, err := m.fetch(x)
 	if err == nil && !found {
 		l, found, err = x.in(m.Host)

@@ -101,7 +101,7 @@ func (c *Config) Make(ctx context.Context, s *attach.Session) ([]cni.Interface, 
 		return nil, err
 	}
 	defer unlock()
-	if err := memory.settle(); err != nil {
+	if err := memory.endLoans(); err != nil {
 		s.Log.Warn("cannot restore another attachment's device in the host", "err", err)
 	}
 	s.Tx.Keep() // a rollback of this ADD keeps the changes so far

@@ -64,7 +64,7 @@ func (x *loan) in(space *kernel.Space) (l kernel.Link, found bool, err error) {
 }
 
 // memory is the directory of all loans, by owner. A device in the host has no loan: a call that
-// finds one there with a loan settles it first.
+// finds one there with a loan ends it first.
 type memory struct {
 	*attach.Session
 	loans ledger.Ledger

@@ -82,7 +82,7 @@ func TestReferencesInCode(t *testing.T) {
 	t.Parallel()
 	page := regexp.MustCompile(`\bdocs/[\w./-]+\.(?:md|json|svg)\b`)
 	checked := 0
-	for _, dir := range []string{"cmd", "cni", "conformance", "contrib", "internal", "invoke", "network", "otel", "plugin", "plugins", "scripts", "test"} {
+	for _, dir := range []string{"cmd", "cni", "compat", "conformance", "contrib", "internal", "invoke", "network", "otel", "plugin", "plugins", "scripts", "test"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, e fs.DirEntry, err error) error {
 			if err != nil || e.IsDir() {
 				return err

@@ -1,0 +1,2 @@
+// Package ns compares network namespaces.
+package ns
