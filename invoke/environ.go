@@ -17,7 +17,24 @@ func (p Process) environ(ctx context.Context, env cni.Env) []string {
 	if t, ok := TraceFrom(ctx); ok && !setsTrace(extra) {
 		extra = slices.Concat(t.Environ(), extra)
 	}
-	return mergeEnviron(os.Environ(), extra, env)
+	if p.Base == nil {
+		return mergeEnviron(os.Environ(), extra, protocolNames(), env.Environ())
+	}
+	if cni.EnvFrom(lookup(p.Base)) == env {
+		return mergeEnviron(p.Base, extra, nil, nil)
+	}
+	return mergeEnviron(p.Base, extra, protocolNames(), env.Environ())
+}
+
+// lookup returns a function that reads a variable in vars, as [os.Getenv] does in the environment
+// of this process.
+func lookup(vars []string) func(name string) string {
+	values := make(map[string]string, len(vars))
+	for _, kv := range vars {
+		name, value, _ := strings.Cut(kv, "=")
+		values[name] = value
+	}
+	return func(name string) string { return values[name] }
 }
 
 func setsTrace(vars []string) bool {
@@ -25,15 +42,14 @@ func setsTrace(vars []string) bool {
 }
 
 // mergeEnviron returns the environment of a plugin without duplicate names: later sources take
-// precedence, and within a source the last entry.
-func mergeEnviron(inherited, extra []string, env cni.Env) []string {
-	drop := protocolNames()
+// precedence, and within a source the last entry. The names in drop are not inherited.
+func mergeEnviron(inherited, extra, drop, protocol []string) []string {
 	if setsTrace(extra) {
 		drop = append(drop, "TRACESTATE", "BAGGAGE")
 	}
 	inherited = slices.DeleteFunc(slices.Clone(inherited),
 		func(kv string) bool { return slices.Contains(drop, name(kv)) })
-	all := slices.Concat(inherited, extra, env.Environ())
+	all := slices.Concat(inherited, extra, protocol)
 	merged := make([]string, 0, len(all))
 	seen := map[string]bool{}
 	for _, kv := range slices.Backward(all) {

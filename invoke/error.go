@@ -25,6 +25,10 @@ type Error struct {
 	// started.
 	Status string
 
+	// Stdout is the whole standard output of the plugin, even if Err was decoded from it. It is nil
+	// if the plugin was not started, printed nothing, or wrote more than 16 MiB.
+	Stdout []byte
+
 	// Stderr is the last 4 KiB of standard error, which has been passed on already.
 	Stderr []byte
 }
@@ -74,7 +78,7 @@ func contextError(ctx context.Context) error {
 func (c Call) error(err *cni.Error, o outcome) *Error {
 	return &Error{
 		Plugin: filepath.Base(c.Path), Command: c.Env.Command, Err: err,
-		Status: o.status, Stderr: o.stderr,
+		Status: o.status, Stdout: o.stdout, Stderr: o.stderr,
 	}
 }
 

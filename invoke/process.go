@@ -29,8 +29,8 @@ const (
 
 // Process calls plugins as processes. The zero value is ready for use.
 //
-// A plugin inherits the environment of this process, except the CNI_ variables of the protocol,
-// which the call sets. It runs in its own process group unless [Call.Joined] is set, and receives
+// A plugin inherits the environment of this process or the variables in Base, except the CNI_
+// variables of the protocol, which the call sets. It runs in its own process group unless [Call.Joined] is set, and receives
 // the request on standard input, which it may leave unread. When ctx ends, the group receives
 // SIGTERM, and SIGKILL 100 ms later; Call returns within 250 ms even if a descendant has left the
 // group and holds standard output open. Call stops a plugin that writes more than 16 MiB to
@@ -44,6 +44,13 @@ type Process struct {
 	// Stderr receives the standard error of plugins immediately, regardless of the outcome of the
 	// call. It must support concurrent writes if calls are concurrent. nil means [os.Stderr].
 	Stderr io.Writer
+
+	// Base replaces the environment of this process as the variables that plugins inherit, in the
+	// form KEY=VALUE; nil means [os.Environ], and an empty slice no variables. If its CNI_ variables
+	// already are those of the call ([cni.EnvFrom] of Base equals [Call.Env]), Base is the exact
+	// environment of the plugin: variables that it lacks stay unset, and only Environ and the trace
+	// of [WithTrace] add to it. Of several values of a variable, the last one counts.
+	Base []string
 
 	// Environ returns additional variables for one call, as KEY=VALUE. They take precedence over
 	// inherited variables and over the trace of [WithTrace]. If either sets TRACEPARENT, inherited

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/testnet"
@@ -102,7 +103,8 @@ func TestProcessErrorParts(t *testing.T) {
 		t.Fatalf("%T is not an *invoke.Error", err)
 	}
 	want := invoke.Error{
-		Plugin: "fails", Command: cni.Add, Status: "exit status 1", Stderr: []byte("why\n"),
+		Plugin: "fails", Command: cni.Add, Status: "exit status 1",
+		Stdout: []byte(`{"code":11,"msg":"busy","details":"wait"}`), Stderr: []byte("why\n"),
 		Err: &cni.Error{Code: cni.CodeTryAgainLater, Msg: "busy", Details: "wait"},
 	}
 	if diff := cmp.Diff(want, *e, cmp.Comparer(func(a, b *cni.Error) bool {
@@ -187,6 +189,77 @@ func TestProcessEnviron(t *testing.T) {
 			})
 			slices.Sort(vars)
 			if diff := cmp.Diff(tt.want, vars); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// An error holds standard output as printed, unless there is none or too much.
+func TestProcessErrorStdout(t *testing.T) {
+	t.Parallel()
+	for plugin, want := range map[string]string{
+		"lies": `{"cniVersion":"1.1.0","ips":[]}`, "text": "cannot find \xff the \x00 bridge\n",
+		"mute": "", "flood": "", "absent": "",
+	} {
+		dir := pluginDir(t, "lies", "text", "mute", "flood")
+		_, err := invoke.Process{Stderr: io.Discard}.Call(t.Context(),
+			add(filepath.Join(dir, plugin)))
+		var e *invoke.Error
+		if !errors.As(err, &e) || string(e.Stdout) != want || want == "" && e.Stdout != nil {
+			t.Errorf("%s: standard output %q in %v, want %q", plugin, e.Stdout, err, want)
+		}
+	}
+}
+
+// Base replaces the inherited environment. If it has the CNI_ variables of the call, the plugin
+// gets exactly Base; otherwise the variables of the call are set.
+func TestProcessBase(t *testing.T) {
+	t.Setenv("FOO", "of this process")
+	t.Setenv("CNI_ARGS", "STALE=1")
+	trace := invoke.Trace{Parent: parent, State: "a=b"}
+	for _, row := range []struct {
+		name    string
+		trace   invoke.Trace
+		base    []string
+		environ []string
+		env     cni.Env
+		want    []string
+	}{
+		{"exact, without variables that are not set", invoke.Trace{},
+			[]string{"A=1", "CNI_COMMAND=GC", "CNI_PATH=", "nosign"}, nil, cni.Env{Command: cni.GC},
+			[]string{"A=1", "CNI_COMMAND=GC", "CNI_PATH=", "nosign"}},
+		{"the last of several values counts", invoke.Trace{},
+			[]string{"A=1", "CNI_COMMAND=ADD", "A=2", "CNI_COMMAND=GC"}, nil,
+			cni.Env{Command: cni.GC}, []string{"A=2", "CNI_COMMAND=GC"}},
+		{"empty", invoke.Trace{}, []string{}, nil, cni.Env{}, nil},
+		{"a trace is added to an exact environment", trace,
+			[]string{"A=1", "TRACEPARENT=old", "BAGGAGE=old", "CNI_COMMAND=GC"}, nil,
+			cni.Env{Command: cni.GC},
+			[]string{"A=1", "CNI_COMMAND=GC", "TRACEPARENT=" + parent, "TRACESTATE=a=b"}},
+		{"Environ is added to an exact environment", invoke.Trace{},
+			[]string{"A=1", "CNI_COMMAND=GC"}, []string{"A=3", "B=2"}, cni.Env{Command: cni.GC},
+			[]string{"A=3", "B=2", "CNI_COMMAND=GC"}},
+		{"another verb, as for a delegate", invoke.Trace{},
+			[]string{"A=1", "CNI_COMMAND=ADD", "CNI_NETNS_OVERRIDE=1"}, nil,
+			cni.Env{Command: cni.Del, Path: "/b"},
+			[]string{"A=1", "CNI_ARGS=", "CNI_COMMAND=DEL", "CNI_CONTAINERID=", "CNI_IFNAME=",
+				"CNI_NETNS=", "CNI_PATH=/b"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			p := invoke.Process{Base: row.base,
+				Environ: func(context.Context) []string { return row.environ }}
+			reply, err := p.Call(invoke.WithTrace(t.Context(), row.trace), invoke.Call{
+				Path: filepath.Join(pluginDir(t, "state"), "state"), Env: row.env})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got state
+			if err := json.Unmarshal(reply.Stdout, &got); err != nil {
+				t.Fatal(err)
+			}
+			slices.Sort(got.Env)
+			if diff := cmp.Diff(row.want, got.Env, cmpopts.EquateEmpty()); diff != "" {
 				t.Error(diff)
 			}
 		})

@@ -37,6 +37,7 @@ var rules = []struct {
 	{"no-error-text", noErrorText},
 	{"no-silent-skip", noSilentSkip},
 	{"public-api-no-internals", publicAPINoInternals},
+	{"compat", compat},
 }
 
 // The layers of the design, from the lowest to the highest. A package of a layer must not depend on
@@ -511,4 +512,33 @@ func valueTypes(spec *ast.ValueSpec) []ast.Node {
 		}
 	}
 	return list
+}
+
+// compatModule is the module below compat: libcni's API on top of Tenon. linkedPlugins is the
+// package with which a program that uses it runs Tenon's plugins in its own process.
+const (
+	compatModule  = "github.com/containernetworking/cni"
+	linkedPlugins = "plugins/all/link"
+)
+
+// compat checks that the compat module needs only the standard library and public packages of
+// Tenon, and that Tenon does not need the compat module.
+func compat(t *tree, violated report) {
+	for _, f := range t.files {
+		for _, imported := range f.imports {
+			first, _, _ := strings.Cut(imported, "/")
+			dir, own := inside(imported)
+			switch {
+			case !under(f.path, "compat"):
+				if under(imported, compatModule) {
+					violated(f.path, "imports %s: Tenon must not depend on compat", imported)
+				}
+			case !strings.Contains(first, "."), under(imported, compatModule):
+			case own && (under(dir, publicPackages...) || dir == linkedPlugins && f.test()):
+			default:
+				violated(f.path, "imports %s: compat needs only the standard library and "+
+					"public packages of Tenon", imported)
+			}
+		}
+	}
 }

@@ -154,7 +154,19 @@ func loadModule(tb testing.TB) *tree {
 	tb.Helper()
 	root := moduleRoot(tb)
 	t := newTree()
-	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+	if err := t.walk(root, "."); err != nil {
+		tb.Fatal(err)
+	}
+	for importPath, direct := range outsideImports(tb, root) {
+		t.imports[importPath] = direct
+	}
+	return t
+}
+
+// walk adds the files of the module in a directory below the root of the repository.
+func (t *tree) walk(root, dir string) error {
+	top := filepath.Join(root, dir)
+	return filepath.WalkDir(top, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -162,7 +174,7 @@ func loadModule(tb testing.TB) *tree {
 			_, nested := os.Stat(filepath.Join(name, "go.mod"))
 			hidden := strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" ||
 				d.Name() == "bin"
-			if name != root && (hidden || nested == nil) {
+			if name != top && (hidden || nested == nil) {
 				return filepath.SkipDir
 			}
 			return nil
@@ -179,13 +191,6 @@ func loadModule(tb testing.TB) *tree {
 		}
 		return t.add(filepath.ToSlash(relative), content)
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	for importPath, direct := range outsideImports(tb, root) {
-		t.imports[importPath] = direct
-	}
-	return t
 }
 
 // outsideImports lists, with the go command, the imports of packages outside the module.

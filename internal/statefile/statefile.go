@@ -11,7 +11,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"syscall"
 )
 
@@ -57,30 +56,4 @@ func WriteFile(path string, content []byte, mode fs.FileMode) error {
 	}
 	_, err = f.Write(content)
 	return errors.Join(err, f.Close())
-}
-
-// Replace writes a file with a mode, regardless of the umask, atomically and durably: even after a
-// power failure the file has either the old or the new content. While it is written, the new
-// content is in a file named with a dot and the name of the file. Replace calls mark, unless it is
-// nil, with the new file before it writes the content.
-func Replace(path string, content []byte, mode fs.FileMode, mark func(*os.File)) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path))
-	if err != nil {
-		return err
-	}
-	if mark != nil {
-		mark(f)
-	}
-	_, err = f.Write(content)
-	err = errors.Join(err, f.Chmod(mode))
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
 }

@@ -2,193 +2,133 @@ package libcni
 
 import (
 	"context"
+	"os"
+	"strings"
+
 	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/version"
 )
 
-const CNICacheV1 = "cniCacheV1"
+// CacheDir is the cache directory of runtimes that choose none.
+var CacheDir = "/var/lib/cni"
 
-var CacheDir string
-
-var ErrorCheckNotSupp error
-
+// CNI is the interface of [CNIConfig], for callers that replace it in tests.
 type CNI interface {
-	AddNetwork(ctx context.Context, net *PluginConfig, rt *RuntimeConf) (types.Result, error)
+	// AddNetworkList attaches a container to a network.
 	AddNetworkList(ctx context.Context, net *NetworkConfigList, rt *RuntimeConf) (types.Result, error)
-	CheckNetwork(ctx context.Context, net *PluginConfig, rt *RuntimeConf) error
+	// CheckNetworkList checks an attachment.
 	CheckNetworkList(ctx context.Context, net *NetworkConfigList, rt *RuntimeConf) error
-	DelNetwork(ctx context.Context, net *PluginConfig, rt *RuntimeConf) error
+	// DelNetworkList detaches a container from a network.
 	DelNetworkList(ctx context.Context, net *NetworkConfigList, rt *RuntimeConf) error
-	GCNetworkList(ctx context.Context, net *NetworkConfigList, args *GCArgs) error
-	GetCachedAttachments(containerID string) ([]*NetworkAttachment, error)
-	GetNetworkCachedConfig(net *PluginConfig, rt *RuntimeConf) ([]byte, *RuntimeConf, error)
-	GetNetworkCachedResult(net *PluginConfig, rt *RuntimeConf) (types.Result, error)
-	GetNetworkListCachedConfig(net *NetworkConfigList, rt *RuntimeConf) ([]byte, *RuntimeConf, error)
+	// GetNetworkListCachedResult returns the result of an attachment.
 	GetNetworkListCachedResult(net *NetworkConfigList, rt *RuntimeConf) (types.Result, error)
-	GetStatusNetworkList(ctx context.Context, net *NetworkConfigList) error
-	GetVersionInfo(ctx context.Context, pluginType string) (version.PluginInfo, error)
-	ValidateNetwork(ctx context.Context, net *PluginConfig) ([]string, error)
+	// GetNetworkListCachedConfig returns the configuration and the arguments of an attachment.
+	GetNetworkListCachedConfig(net *NetworkConfigList, rt *RuntimeConf) ([]byte, *RuntimeConf, error)
+
+	// AddNetwork attaches a container with a single plugin.
+	AddNetwork(ctx context.Context, net *PluginConfig, rt *RuntimeConf) (types.Result, error)
+	// CheckNetwork checks an attachment of a single plugin.
+	CheckNetwork(ctx context.Context, net *PluginConfig, rt *RuntimeConf) error
+	// DelNetwork detaches a container from a network with a single plugin.
+	DelNetwork(ctx context.Context, net *PluginConfig, rt *RuntimeConf) error
+	// GetNetworkCachedResult returns the result of an attachment of a single plugin.
+	GetNetworkCachedResult(net *PluginConfig, rt *RuntimeConf) (types.Result, error)
+	// GetNetworkCachedConfig returns the configuration and the arguments of an attachment of a
+	// single plugin.
+	GetNetworkCachedConfig(net *PluginConfig, rt *RuntimeConf) ([]byte, *RuntimeConf, error)
+
+	// ValidateNetworkList checks that all plugins exist and support the version.
 	ValidateNetworkList(ctx context.Context, net *NetworkConfigList) ([]string, error)
+	// ValidateNetwork checks that a plugin exists and supports the version.
+	ValidateNetwork(ctx context.Context, net *PluginConfig) ([]string, error)
+
+	// GCNetworkList removes the attachments of a network that are no longer in use.
+	GCNetworkList(ctx context.Context, net *NetworkConfigList, args *GCArgs) error
+	// GetStatusNetworkList asks the plugins whether they can serve an ADD.
+	GetStatusNetworkList(ctx context.Context, net *NetworkConfigList) error
+
+	// GetCachedAttachments lists the attachments in the cache directory.
+	GetCachedAttachments(containerID string) ([]*NetworkAttachment, error)
+	// GetVersionInfo returns the versions that a plugin supports.
+	GetVersionInfo(ctx context.Context, pluginType string) (version.PluginInfo, error)
 }
 
+var _ CNI = (*CNIConfig)(nil)
+
+// CNIConfig runs networks. The zero value is ready to use once Path is set. It is safe for
+// concurrent use.
 type CNIConfig struct {
-	Path []string
+	Path []string // directories of plugins, in the order of the search
+
+	exec     invoke.Exec // nil means the default one
+	cacheDir string      // empty means the default one
 }
 
-type GCArgs struct {
-	ValidAttachments []types.GCAttachment
+// NewCNIConfig returns a CNIConfig that finds plugins in the directories of path and keeps its
+// cache in [CacheDir]. A nil exec runs plugins as processes and passes their standard error on.
+func NewCNIConfig(path []string, exec invoke.Exec) *CNIConfig {
+	return NewCNIConfigWithCacheDir(path, "", exec)
 }
 
-type NetworkAttachment struct {
-	CapabilityArgs map[string]interface{}
-	CniArgs        [][2]string
-	Config         []byte
-	ContainerID    string
-	IfName         string
-	NetNS          string
-	Network        string
-}
-
-type NetworkConfig = PluginConfig
-
-type NetworkConfigList struct {
-	Bytes                  []byte
-	CNIVersion             string
-	DisableCheck           bool
-	DisableGC              bool
-	LoadOnlyInlinedPlugins bool
-	Name                   string
-	Plugins                []*PluginConfig
-}
-
-type NoConfigsFoundError struct {
-	Dir string
-}
-
-type NotFoundError struct {
-	Dir  string
-	Name string
-}
-
-type PluginConfig struct {
-	Bytes   []byte
-	Network *types.PluginConf
-}
-
-type RuntimeConf struct {
-	Args           [][2]string
-	CacheDir       string
-	CapabilityArgs map[string]interface{}
-	ContainerID    string
-	IfName         string
-	NetNS          string
-}
-
-func ConfFiles(dir string, extensions []string) ([]string, error) { panic("not implemented") }
-
-func ConfFromBytes(bytes []byte) (*NetworkConfig, error) { panic("not implemented") }
-
-func ConfFromFile(filename string) (*NetworkConfig, error) { panic("not implemented") }
-
-func ConfListFromBytes(bytes []byte) (*NetworkConfigList, error) { panic("not implemented") }
-
-func ConfListFromConf(original *PluginConfig) (*NetworkConfigList, error) { panic("not implemented") }
-
-func ConfListFromFile(filename string) (*NetworkConfigList, error) { panic("not implemented") }
-
-func InjectConf(original *PluginConfig, newValues map[string]interface{}) (*PluginConfig, error) {
-	panic("not implemented")
-}
-
-func LoadConf(dir string, name string) (*NetworkConfig, error) { panic("not implemented") }
-
-func LoadConfList(dir string, name string) (*NetworkConfigList, error) { panic("not implemented") }
-
-func LoadNetworkConf(dir string, name string) (*NetworkConfigList, error) { panic("not implemented") }
-
-func NetworkConfFromBytes(confBytes []byte) (*NetworkConfigList, error) { panic("not implemented") }
-
-func NetworkConfFromFile(filename string) (*NetworkConfigList, error) { panic("not implemented") }
-
-func NetworkPluginConfFromBytes(pluginConfBytes []byte) (*PluginConfig, error) {
-	panic("not implemented")
-}
-
-func NetworkPluginConfsFromFiles(networkConfPath string, networkName string) ([]*PluginConfig, error) {
-	panic("not implemented")
-}
-
-func NewCNIConfig(path []string, exec invoke.Exec) *CNIConfig { panic("not implemented") }
-
+// NewCNIConfigWithCacheDir is [NewCNIConfig] with another cache directory, unless cacheDir is
+// empty.
 func NewCNIConfigWithCacheDir(path []string, cacheDir string, exec invoke.Exec) *CNIConfig {
-	panic("not implemented")
+	return &CNIConfig{Path: path, cacheDir: cacheDir, exec: exec}
 }
 
-func (r *CNIConfig) AddNetwork(ctx context.Context, net *PluginConfig, rt *RuntimeConf) (types.Result, error) {
-	panic("not implemented")
+// RuntimeConf are the arguments of an attachment.
+type RuntimeConf struct {
+	ContainerID string
+	NetNS       string // path of the network namespace
+	IfName      string // interface name in the container
+	Args        [][2]string
+
+	// CapabilityArgs are the capability arguments by name. A plugin receives the ones that its
+	// configuration enables under the key capabilities.
+	CapabilityArgs map[string]interface{}
+
+	// CacheDir is the cache directory, unless the [CNIConfig] has one. [CNIConfig.GCNetworkList] and
+	// [CNIConfig.GetCachedAttachments] have no RuntimeConf and do not see attachments in it.
+	//
+	// Deprecated: use [NewCNIConfigWithCacheDir].
+	CacheDir string
 }
 
-func (r *CNIConfig) AddNetworkList(ctx context.Context, list *NetworkConfigList, rt *RuntimeConf) (types.Result, error) {
-	panic("not implemented")
+// executor returns the Exec for all calls. It does not store the default one, so that goroutines
+// can share a CNIConfig without one.
+func (c *CNIConfig) executor() invoke.Exec {
+	if c.exec != nil {
+		return c.exec
+	}
+	return &invoke.DefaultExec{RawExec: &invoke.RawExec{Stderr: os.Stderr}}
 }
 
-func (r *CNIConfig) CheckNetwork(ctx context.Context, net *PluginConfig, rt *RuntimeConf) error {
-	panic("not implemented")
+// find returns the path of the binary of a plugin type.
+func (c *CNIConfig) find(pluginType string) (string, error) {
+	return c.executor().FindInPath(pluginType, c.Path)
 }
 
-func (r *CNIConfig) CheckNetworkList(ctx context.Context, list *NetworkConfigList, rt *RuntimeConf) error {
-	panic("not implemented")
+// run finds a plugin and calls it with a configuration, for a verb without result.
+func (c *CNIConfig) run(
+	ctx context.Context, command string, plugin *PluginConfig, rt *RuntimeConf,
+) error {
+	path, err := c.find(plugin.typeOf())
+	if err != nil {
+		return err
+	}
+	return invoke.ExecPluginWithoutResult(ctx, path, plugin.Bytes, c.args(command, rt),
+		c.executor())
 }
 
-func (r *CNIConfig) DelNetwork(ctx context.Context, net *PluginConfig, rt *RuntimeConf) error {
-	panic("not implemented")
+// args returns the parameters of a call.
+func (c *CNIConfig) args(command string, rt *RuntimeConf) *invoke.Args {
+	return &invoke.Args{
+		Command:     command,
+		ContainerID: rt.ContainerID,
+		NetNS:       rt.NetNS,
+		PluginArgs:  rt.Args,
+		IfName:      rt.IfName,
+		Path:        strings.Join(c.Path, string(os.PathListSeparator)),
+	}
 }
-
-func (r *CNIConfig) DelNetworkList(ctx context.Context, list *NetworkConfigList, rt *RuntimeConf) error {
-	panic("not implemented")
-}
-
-func (r *CNIConfig) GCNetworkList(ctx context.Context, list *NetworkConfigList, args *GCArgs) error {
-	panic("not implemented")
-}
-
-func (r *CNIConfig) GetCachedAttachments(containerID string) ([]*NetworkAttachment, error) {
-	panic("not implemented")
-}
-
-func (r *CNIConfig) GetNetworkCachedConfig(net *PluginConfig, rt *RuntimeConf) ([]byte, *RuntimeConf, error) {
-	panic("not implemented")
-}
-
-func (r *CNIConfig) GetNetworkCachedResult(net *PluginConfig, rt *RuntimeConf) (types.Result, error) {
-	panic("not implemented")
-}
-
-func (r *CNIConfig) GetNetworkListCachedConfig(list *NetworkConfigList, rt *RuntimeConf) ([]byte, *RuntimeConf, error) {
-	panic("not implemented")
-}
-
-func (r *CNIConfig) GetNetworkListCachedResult(list *NetworkConfigList, rt *RuntimeConf) (types.Result, error) {
-	panic("not implemented")
-}
-
-func (r *CNIConfig) GetStatusNetworkList(ctx context.Context, list *NetworkConfigList) error {
-	panic("not implemented")
-}
-
-func (r *CNIConfig) GetVersionInfo(ctx context.Context, pluginType string) (version.PluginInfo, error) {
-	panic("not implemented")
-}
-
-func (r *CNIConfig) ValidateNetwork(ctx context.Context, net *PluginConfig) ([]string, error) {
-	panic("not implemented")
-}
-
-func (r *CNIConfig) ValidateNetworkList(ctx context.Context, list *NetworkConfigList) ([]string, error) {
-	panic("not implemented")
-}
-
-func (r NoConfigsFoundError) Error() string { panic("not implemented") }
-
-func (r NotFoundError) Error() string { panic("not implemented") }

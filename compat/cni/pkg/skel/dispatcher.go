@@ -7,12 +7,11 @@ import (
 	"io"
 	"strings"
 
-	"github.com/tenon-cni/tenon/cni"
-
 	"github.com/containernetworking/cni/pkg/ns"
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/utils"
 	"github.com/containernetworking/cni/pkg/version"
+	"github.com/tenon-cni/tenon/cni"
 )
 
 // dispatcher runs one call with the environment and the streams of a process.

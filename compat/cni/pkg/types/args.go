@@ -45,9 +45,9 @@ type UnmarshalableArgsError struct {
 	error
 }
 
-// GetKeyField returns the field keyString of the struct to which v points. It returns the zero Value
-// if v is not a pointer to a struct, if there is no such field, and if the field belongs to an
-// embedded pointer that is nil.
+// GetKeyField returns the field keyString of the struct to which v points. It returns the zero
+// Value if v is not a pointer to a struct, if there is no such field, and if the field belongs to
+// an embedded pointer that is nil.
 func GetKeyField(keyString string, v reflect.Value) reflect.Value {
 	field, _ := fieldOf(v, keyString)
 	return field
@@ -59,8 +59,9 @@ func GetKeyField(keyString string, v reflect.Value) reflect.Value {
 // without a field are an error, unless the struct has the bool field IgnoreUnknown (see
 // [CommonArgs]) and it is true in the end, wherever the arguments set it.
 //
-// LoadArgs stops at the first invalid pair, field or value; the error for a field is an
-// [UnmarshalableArgsError], and that for a value wraps the error of UnmarshalText. The empty text
+// LoadArgs stops at the first invalid pair, field or value; it
+// returns an [UnmarshalableArgsError] for a field, and for a value it wraps the error of
+// UnmarshalText. The empty text
 // changes nothing.
 func LoadArgs(args string, container interface{}) error {
 	if args == "" {

@@ -28,7 +28,7 @@ type PluginConf struct {
 }
 
 // MarshalJSON encodes n with sorted keys and without an empty dns object. It keeps an empty ipam
-// object. The error is that of encoding/json.
+// object. It returns errors of encoding/json.
 func (n *PluginConf) MarshalJSON() ([]byte, error) {
 	type plain PluginConf
 	return ordered.Marshal((*plain)(n))

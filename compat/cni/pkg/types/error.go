@@ -43,6 +43,6 @@ func (e *Error) Error() string {
 	return e.Msg + "; " + e.Details
 }
 
-// Print writes e to standard output as JSON, indented by four blanks, without a final newline. The
-// error is that of encoding or writing.
+// Print writes e to standard output as JSON, indented by four blanks, without a final newline. It
+// returns errors of encoding/json and of writing.
 func (e *Error) Print() error { return ordered.WriteIndented(os.Stdout, e) }

@@ -5,8 +5,8 @@ import (
 	"net"
 )
 
-// IPNet is a network in CIDR notation that keeps host bits, so that it can also hold an address with
-// its prefix length. Its JSON form is the text "10.0.0.5/24".
+// IPNet is a network in CIDR notation that keeps host bits, so that it can also hold an address
+// with its prefix length. Its JSON form is the text "10.0.0.5/24".
 type IPNet net.IPNet
 
 // ParseCIDR parses CIDR notation. Unlike [net.ParseCIDR] it keeps host bits: the network of
@@ -26,7 +26,7 @@ func (n IPNet) MarshalJSON() ([]byte, error) {
 	return json.Marshal((*net.IPNet)(&n).String())
 }
 
-// UnmarshalJSON decodes CIDR notation by [ParseCIDR]. The error is that of encoding/json or of
+// UnmarshalJSON decodes CIDR notation by [ParseCIDR]. It returns errors of encoding/json and
 // ParseCIDR.
 func (n *IPNet) UnmarshalJSON(data []byte) error {
 	var s string

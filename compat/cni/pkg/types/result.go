@@ -19,8 +19,8 @@ type Result interface {
 	PrintTo(writer io.Writer) error
 }
 
-// PrintResult converts a result to a version and writes it to standard output as indented JSON. The
-// error is that of [Result.GetAsVersion] or [Result.Print].
+// PrintResult converts a result to a version and writes it to standard output as indented JSON. It
+// returns errors of [Result.GetAsVersion] and [Result.Print].
 func PrintResult(result Result, version string) error {
 	converted, err := result.GetAsVersion(version)
 	if err != nil {

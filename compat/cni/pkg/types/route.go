@@ -46,8 +46,8 @@ func optional(n *int) string {
 	return strconv.Itoa(*n)
 }
 
-// Copy returns a copy of r with its own table and scope; the copy shares the bytes of the addresses.
-// Copy of nil is nil.
+// Copy returns a copy of r with its own table and scope; the copy shares the bytes of the
+// addresses. Copy of nil is nil.
 func (r *Route) Copy() *Route {
 	if r == nil {
 		return nil
@@ -79,7 +79,7 @@ func (r Route) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON decodes a route and replaces all members of r. It accepts a route without
-// destination. The error is that of encoding/json, or of [ParseCIDR] for the destination.
+// destination. It returns errors of encoding/json and, for the destination, of [ParseCIDR].
 func (r *Route) UnmarshalJSON(data []byte) error {
 	var w route
 	if err := json.Unmarshal(data, &w); err != nil {

@@ -14,7 +14,7 @@ import (
 type ConfigDecoder struct{}
 
 // Decode returns the cniVersion of a network configuration, and 0.1.0 if it is absent or empty. It
-// does not check the value. The error is that of encoding/json, with a prefix.
+// does not check the value. It wraps errors of encoding/json.
 func (*ConfigDecoder) Decode(jsonBytes []byte) (string, error) {
 	return create.DecodeVersion(jsonBytes)
 }
@@ -27,7 +27,7 @@ func NewResult(version string, resultBytes []byte) (types.Result, error) {
 // ParsePrevResult decodes conf.RawPrevResult into conf.PrevResult, by the rules of conf.CNIVersion,
 // and sets RawPrevResult to nil. A previous result without version gets that of conf. It changes
 // nothing if conf has no RawPrevResult. If decoding fails, conf loses its RawPrevResult and keeps
-// its PrevResult; the error is that of [NewResult], with a prefix.
+// its PrevResult. The error wraps an error of [NewResult].
 func ParsePrevResult(conf *types.PluginConf) error {
 	if conf.RawPrevResult == nil {
 		return nil

@@ -63,15 +63,15 @@ func ParseVersion(version string) (int, int, int, error) {
 	return numbers[0], numbers[1], numbers[2], nil
 }
 
-// GreaterThan reports whether version is newer than otherVersion. The error is that of
+// GreaterThan reports whether version is newer than otherVersion. It returns errors of
 // [ParseVersion] for either.
 func GreaterThan(version, otherVersion string) (bool, error) {
 	c, err := compare(version, otherVersion)
 	return c > 0 && err == nil, err
 }
 
-// GreaterThanOrEqualTo reports whether version is otherVersion or newer. The error is that of
-// [ParseVersion] for either.
+// GreaterThanOrEqualTo reports whether version is otherVersion or newer. It returns errors
+// of [ParseVersion] for either.
 func GreaterThanOrEqualTo(version, otherVersion string) (bool, error) {
 	c, err := compare(version, otherVersion)
 	return c >= 0 && err == nil, err

@@ -39,8 +39,8 @@ func (i *IPConfig) MarshalJSON() ([]byte, error) {
 	return json.Marshal(ipConfig{IP: types.IPNet(i.IP), Gateway: i.Gateway, Routes: i.Routes})
 }
 
-// UnmarshalJSON decodes an address and replaces all members of i. It accepts a missing address. The
-// error is that of encoding/json, or of [types.ParseCIDR] for the address.
+// UnmarshalJSON decodes an address and replaces all members of i. It accepts a missing address. It
+// returns errors of encoding/json and, for the address, of [types.ParseCIDR].
 func (i *IPConfig) UnmarshalJSON(data []byte) error {
 	var w ipConfig
 	if err := json.Unmarshal(data, &w); err != nil {

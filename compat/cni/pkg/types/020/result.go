@@ -1,4 +1,5 @@
-// Package types020 holds the result of the versions 0.1.0 and 0.2.0: at most one address per family.
+// Package types020 holds the result of the versions 0.1.0 and 0.2.0: at most one address per
+// family.
 package types020
 
 import (

@@ -59,8 +59,8 @@ func (i *IPConfig) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// UnmarshalJSON decodes an address and replaces all members of i. It accepts missing members. The
-// error is that of encoding/json, or of [types.ParseCIDR] for the address.
+// UnmarshalJSON decodes an address and replaces all members of i. It accepts missing members. It
+// returns errors of encoding/json and, for the address, of [types.ParseCIDR].
 func (i *IPConfig) UnmarshalJSON(data []byte) error {
 	var w ipConfig
 	if err := json.Unmarshal(data, &w); err != nil {

@@ -33,7 +33,7 @@ func NewResult(data []byte) (types.Result, error) {
 	return r, nil
 }
 
-// GetResult converts any result to 0.4.0. The error is that of [types.Result.GetAsVersion].
+// GetResult converts any result to 0.4.0. It returns the errors of [types.Result.GetAsVersion].
 func GetResult(r types.Result) (*Result, error) {
 	return results.Latest[*Result](r, ImplementedSpecVersion)
 }

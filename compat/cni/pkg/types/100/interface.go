@@ -9,7 +9,7 @@ type Interface struct {
 	Mtu     int    `json:"mtu,omitempty"`     // bytes. Since 1.1.0
 	Sandbox string `json:"sandbox,omitempty"` // CNI_NETNS; empty on the host
 
-	SocketPath string `json:"socketPath,omitempty"` // of the socket that represents the interface. Since 1.1.0
+	SocketPath string `json:"socketPath,omitempty"` // stands for the interface. Since 1.1.0
 	PciID      string `json:"pciID,omitempty"`      // PCI address of the device. Since 1.1.0
 }
 

@@ -29,8 +29,7 @@ func (i *IPConfig) String() string {
 	if i.Interface != nil {
 		index = fmt.Sprint(*i.Interface)
 	}
-	return fmt.Sprintf("{Interface:%s Address:%+v Gateway:%v}",
-		index, i.Address, i.Gateway)
+	return fmt.Sprintf("{Interface:%s Address:%+v Gateway:%v}", index, i.Address, i.Gateway)
 }
 
 // Copy returns a copy of i with its own index; the copy shares the bytes of the addresses. Copy of
@@ -46,8 +45,7 @@ func (i *IPConfig) Copy() *IPConfig {
 	return &c
 }
 
-// MarshalJSON encodes the address and the members that are present. It keeps the index
-// 0.
+// MarshalJSON encodes the address and the members that are present. It keeps the index 0.
 func (i *IPConfig) MarshalJSON() ([]byte, error) {
 	return json.Marshal(ipConfig{
 		Interface: i.Interface,
@@ -56,8 +54,8 @@ func (i *IPConfig) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// UnmarshalJSON decodes an address and replaces all members of i. It accepts missing members. The
-// error is that of encoding/json, or of [types.ParseCIDR] for the address.
+// UnmarshalJSON decodes an address and replaces all members of i. It accepts missing members. It
+// returns errors of encoding/json and, for the address, of [types.ParseCIDR].
 func (i *IPConfig) UnmarshalJSON(data []byte) error {
 	var w ipConfig
 	if err := json.Unmarshal(data, &w); err != nil {

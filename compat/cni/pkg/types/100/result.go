@@ -33,7 +33,7 @@ func NewResult(data []byte) (types.Result, error) {
 	return r, nil
 }
 
-// GetResult converts any result to 1.1.0. The error is that of [types.Result.GetAsVersion].
+// GetResult converts any result to 1.1.0. It returns the errors of [types.Result.GetAsVersion].
 func GetResult(r types.Result) (*Result, error) {
 	return results.Latest[*Result](r, ImplementedSpecVersion)
 }
@@ -44,7 +44,7 @@ func NewResultFromResult(result types.Result) (*Result, error) {
 	return results.ConvertTo[*Result](result, ImplementedSpecVersion)
 }
 
-// MarshalJSON encodes r with sorted keys and without an empty dns object. The error is that of
+// MarshalJSON encodes r with sorted keys and without an empty dns object. It returns errors of
 // encoding/json.
 func (r *Result) MarshalJSON() ([]byte, error) {
 	type plain Result
@@ -55,7 +55,8 @@ func (r *Result) MarshalJSON() ([]byte, error) {
 func (r *Result) Version() string { return r.CNIVersion }
 
 // GetAsVersion returns r in another version, see [types.Result]. If r has no version, it gets 1.1.0
-// first. It returns an error for an unknown version, and if r has no address that 0.2.0 can express.
+// first. It returns an error for an unknown version, and if r has no address that 0.2.0 can
+// express.
 func (r *Result) GetAsVersion(version string) (types.Result, error) {
 	if r.CNIVersion == "" {
 		r.CNIVersion = ImplementedSpecVersion

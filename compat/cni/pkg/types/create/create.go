@@ -14,7 +14,7 @@ import (
 )
 
 // DecodeVersion returns the cniVersion of a network configuration or a result, and 0.1.0 if it is
-// absent or empty. The error is that of encoding/json, with a prefix.
+// absent or empty. It wraps errors of encoding/json.
 func DecodeVersion(jsonBytes []byte) (string, error) {
 	var conf struct {
 		CNIVersion string `json:"cniVersion"`

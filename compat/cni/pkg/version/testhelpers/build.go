@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// BuildAt compiles the source of a main package with the CNI library of a Git reference, and writes
-// the binary to outputFilePath. It builds in a temporary module in GOTMPDIR and needs the go command
-// and access to the module.
+// BuildAt compiles the source of a main package with the CNI library of a Git reference, and
+// writes the binary to outputFilePath. It builds in a temporary module in GOTMPDIR
+// and needs the go command and access to the module.
 func BuildAt(programSource []byte, gitRef string, outputFilePath string) error {
 	output, err := filepath.Abs(outputFilePath)
 	if err != nil {

@@ -25,7 +25,7 @@ var (
 	converters = map[versions]Converter{}
 )
 
-// errConvert is the error for a result whose Go type does not belong to its version.
+// errConvert reports that the Go type of a result does not belong to its version.
 var errConvert = errors.New("failed to convert result")
 
 // RegisterDecoder registers the decoder of some versions. It panics if one of them has a decoder.
@@ -109,7 +109,7 @@ func Unmarshal(data []byte, r types.Result, supported []string) error {
 	return nil
 }
 
-// ConvertTo converts r to a version whose results have type R. It returns an error if r is nil or
+// ConvertTo converts r to a version that has results of type R. It returns an error if r is nil or
 // has no version.
 func ConvertTo[R types.Result](r types.Result, version string) (R, error) {
 	var none R
@@ -123,8 +123,8 @@ func ConvertTo[R types.Result](r types.Result, version string) (R, error) {
 	return As[R](converted)
 }
 
-// Latest converts r by its own method to a version whose results have type R, so that a result
-// without version gets one first. It returns an error if r is nil.
+// Latest converts r by its own method to a version that has results of type R. The method first
+// gives a result without version the newest version of its type. It returns an error if r is nil.
 func Latest[R types.Result](r types.Result, version string) (R, error) {
 	var none R
 	if r == nil {

@@ -1,0 +1,103 @@
+package libcni
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/tenon-cni/tenon/network/cache"
+)
+
+const (
+	// rollbackVariable is the environment variable that switches rollback off.
+	rollbackVariable = "TENON_ROLLBACK"
+	rollbackTimeout  = time.Minute
+)
+
+// rollbackError is the error of an ADD whose rollback failed too. Unwrapping it leads to the
+// plugin's error, as without rollback; [errors.Is] and [errors.As] also find the other errors.
+type rollbackError struct {
+	add, rollback error
+}
+
+func (e *rollbackError) Error() string {
+	return e.add.Error() + "; rollback failed: " + e.rollback.Error()
+}
+
+func (e *rollbackError) Unwrap() error {
+	if cause := errors.Unwrap(e.add); cause != nil {
+		return cause
+	}
+	return e.add
+}
+
+func (e *rollbackError) Is(target error) bool {
+	return errors.Is(e.add, target) || errors.Is(e.rollback, target)
+}
+
+func (e *rollbackError) As(target any) bool {
+	return errors.As(e.add, target) || errors.As(e.rollback, target)
+}
+
+// rollBack runs DEL of the plugins that ran during an ADD that failed with an error, and returns
+// that error together with its own.
+func (c *CNIConfig) rollBack(
+	ctx context.Context, n chain, ran []*PluginConfig, rt *RuntimeConf, failure error,
+) error {
+	if len(ran) == 0 || os.Getenv(rollbackVariable) == "off" {
+		return failure
+	}
+	used, err := c.inUse(n.name, rt)
+	if used {
+		return failure
+	}
+	if err == nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+		defer cancel()
+		for _, plugin := range slices.Backward(ran) {
+			err = both(err, n.failure(plugin, "delete", c.delPlugin(ctx, n, plugin, nil, rt)))
+		}
+	}
+	if err != nil {
+		return &rollbackError{add: failure, rollback: err}
+	}
+	return failure
+}
+
+// both joins two errors, which may be nil, in one line.
+func both(first, second error) error {
+	if first == nil || second == nil {
+		return errors.Join(first, second)
+	}
+	return fmt.Errorf("%w; %w", first, second)
+}
+
+// inUse reports whether the cache has an attachment of the container with the interface name, in
+// any network. The name alone decides for a file that does not state its attachment.
+func (c *CNIConfig) inUse(network string, rt *RuntimeConf) (bool, error) {
+	paths, err := c.cache(rt).Files()
+	if errors.Is(err, syscall.ENOTDIR) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("failed to list cached attachments: %w", err)
+	}
+	suffix := "-" + rt.ContainerID + "-" + rt.IfName
+	for _, path := range paths {
+		if !strings.HasSuffix(filepath.Base(path), suffix) {
+			continue
+		}
+		entry, err := cache.ReadFile(path)
+		if err != nil ||
+			entry.Attachment.Container == rt.ContainerID && entry.Attachment.IfName == rt.IfName {
+			return true, nil
+		}
+	}
+	return false, nil
+}

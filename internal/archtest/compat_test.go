@@ -1,0 +1,48 @@
+package archtest
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestCompat runs the rules that also hold for the compat module, which is not part of the tree of
+// TestRules.
+func TestCompat(t *testing.T) {
+	t.Parallel()
+	module := newTree()
+	if err := module.walk(moduleRoot(t), filepath.Join("compat", "cni")); err != nil {
+		t.Fatal(err)
+	}
+	if len(module.packages()) < 10 {
+		t.Errorf("only the packages %v", module.packages())
+	}
+	for _, check := range []func(*tree, report){compat, packageComments, noSleep, contextValues} {
+		for _, violation := range violations(module, check) {
+			t.Error(violation)
+		}
+	}
+}
+
+// TestRequiredModules checks that Tenon does not require the compat module, and that the compat
+// module itself requires only Tenon.
+func TestRequiredModules(t *testing.T) {
+	t.Parallel()
+	root := moduleRoot(t)
+	const format = `{{if not .Main}}{{.Path}}{{if .Indirect}} indirect{{end}}{{end}}`
+	if slices.Contains(modules(t, root, format), compatModule) {
+		t.Errorf("Tenon requires %s", compatModule)
+	}
+	for _, required := range modules(t, filepath.Join(root, "compat", "cni"), format) {
+		if required != module && !strings.HasSuffix(required, " indirect") {
+			t.Errorf("compat requires %s", required)
+		}
+	}
+}
+
+// modules lists the modules of the build list, one per line of the format.
+func modules(t *testing.T, dir, format string) []string {
+	t.Helper()
+	return strings.Split(strings.TrimSpace(string(goList(t, dir, "-m", "-f", format, "all"))), "\n")
+}
