@@ -3,6 +3,8 @@ package plugin
 import (
 	"context"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/tenon-cni/tenon/invoke"
@@ -14,9 +16,9 @@ import (
 // Delegates of a linked plugin, such as host-local, use the same Linked. The zero value executes
 // all plugins.
 //
-// Plugins in the list are not looked up in the file system: a file of the same name in a plugin
-// directory is ignored, and policies for binaries, such as a list of allowed ones, do not apply.
-// The program trusts every plugin in Plugins.
+// Unless Accept is set, plugins in the list are not looked up in the file system: a file of the same
+// name in a plugin directory is ignored, and policies for binaries, such as a list of allowed ones,
+// do not apply. The program trusts every plugin in Plugins.
 //
 // Requests, results, error objects and codes are the same as in a separate process, with these
 // differences:
@@ -30,6 +32,7 @@ import (
 //     goroutine of the plugin ends the program, as any panic does; Tenon's plugins recover those
 //     panics.
 //   - [invoke.Reply.Stderr] and [invoke.Error.Stderr] are empty: the plugin writes to Log only.
+//     (With Accept, Log is the Stderr of Process by default.)
 //   - A plugin is not killed when the context ends. Tenon's plugins stop waiting and roll back
 //     their changes, with up to 10 seconds for each step. Call returns when the plugin does.
 //   - If the program is killed, the plugin ends with it, and network.Client.Recover must clean up.
@@ -40,29 +43,62 @@ type Linked struct {
 	// used. Package plugins/all lists all of Tenon's.
 	Plugins []Definition
 
+	// Accept, if it is set, makes Linked look up all plugins as files, delegates too. Linked then
+	// runs a plugin in this process only if Accept returns true for the path of its file, whose base
+	// name is the name of the plugin; it executes all other files. Accept must support concurrent
+	// calls.
+	Accept func(path string) bool
+
 	// Log receives the output that plugins otherwise write to standard error. nil stands for
-	// [slog.Default].
+	// [slog.Default] or, if Accept is set, for a logger that writes to the Stderr of Process the
+	// same lines as a plugin process.
 	Log *slog.Logger
 
-	Process invoke.Process // executes all other plugins
+	// Process executes all other plugins, among them delegates of linked plugins.
+	Process invoke.Process
 }
 
 // Call implements [invoke.Caller].
 func (l Linked) Call(ctx context.Context, c invoke.Call) (invoke.Reply, error) {
 	typ, linked := invoke.LinkedType(c.Path)
 	if !linked {
+		typ = filepath.Base(c.Path)
+		linked = l.accepts(typ, c.Path)
+	}
+	if !linked {
 		return l.Process.Call(ctx, c)
 	}
 	local := invoke.Local{}
 	if d, ok := l.definition(typ); ok {
-		local[typ] = d.handler(input{caller: l, log: l.Log, linked: true})
+		local[typ] = d.handler(input{caller: l, log: l.log(), linked: true})
 	}
 	return local.Call(ctx, c)
 }
 
+// accepts reports whether the file of a plugin stands for a plugin in the list.
+func (l Linked) accepts(typ, path string) bool {
+	if l.Accept == nil {
+		return false
+	}
+	_, ok := l.definition(typ)
+	return ok && l.Accept(path)
+}
+
+// log returns the logger of plugins; nil is [slog.Default].
+func (l Linked) log() *slog.Logger {
+	if l.Log != nil || l.Accept == nil {
+		return l.Log
+	}
+	w := l.Process.Stderr
+	if w == nil {
+		w = os.Stderr
+	}
+	return slog.New(newLineHandler(w))
+}
+
 // Find implements [invoke.Finder].
 func (l Linked) Find(paths []string, typ string) (string, error) {
-	if _, ok := l.definition(typ); ok {
+	if _, ok := l.definition(typ); ok && l.Accept == nil {
 		return invoke.LinkedPath(typ), nil
 	}
 	return invoke.Find(paths, typ)

@@ -5,12 +5,17 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/invoke"
@@ -226,5 +231,85 @@ func TestLinkedContext(t *testing.T) {
 	if inherited, err := os.ReadFile(filepath.Join(dir, "pool.inherits")); err != nil ||
 		strings.TrimSpace(string(inherited)) != lock.Name() {
 		t.Errorf("the delegate has inherited %q, %v, want %s", inherited, err, lock.Name())
+	}
+}
+
+// With Accept, Linked finds plugins as files. It runs a plugin in this process, also as a delegate,
+// if it has a definition and Accept returns true for the file, and executes the file otherwise.
+func TestLinkedAccept(t *testing.T) {
+	t.Parallel()
+	dir := pluginDir(t, "pool", "other", "main")
+	plugins := []plugin.Definition{delegator, pool("linked.pool")}
+	all := func(string) bool { return true }
+	only := func(typ string) func(string) bool {
+		return func(path string) bool { return path == filepath.Join(dir, typ) }
+	}
+	for _, row := range []struct {
+		name, typ, ipam string
+		accept          func(path string) bool
+		want            string
+	}{
+		{"accepted", "pool", "", all, "linked.pool"},
+		{"not accepted", "pool", "", only("main"), "file.pool"},
+		{"no definition", "other", "", all, "file.other"},
+		{"an accepted delegate", "main", "pool", all, "linked.pool"},
+		{"a delegate that is not accepted", "main", "pool", only("main"), "file.pool"},
+		{"a delegate without definition", "main", "other", all, "file.other"},
+		{"an executed plugin", "main", "pool", only("pool"), "file.main"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			stdin := `{"cniVersion":"1.1.0","name":"net","type":"` + row.typ +
+				`","ipam":{"type":"` + row.ipam + `"}}`
+			l := plugin.Linked{Plugins: plugins, Accept: row.accept}
+			reply, err := linkedCall(t, l, row.typ, stdin, dir)
+			if err != nil || !strings.Contains(string(reply.Stdout), `"domain":"`+row.want+`"`) {
+				t.Errorf("%s, %v, want domain %s", reply.Stdout, err, row.want)
+			}
+		})
+	}
+	l := plugin.Linked{Plugins: plugins, Accept: all}
+	if _, err := l.Find([]string{t.TempDir()}, "pool"); !errors.Is(err, invoke.ErrNotFound) {
+		t.Errorf("a plugin without a file is found: %v", err)
+	}
+	stdin := `{"cniVersion":"1.1.0","name":"net","type":"main","ipam":{"type":"absent"}}`
+	_, err := linkedCall(t, l, "main", stdin, dir)
+	wantCode(t, err, cni.CodeInvalidConfig)
+}
+
+// With Accept, the standard error of the Process receives the lines that a plugin process prints,
+// which come from the default logger.
+func TestLinkedAcceptLog(t *testing.T) {
+	// Not parallel: it redirects the standard logger.
+	var process, linkedIn bytes.Buffer
+	log.SetOutput(&process)
+	defer log.SetOutput(os.Stderr)
+	talk := linked("talks", func(_ context.Context, c *call) (*cni.Result, error) {
+		c.Log.Debug("unseen")
+		c.Log.Info("", "time", 1, "level", "x y", "msg", `"`)
+		c.Log.With("a", 1).WithGroup("g").Warn("two words\nand a line", "b", time.Second, "c", "")
+		c.Log.Error("end\n", slog.Group("h", "d", errors.New("e=f")))
+		return result, nil
+	})
+	stdin := []byte(`{"cniVersion":"1.1.0","name":"net"}`)
+	if _, err := talk.Serve(t.Context(), environment(cni.Add), stdin, nil); err != nil {
+		t.Fatal(err)
+	}
+	l := plugin.Linked{Plugins: []plugin.Definition{talk},
+		Accept: func(string) bool { return true }, Process: invoke.Process{Stderr: &linkedIn}}
+	if _, err := linkedCall(t, l, "talks", string(stdin), pluginDir(t, "talks")); err != nil {
+		t.Fatal(err)
+	}
+	stamp := regexp.MustCompile(`(?m)^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d `)
+	want, got := stamp.ReplaceAllString(process.String(), "STAMP "),
+		stamp.ReplaceAllString(linkedIn.String(), "STAMP ")
+	if diff := cmp.Diff(want, got); diff != "" || strings.Count(got, "STAMP ") != 3 {
+		t.Errorf("process and linked differ:\n%s", diff)
+	}
+	l.Log = slog.New(slog.DiscardHandler)
+	linkedIn.Reset()
+	if _, err := linkedCall(t, l, "talks", string(stdin), pluginDir(t, "talks")); err != nil ||
+		linkedIn.Len() > 0 {
+		t.Errorf("with Log: %v, wrote %s", err, &linkedIn)
 	}
 }
