@@ -45,11 +45,11 @@ type Process struct {
 	// call. It must support concurrent writes if calls are concurrent. nil means [os.Stderr].
 	Stderr io.Writer
 
-	// Base replaces the environment of this process as the variables that plugins inherit, in the
-	// form KEY=VALUE; nil means [os.Environ], and an empty slice no variables. If its CNI_ variables
-	// already are those of the call ([cni.EnvFrom] of Base equals [Call.Env]), Base is the exact
-	// environment of the plugin: variables that it lacks stay unset, and only Environ and the trace
-	// of [WithTrace] add to it. Of several values of a variable, the last one counts.
+	// Base is the environment that plugins inherit, as KEY=VALUE, instead of the environment of this
+	// process; nil means [os.Environ], and an empty slice no variables. If Base has the same CNI_
+	// variables as the call (cni.EnvFrom of Base equals [Call.Env]), it is the exact environment of
+	// the plugin: variables that it lacks stay unset, and only Environ and the trace of [WithTrace]
+	// add to it. The last of several values of a variable counts.
 	Base []string
 
 	// Environ returns additional variables for one call, as KEY=VALUE. They take precedence over

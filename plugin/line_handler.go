@@ -35,7 +35,7 @@ func (h lineHandler) Enabled(ctx context.Context, l slog.Level) bool {
 
 // Handle implements [slog.Handler].
 func (h lineHandler) Handle(ctx context.Context, r slog.Record) error {
-	// The attributes are those of a record without time and message, which has a known beginning.
+	// A record without time and message begins with a known text; its attributes follow.
 	const beginning = `level=INFO msg=""`
 	bare := slog.NewRecord(time.Time{}, slog.LevelInfo, "", 0)
 	r.Attrs(func(a slog.Attr) bool {

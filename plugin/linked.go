@@ -32,7 +32,6 @@ import (
 //     goroutine of the plugin ends the program, as any panic does; Tenon's plugins recover those
 //     panics.
 //   - [invoke.Reply.Stderr] and [invoke.Error.Stderr] are empty: the plugin writes to Log only.
-//     (With Accept, Log is the Stderr of Process by default.)
 //   - A plugin is not killed when the context ends. Tenon's plugins stop waiting and roll back
 //     their changes, with up to 10 seconds for each step. Call returns when the plugin does.
 //   - If the program is killed, the plugin ends with it, and network.Client.Recover must clean up.
@@ -44,9 +43,8 @@ type Linked struct {
 	Plugins []Definition
 
 	// Accept, if it is set, makes Linked look up all plugins as files, delegates too. Linked then
-	// runs a plugin in this process only if Accept returns true for the path of its file, whose base
-	// name is the name of the plugin; it executes all other files. Accept must support concurrent
-	// calls.
+	// runs a plugin in this process only if a file has its name and Accept returns true for the
+	// file's path; it executes all other files. Accept must support concurrent calls.
 	Accept func(path string) bool
 
 	// Log receives the output that plugins otherwise write to standard error. nil stands for

@@ -25,7 +25,8 @@ var mayImport = map[string][]string{
 	},
 
 	// Plugins, the flows that they share, and the public package that provides these.
-	"plugins/all": {"plugins", "internal/repair", "plugin", "invoke", "cni"},
+	"plugins/all/link": {"plugins/all", "plugin", "invoke"},
+	"plugins/all":      {"plugins", "internal/repair", "plugin", "invoke", "cni"},
 	"plugins": {
 		"internal/attach", "internal/chained", "internal/session", "internal/ipam",
 		"internal/kernel",

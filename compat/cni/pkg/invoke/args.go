@@ -27,7 +27,7 @@ type Args struct {
 }
 
 // AsEnv implements [CNIArgs]. It returns the environment of this process with the CNI_ variables of
-// the call, even empty ones. Of several values of a variable, the last one remains.
+// the call, even empty ones. The last of several values of a variable remains.
 func (args *Args) AsEnv() []string {
 	text := args.PluginArgsStr
 	if text == "" {
@@ -54,7 +54,7 @@ type DelegateArgs struct {
 }
 
 // AsEnv implements [CNIArgs]. It returns the environment of this process with CNI_COMMAND set to
-// Command. Of several values of a variable, the last one remains.
+// Command. The last of several values of a variable remains.
 func (d *DelegateArgs) AsEnv() []string {
 	return override(os.Environ(), []string{"CNI_COMMAND=" + d.Command})
 }

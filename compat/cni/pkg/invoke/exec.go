@@ -25,8 +25,8 @@ type Exec interface {
 	Decode(jsonBytes []byte) (version.PluginInfo, error)
 }
 
-// DefaultExec is the [Exec] of functions that receive none; its plugins write standard error to
-// that of this process.
+// DefaultExec is the [Exec] of functions that receive none. Its plugins write to the standard error
+// of this process.
 type DefaultExec struct {
 	*RawExec
 	version.PluginDecoder
@@ -41,9 +41,9 @@ func orDefault(e Exec) Exec {
 }
 
 // ExecPluginWithResult runs a plugin and decodes its result by the rules of the result's version. A
-// result without a version, or with an empty one, gets that of netconf, or 0.1.0 if netconf has
-// none. A nil exec means a [DefaultExec]. Errors of exec are returned unchanged; errors of decoding
-// wrap those of encoding/json.
+// result whose version is absent or empty gets the version of netconf, or 0.1.0 if netconf has
+// none. A nil exec means a [DefaultExec]. Errors of exec are returned unchanged; decoding errors
+// wrap an error of encoding/json.
 func ExecPluginWithResult(ctx context.Context, pluginPath string, netconf []byte, args CNIArgs, exec Exec) (types.Result, error) {
 	out, err := orDefault(exec).ExecPlugin(ctx, pluginPath, netconf, args.AsEnv())
 	if err != nil {
