@@ -30,13 +30,13 @@ const (
 // Process calls plugins as processes. The zero value is ready for use.
 //
 // A plugin inherits the environment of this process or the variables in Base, except the CNI_
-// variables of the protocol, which the call sets. It runs in its own process group unless [Call.Joined] is set, and receives
-// the request on standard input, which it may leave unread. When ctx ends, the group receives
-// SIGTERM, and SIGKILL 100 ms later; Call returns within 250 ms even if a descendant has left the
-// group and holds standard output open. Call stops a plugin that writes more than 16 MiB to
-// standard output in the same way. It does not stop the descendants of a plugin that exited on its
-// own. If the binary is open for writing (ETXTBSY), Call retries for about six seconds, in the end
-// once a second.
+// variables of the protocol, which the call sets. It runs in its own process group unless
+// [Call.Joined] is set, and receives the request on standard input, which it may leave unread. When
+// ctx ends, the group receives SIGTERM, and SIGKILL 100 ms later; Call returns within 250 ms even
+// if a descendant has left the group and holds standard output open. Call stops a plugin that
+// writes more than 16 MiB to standard output in the same way. It does not stop the descendants of a
+// plugin that exited on its own. If the binary is open for writing (ETXTBSY), Call retries for
+// about six seconds, in the end once a second.
 //
 // Windows has neither process groups nor signals: there a plugin inherits no [Call.Files], and when
 // ctx ends, Call kills the plugin at once, but not its descendants.

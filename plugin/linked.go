@@ -16,9 +16,9 @@ import (
 // Delegates of a linked plugin, such as host-local, use the same Linked. The zero value executes
 // all plugins.
 //
-// Unless Accept is set, plugins in the list are not looked up in the file system: a file of the same
-// name in a plugin directory is ignored, and policies for binaries, such as a list of allowed ones,
-// do not apply. The program trusts every plugin in Plugins.
+// Unless Accept is set, plugins in the list are not looked up in the file system: a file of the
+// same name in a plugin directory is ignored, and policies for binaries, such as a list of allowed
+// ones, do not apply. The program trusts every plugin in Plugins.
 //
 // Requests, results, error objects and codes are the same as in a separate process, with these
 // differences:
@@ -61,7 +61,7 @@ func (l Linked) Call(ctx context.Context, c invoke.Call) (invoke.Reply, error) {
 	typ, linked := invoke.LinkedType(c.Path)
 	if !linked {
 		typ = filepath.Base(c.Path)
-		linked = l.accepts(typ, c.Path)
+		linked = l.accepts(typ, c)
 	}
 	if !linked {
 		return l.Process.Call(ctx, c)
@@ -73,13 +73,14 @@ func (l Linked) Call(ctx context.Context, c invoke.Call) (invoke.Reply, error) {
 	return local.Call(ctx, c)
 }
 
-// accepts reports whether the file of a plugin stands for a plugin in the list.
-func (l Linked) accepts(typ, path string) bool {
-	if l.Accept == nil {
+// accepts reports whether a plugin in the list can serve the call of a file. A plugin that is
+// called without a verb describes itself, which only a process can do.
+func (l Linked) accepts(typ string, c invoke.Call) bool {
+	if l.Accept == nil || c.Env.Command == "" {
 		return false
 	}
 	_, ok := l.definition(typ)
-	return ok && l.Accept(path)
+	return ok && l.Accept(c.Path)
 }
 
 // log returns the logger of plugins; nil is [slog.Default].

@@ -269,6 +269,10 @@ func TestLinkedAccept(t *testing.T) {
 		})
 	}
 	l := plugin.Linked{Plugins: plugins, Accept: all}
+	if r, err := l.Call(t.Context(), invoke.Call{Path: filepath.Join(dir, "pool")}); err != nil ||
+		!strings.Contains(string(r.Stdout), "file.pool") {
+		t.Errorf("without a verb: %s, %v", r.Stdout, err)
+	}
 	if _, err := l.Find([]string{t.TempDir()}, "pool"); !errors.Is(err, invoke.ErrNotFound) {
 		t.Errorf("a plugin without a file is found: %v", err)
 	}

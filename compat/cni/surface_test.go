@@ -233,14 +233,18 @@ func (l *lister) add(format string, args ...any) {
 	l.lines = append(l.lines, fmt.Sprintf(format, args...))
 }
 
+// compilerName matches the names that the compiler gives to results without a name.
+var compilerName = regexp.MustCompile(`#\w+`)
+
 // typ formats a type; only types of other packages have the package's name.
 func (l *lister) typ(t types.Type) string {
-	return types.TypeString(t, func(p *types.Package) string {
+	text := types.TypeString(t, func(p *types.Package) string {
 		if p == l.pkg {
 			return ""
 		}
 		return p.Name()
 	})
+	return compilerName.ReplaceAllString(text, "_")
 }
 
 func (l *lister) signature(t types.Type) string { return strings.TrimPrefix(l.typ(t), "func") }
@@ -354,7 +358,7 @@ func load(system string) (surface, error) {
 func command(dir, system, name string, args ...string) (string, error) {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0", "GOWORK=off", "GOPROXY=off")
+	cmd.Env = append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0", "GOWORK=off")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

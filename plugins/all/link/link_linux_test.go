@@ -119,7 +119,8 @@ func TestChain(t *testing.T) {
 	t.Setenv("TENON_EXEC", "")
 
 	n.replace("host-local", `echo host-local $CNI_COMMAND >&2
-[ $CNI_COMMAND = ADD ] && echo '{"cniVersion":"1.1.0","ips":[{"address":"10.88.0.2/16","gateway":"10.88.0.1"}]}'
+ip='"address":"10.88.0.2/16","gateway":"10.88.0.1"'
+[ $CNI_COMMAND = ADD ] && echo '{"cniVersion":"1.1.0","ips":[{'$ip'}]}'
 exit 0`)
 	n.stderr.Reset()
 	same("a foreign delegate", 3, "10.88.0.2")
@@ -142,13 +143,28 @@ exit 1`)
 // A plugin in this process and a plugin process return equal errors and equal replies to VERSION.
 func TestSameOutput(t *testing.T) {
 	n := newNode(t)
+	for _, name := range []string{"dhcp", "tenon"} {
+		must(t, os.Symlink("bridge", filepath.Join(n.plugins, name)))
+	}
+	absent := filepath.Join(t.TempDir(), "socket")
 	for name, c := range map[string]invoke.Call{
-		"an invalid configuration": {Env: cni.Env{Command: cni.Add, ContainerID: "c", IfName: "eth0",
-			Netns: n.Container("c").Path(), Path: n.plugins},
+		"bridge, an invalid configuration": {Env: cni.Env{Command: cni.Add, ContainerID: "c",
+			IfName: "eth0", Netns: n.Container("c").Path(), Path: n.plugins},
 			Stdin: []byte(`{"cniVersion":"1.1.0","name":"x","type":"bridge","mtu":"a"}`)},
-		"VERSION": {Env: cni.Env{Command: cni.VersionCommand}, Stdin: []byte(`{"cniVersion":"1.0.0"}`)},
+		"bridge, VERSION": {Env: cni.Env{Command: cni.VersionCommand},
+			Stdin: []byte(`{"cniVersion":"1.0.0"}`)},
+		"bridge, no verb": {},
+		"dhcp, no daemon": {Env: cni.Env{Command: cni.Status, Path: n.plugins},
+			Stdin: fmt.Appendf(nil, `{"cniVersion":"1.1.0","name":"x","type":"macvlan",
+				"ipam":{"type":"dhcp","daemonSocketPath":%q}}`, absent)},
+		"tenon, which is not a plugin": {Env: cni.Env{Command: cni.Status}},
 	} {
-		c.Path = filepath.Join(n.plugins, "bridge")
+		plugin, situation, _ := strings.Cut(name, ", ")
+		wantProcesses := 0
+		if situation == "no verb" || plugin == "tenon" {
+			wantProcesses = 1
+		}
+		c.Path = filepath.Join(n.plugins, plugin)
 		call := func() (out string) {
 			n.processes = 0
 			must(n.t, n.Host.Run(func() error {
@@ -162,8 +178,8 @@ func TestSameOutput(t *testing.T) {
 			return out
 		}
 		inProcess := call()
-		if n.processes != 0 {
-			t.Errorf("%s: started a process", name)
+		if n.processes != wantProcesses {
+			t.Errorf("%s: %d processes, want %d", name, n.processes, wantProcesses)
 		}
 		t.Setenv("TENON_EXEC", "always")
 		if diff := cmp.Diff(call(), inProcess); diff != "" || n.processes != 1 {

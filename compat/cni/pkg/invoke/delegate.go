@@ -11,7 +11,9 @@ import (
 // DelegateAdd calls ADD of another plugin for a plugin: with the environment of this process except
 // CNI_COMMAND, and with a plugin that is looked up in CNI_PATH. A nil exec means a [DefaultExec].
 // See [ExecPluginWithResult] and [FindInPath] for errors.
-func DelegateAdd(ctx context.Context, delegatePlugin string, netconf []byte, exec Exec) (types.Result, error) {
+func DelegateAdd(
+	ctx context.Context, delegatePlugin string, netconf []byte, exec Exec,
+) (types.Result, error) {
 	exec = orDefault(exec)
 	path, err := findDelegate(delegatePlugin, exec)
 	if err != nil {

@@ -16,7 +16,9 @@ import (
 type Exec interface {
 	// ExecPlugin runs the plugin at a path with a request and a complete environment, and returns
 	// its standard output. A nil environ means the environment of this process.
-	ExecPlugin(ctx context.Context, pluginPath string, stdinData []byte, environ []string) ([]byte, error)
+	ExecPlugin(
+		ctx context.Context, pluginPath string, stdinData []byte, environ []string,
+	) ([]byte, error)
 
 	// FindInPath returns the path of a plugin.
 	FindInPath(plugin string, paths []string) (string, error)
@@ -40,11 +42,13 @@ func orDefault(e Exec) Exec {
 	return e
 }
 
-// ExecPluginWithResult runs a plugin and decodes its result by the rules of the result's version. A
-// result whose version is absent or empty gets the version of netconf, or 0.1.0 if netconf has
-// none. A nil exec means a [DefaultExec]. Errors of exec are returned unchanged; decoding errors
+// ExecPluginWithResult runs a plugin and decodes its result by the rules of the version in it. If
+// the result has no version or an empty one, it gets the version of netconf, by default 0.1.0. A
+// nil exec means a [DefaultExec]. Errors of exec are returned unchanged; decoding errors
 // wrap an error of encoding/json.
-func ExecPluginWithResult(ctx context.Context, pluginPath string, netconf []byte, args CNIArgs, exec Exec) (types.Result, error) {
+func ExecPluginWithResult(
+	ctx context.Context, pluginPath string, netconf []byte, args CNIArgs, exec Exec,
+) (types.Result, error) {
 	out, err := orDefault(exec).ExecPlugin(ctx, pluginPath, netconf, args.AsEnv())
 	if err != nil {
 		return nil, err
@@ -58,7 +62,9 @@ func ExecPluginWithResult(ctx context.Context, pluginPath string, netconf []byte
 
 // ExecPluginWithoutResult runs a plugin and ignores its output. A nil exec means a [DefaultExec].
 // Errors of exec are returned unchanged.
-func ExecPluginWithoutResult(ctx context.Context, pluginPath string, netconf []byte, args CNIArgs, exec Exec) error {
+func ExecPluginWithoutResult(
+	ctx context.Context, pluginPath string, netconf []byte, args CNIArgs, exec Exec,
+) error {
 	_, err := orDefault(exec).ExecPlugin(ctx, pluginPath, netconf, args.AsEnv())
 	return err
 }

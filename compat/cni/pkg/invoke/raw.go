@@ -28,11 +28,13 @@ type RawExec struct {
 // ExecPlugin runs the plugin at a path with a request and an exact environment, and returns its
 // standard output. A nil environ means the environment of this process. The plugin also receives
 // TRACEPARENT, TRACESTATE and BAGGAGE of a trace in ctx ([invoke.WithTrace]). A file that is open
-// for writing is tried again for about six seconds.
+// for writing is tried again for about six seconds. A plugin that prints more than 16 MiB fails.
 //
 // An error is a *types.Error: the error object of the plugin or, if it printed none, a description
 // with code 0. The end of ctx is such a failure, too; test ctx for it.
-func (e *RawExec) ExecPlugin(ctx context.Context, pluginPath string, stdinData []byte, environ []string) ([]byte, error) {
+func (e *RawExec) ExecPlugin(
+	ctx context.Context, pluginPath string, stdinData []byte, environ []string,
+) ([]byte, error) {
 	if environ == nil {
 		environ = os.Environ()
 	}

@@ -74,7 +74,8 @@ func LoadArgs(args string, container interface{}) error {
 		}
 	}
 	var unknown []string
-	for pair := range strings.SplitSeq(args, ";") {
+	// With SplitSeq, which is a function, the compiler would name the result "#rv1" in export data.
+	for _, pair := range strings.Split(args, ";") {
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok || strings.Contains(value, "=") {
 			return fmt.Errorf("ARGS: invalid pair %q", pair)

@@ -97,7 +97,11 @@ func TestLoadArgsErrors(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			err := types.LoadArgs(tt.args, &arguments{})
+			var got arguments
+			err := types.LoadArgs(tt.args, &got)
+			if got.hidden != "" {
+				t.Errorf("unexported field: %q", got.hidden)
+			}
 			if message(err) != tt.want {
 				t.Errorf("%v\nwant %s", err, tt.want)
 			}
@@ -134,6 +138,7 @@ func TestLoadArgsKeepsPointers(t *testing.T) {
 // Upstream panics for all of these.
 func TestLoadArgsIntoOtherContainers(t *testing.T) {
 	t.Parallel()
+	const unknown = `ARGS: unknown args ["A=b"]`
 	type bare struct{ Name types.UnmarshallableString }
 	var b bare
 	if err := types.LoadArgs("Name=n", &b); err != nil || b.Name != "n" {
@@ -143,9 +148,9 @@ func TestLoadArgsIntoOtherContainers(t *testing.T) {
 		container any
 		want      string
 	}{
-		"no IgnoreUnknown":        {&bare{}, `ARGS: unknown args ["A=b"]`},
-		"IgnoreUnknown is text":   {&struct{ IgnoreUnknown string }{"true"}, `ARGS: unknown args ["A=b"]`},
-		"IgnoreUnknown is nil":    {&struct{ IgnoreUnknown *bool }{}, `ARGS: unknown args ["A=b"]`},
+		"no IgnoreUnknown":        {&bare{}, unknown},
+		"IgnoreUnknown is text":   {&struct{ IgnoreUnknown string }{"true"}, unknown},
+		"IgnoreUnknown is nil":    {&struct{ IgnoreUnknown *bool }{}, unknown},
 		"IgnoreUnknown is a bool": {&struct{ IgnoreUnknown bool }{true}, ""},
 		"struct":                  {bare{}, "not a pointer to a struct"},
 		"map":                     {map[string]string{}, "not a pointer to a struct"},

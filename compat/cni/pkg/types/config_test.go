@@ -103,8 +103,10 @@ func TestDNSCopy(t *testing.T) {
 	if c := (*types.DNS)(nil).Copy(); c != nil {
 		t.Errorf("copy of nil: %v", c)
 	}
-	d := &types.DNS{Nameservers: []string{"n"}, Domain: "d", Search: []string{"s"}, Options: []string{}}
 	want := &types.DNS{Nameservers: []string{"n"}, Domain: "d", Search: []string{"s"}}
+	d := &types.DNS{
+		Nameservers: []string{"n"}, Domain: "d", Search: []string{"s"}, Options: []string{},
+	}
 	c := d.Copy()
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("%+v, want %+v", c, want)

@@ -38,7 +38,11 @@ func TestErrorText(t *testing.T) {
 func TestErrorPrint(t *testing.T) {
 	e := types.NewError(types.ErrPluginNotAvailable, "no <daemon>", "d")
 	got := stdout(t, e.Print)
-	want := "{\n    \"code\": 50,\n    \"msg\": \"no \\u003cdaemon\\u003e\",\n    \"details\": \"d\"\n}"
+	want := `{
+    "code": 50,
+    "msg": "no \u003cdaemon\u003e",
+    "details": "d"
+}`
 	if got != want {
 		t.Errorf("printed %q, want %q", got, want)
 	}

@@ -35,11 +35,13 @@ func TestRouteJSON(t *testing.T) {
 
 func TestRouteDecoding(t *testing.T) {
 	t.Parallel()
+	const unmarshal = "json: cannot unmarshal "
 	for text, want := range map[string]string{
-		`{"dst":""}`:                            "invalid CIDR address: ",
-		`{"dst":"10.0.0.0/8","gw":"x"}`:         "invalid IP address: x",
-		`{"dst":"10.0.0.0/8","mtu":"1"}`:        "json: cannot unmarshal string into Go struct field route.mtu of type int",
-		`[]`:                                    "json: cannot unmarshal array into Go value of type types.route",
+		`{"dst":""}`:                    "invalid CIDR address: ",
+		`{"dst":"10.0.0.0/8","gw":"x"}`: "invalid IP address: x",
+		`{"dst":"10.0.0.0/8","mtu":"1"}`: unmarshal + "string into Go struct " +
+			"field route.mtu of type int",
+		`[]`:                                    unmarshal + "array into Go value of type types.route",
 		`{"gw":"10.0.0.1"}`:                     "",
 		`{}`:                                    "",
 		`{"dst":"10.0.0.0/8","gw":"","more":1}`: "",

@@ -25,9 +25,9 @@ func NewResult(version string, resultBytes []byte) (types.Result, error) {
 }
 
 // ParsePrevResult decodes conf.RawPrevResult into conf.PrevResult, by the rules of conf.CNIVersion,
-// and sets RawPrevResult to nil. A previous result without version gets that of conf. It changes
-// nothing if conf has no RawPrevResult. If decoding fails, conf loses its RawPrevResult and keeps
-// its PrevResult. The error wraps an error of [NewResult].
+// and sets RawPrevResult to nil. A previous result without version gets the version of conf.
+// ParsePrevResult changes nothing if conf has no RawPrevResult. If decoding fails, conf loses its
+// RawPrevResult and keeps its PrevResult. The error wraps an error of [NewResult].
 func ParsePrevResult(conf *types.PluginConf) error {
 	if conf.RawPrevResult == nil {
 		return nil

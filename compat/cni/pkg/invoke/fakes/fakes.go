@@ -47,7 +47,9 @@ type RawExec struct {
 }
 
 // ExecPlugin records its arguments and returns the values in ExecPluginCall.Returns.
-func (e *RawExec) ExecPlugin(ctx context.Context, pluginPath string, stdinData []byte, environ []string) ([]byte, error) {
+func (e *RawExec) ExecPlugin(
+	ctx context.Context, pluginPath string, stdinData []byte, environ []string,
+) ([]byte, error) {
 	call := &e.ExecPluginCall
 	call.Received.PluginPath = pluginPath
 	call.Received.StdinData = stdinData

@@ -127,8 +127,8 @@ func TestGetAsVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	older.(*types020.Result).IP4.Routes[0].MTU = 1
-	older.(*types020.Result).DNS.Nameservers[0] = "x"
+	c := older.(*types020.Result)
+	c.IP4.Routes[0].MTU, c.IP6.Gateway, c.DNS.Nameservers[0] = 1, net.IP{1}, "x"
 	if !reflect.DeepEqual(r, full(t, "0.2.0")) {
 		t.Error("the converted result shares data")
 	}

@@ -33,6 +33,7 @@ func full(t *testing.T, version string) *types040.Result {
 				Gateway: net.ParseIP("10.0.0.1")},
 			{Version: "4", Address: cidr(t, "10.0.1.5/24")},
 			{Version: "6", Address: cidr(t, "fd00::5/64")},
+			{Version: "6", Address: cidr(t, "fd00::6/64")},
 		},
 		Routes: []*types.Route{
 			{Dst: cidr(t, "::/0"), GW: net.ParseIP("fd00::1"), MTU: 1400},
@@ -54,7 +55,8 @@ func encoded(t *testing.T, r types.Result) string {
 const (
 	tail = `"interfaces":[{"name":"eth0","mac":"02:00:00:00:00:01","sandbox":"/run/netns/a"}],` +
 		`"ips":[{"version":"4","interface":0,"address":"10.0.0.5/24","gateway":"10.0.0.1"},` +
-		`{"version":"4","address":"10.0.1.5/24"},{"version":"6","address":"fd00::5/64"}],` +
+		`{"version":"4","address":"10.0.1.5/24"},{"version":"6","address":"fd00::5/64"},` +
+		`{"version":"6","address":"fd00::6/64"}],` +
 		`"routes":[{"dst":"::/0","gw":"fd00::1","mtu":1400},{"dst":"0.0.0.0/0"}],` +
 		`"dns":{"search":["s"]}}`
 	tail020 = `"ip4":{"ip":"10.0.0.5/24","gateway":"10.0.0.1","routes":[{"dst":"0.0.0.0/0"}]},` +
@@ -180,7 +182,8 @@ func TestTo020(t *testing.T) {
 				IPs:        []*types040.IPConfig{nil, {Version: "6", Address: v6}},
 				Routes:     []*types.Route{nil, {Dst: v6}},
 			},
-			want: `{"cniVersion":"0.2.0","ip6":{"ip":"fd00::5/64","routes":[{"dst":"fd00::5/64"}]},"dns":{}}`},
+			want: `{"cniVersion":"0.2.0",` +
+				`"ip6":{"ip":"fd00::5/64","routes":[{"dst":"fd00::5/64"}]},"dns":{}}`},
 		{name: "only nil addresses",
 			result: types040.Result{IPs: []*types040.IPConfig{nil}},
 			err:    "cannot convert: no valid IP addresses"},
@@ -189,7 +192,8 @@ func TestTo020(t *testing.T) {
 				IPs:    []*types040.IPConfig{{Version: "4", Address: v4}},
 				Routes: []*types.Route{{Dst: v6}, {Dst: v4, Priority: 3}, {}},
 			},
-			want: `{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.5/24","routes":[{"dst":"10.0.0.5/24"}]},"dns":{}}`},
+			want: `{"cniVersion":"0.2.0",` +
+				`"ip4":{"ip":"10.0.0.5/24","routes":[{"dst":"10.0.0.5/24"}]},"dns":{}}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -211,12 +215,13 @@ func TestTo020(t *testing.T) {
 
 func TestNewResult(t *testing.T) {
 	t.Parallel()
+	const unsupported = "result type supports [0.3.0 0.3.1 0.4.0] but unmarshalled CNIVersion is "
 	for in, want := range map[string]string{
 		`{"cniVersion":"0.3.0"}`: "",
 		`{"cniVersion":"0.3.1"}`: "",
 		`{"cniVersion":"0.4.0","ips":[null],"interfaces":[null],"routes":[null]}`: "",
-		`{}`:                     `result type supports [0.3.0 0.3.1 0.4.0] but unmarshalled CNIVersion is ""`,
-		`{"cniVersion":"1.0.0"}`: `result type supports [0.3.0 0.3.1 0.4.0] but unmarshalled CNIVersion is "1.0.0"`,
+		`{}`:                     unsupported + `""`,
+		`{"cniVersion":"1.0.0"}`: unsupported + `"1.0.0"`,
 		`{"cniVersion":"0.4.0","ips":3}`: "json: cannot unmarshal number into Go struct field " +
 			"Result.ips of type []*types040.IPConfig",
 		`{"cniVersion":"0.4.0","ips":[{"address":"x"}]}`: "invalid CIDR address: x",

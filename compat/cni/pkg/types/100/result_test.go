@@ -175,7 +175,8 @@ func TestNilElements(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"cniVersion":"0.4.0","interfaces":[null,{"name":"b"}],"ips":[null],"routes":[null],"dns":{}}`
+	want := `{"cniVersion":"0.4.0","interfaces":[null,{"name":"b"}],"ips":[null],` +
+		`"routes":[null],"dns":{}}`
 	if got := encoded(t, lists); got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
