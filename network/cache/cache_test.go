@@ -127,7 +127,7 @@ func TestAmbiguousNames(t *testing.T) {
 	}
 }
 
-// Get returns a file whose key is incomplete, because the file name is the only other hint.
+// Get returns a file with an incomplete key, because only the file name names its attachment.
 func TestIncompleteKey(t *testing.T) {
 	t.Parallel()
 	d := cache.Dir(t.TempDir())

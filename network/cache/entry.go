@@ -21,7 +21,7 @@ type Entry struct {
 
 	Netns          string                     // older releases do not store it
 	Args           cni.Args                   // CNI_ARGS
-	CapabilityArgs map[string]json.RawMessage // all arguments, also those that no plugin takes
+	CapabilityArgs map[string]json.RawMessage // all arguments, supported by a plugin or not
 	Result         json.RawMessage            // nil if there is none
 }
 

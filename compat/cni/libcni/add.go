@@ -39,7 +39,8 @@ func (c *CNIConfig) AddNetwork(
 func (c *CNIConfig) add(ctx context.Context, n chain, rt *RuntimeConf) (types.Result, error) {
 	var result types.Result
 	for i, plugin := range n.plugins {
-		path, request, err := c.prepareAdd(n, plugin, result, rt)
+		k := call{command: "ADD", plugin: plugin, previous: result, rt: rt}
+		path, request, err := c.prepare(n, k)
 		ran := i
 		if err == nil {
 			ran++
@@ -55,23 +56,6 @@ func (c *CNIConfig) add(ctx context.Context, n chain, rt *RuntimeConf) (types.Re
 		return nil, c.rollBack(ctx, n, n.plugins, rt, err)
 	}
 	return result, nil
-}
-
-// prepareAdd returns the path and the standard input of a plugin for ADD.
-func (c *CNIConfig) prepareAdd(
-	n chain, plugin *PluginConfig, previous types.Result, rt *RuntimeConf,
-) (path string, request []byte, err error) {
-	if path, err = c.find(plugin.typeOf()); err != nil {
-		return "", nil, err
-	}
-	if err := validate(n.name, rt); err != nil {
-		return "", nil, err
-	}
-	conf, err := n.attachmentRequest(plugin, previous, rt)
-	if err != nil {
-		return "", nil, err
-	}
-	return path, conf.Bytes, nil
 }
 
 // failure adds the plugin and the operation to the error of a plugin in a list.

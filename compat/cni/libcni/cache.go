@@ -167,10 +167,7 @@ func (c *CNIConfig) cachedConfig(network string, rt *RuntimeConf) ([]byte, *Runt
 	if len(entry.Args) > 0 {
 		restored.Args = pairs(entry.Args)
 	}
-	if restored.CapabilityArgs, err = values(entry.CapabilityArgs); err != nil {
-		return nil, nil, fmt.Errorf("failed to unmarshal cached network %q config: %w", network,
-			err)
-	}
+	restored.CapabilityArgs = values(entry.CapabilityArgs)
 	return entry.Config, &restored, nil
 }
 
@@ -226,13 +223,9 @@ func readAttachment(path string) (*NetworkAttachment, error) {
 	if entry.Attachment.Network == "" || entry.Attachment.IfName == "" {
 		return nil, errors.New("the file does not name its attachment")
 	}
-	arguments, err := values(entry.CapabilityArgs)
-	if err != nil {
-		return nil, err
-	}
 	return &NetworkAttachment{
 		ContainerID: entry.Attachment.Container, Network: entry.Attachment.Network,
 		IfName: entry.Attachment.IfName, Config: entry.Config, NetNS: entry.Netns,
-		CniArgs: pairs(entry.Args), CapabilityArgs: arguments,
+		CniArgs: pairs(entry.Args), CapabilityArgs: values(entry.CapabilityArgs),
 	}, nil
 }

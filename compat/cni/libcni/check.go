@@ -48,11 +48,8 @@ func (c *CNIConfig) check(ctx context.Context, n chain, rt *RuntimeConf, disable
 		return fmt.Errorf("failed to get network %q cached result: %w", n.name, err)
 	}
 	for _, plugin := range n.plugins {
-		request, err := n.attachmentRequest(plugin, result, rt)
-		if err != nil {
-			return err
-		}
-		if err := c.run(ctx, "CHECK", request, rt); err != nil {
+		k := call{command: "CHECK", plugin: plugin, previous: result, rt: rt}
+		if err := c.run(ctx, n, k); err != nil {
 			return err
 		}
 	}

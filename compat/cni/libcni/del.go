@@ -13,6 +13,10 @@ import (
 // cache file. A cached result that cannot be read does not prevent DEL. If a plugin fails,
 // DelNetworkList stops, keeps the file and wraps the error of the plugin.
 //
+// If the configuration has changed since ADD, DEL uses the plugins, their order and the version of
+// the cached configuration, followed by the plugins of list that come from other files. This does
+// not apply if a binary of the cached configuration no longer exists.
+//
 // It returns an error for a version that cannot be parsed, and a [*types.Error] if the name of the
 // network, the container ID or the interface name is a path.
 func (c *CNIConfig) DelNetworkList(
@@ -28,11 +32,15 @@ func (c *CNIConfig) DelNetwork(ctx context.Context, net *PluginConfig, rt *Runti
 }
 
 func (c *CNIConfig) del(ctx context.Context, n chain, rt *RuntimeConf) error {
-	withResult, err := version.GreaterThanOrEqualTo(n.cniVersion, "0.4.0")
-	if err != nil {
+	if _, _, _, err := version.ParseVersion(n.cniVersion); err != nil {
 		return err
 	}
 	if err := refusePaths(n.name, rt); err != nil {
+		return err
+	}
+	n = c.asAdded(n, rt)
+	withResult, err := version.GreaterThanOrEqualTo(n.cniVersion, "0.4.0")
+	if err != nil {
 		return err
 	}
 	var result types.Result
@@ -42,20 +50,11 @@ func (c *CNIConfig) del(ctx context.Context, n chain, rt *RuntimeConf) error {
 		}
 	}
 	for _, plugin := range slices.Backward(n.plugins) {
-		if err := c.delPlugin(ctx, n, plugin, result, rt); err != nil {
+		k := call{command: "DEL", plugin: plugin, previous: result, rt: rt}
+		if err := c.run(ctx, n, k); err != nil {
 			return n.failure(plugin, "delete", err)
 		}
 	}
 	c.forget(n.name, rt)
 	return nil
-}
-
-func (c *CNIConfig) delPlugin(
-	ctx context.Context, n chain, plugin *PluginConfig, result types.Result, rt *RuntimeConf,
-) error {
-	request, err := n.attachmentRequest(plugin, result, rt)
-	if err != nil {
-		return err
-	}
-	return c.run(ctx, "DEL", request, rt)
 }

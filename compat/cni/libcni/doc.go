@@ -10,6 +10,7 @@
 // The package differs from libcni 1.3.1 in these points:
 //
 //   - If ADD fails, DEL runs for the plugins that ran; see [CNIConfig.AddNetworkList].
+//   - DEL uses the cached configuration; see [CNIConfig.DelNetworkList].
 //   - Cache files are replaced atomically, and a file of another attachment is not used.
 //   - Names that contain a path separator are refused when a list is loaded, and on DEL and CHECK.
 //   - Numbers in configurations keep their digits.

@@ -9,7 +9,7 @@ import (
 )
 
 // decodeObject decodes a JSON object. Numbers are a [json.Number], so that encoding the object
-// again keeps their digits. The object null is nil. Errors are those of [json.Unmarshal].
+// again keeps their digits. It returns nil for null, and the errors of [json.Unmarshal].
 func decodeObject(b []byte) (map[string]any, error) {
 	var object map[string]any
 	if err := json.Unmarshal(b, &object); err != nil {
@@ -30,23 +30,21 @@ func typeName(value any) string {
 	return fmt.Sprintf("%T", value)
 }
 
-// values decodes JSON values for callers, who expect numbers to be a float64. Integers that a
+// values decodes valid JSON values for callers, who expect numbers to be a float64. Integers that a
 // float64 cannot hold exactly are a [json.Number].
-func values(raw map[string]json.RawMessage) (map[string]any, error) {
+func values(raw map[string]json.RawMessage) map[string]any {
 	if raw == nil {
-		return nil, nil
+		return nil
 	}
 	decoded := make(map[string]any, len(raw))
 	for key, value := range raw {
 		d := json.NewDecoder(bytes.NewReader(value))
 		d.UseNumber()
 		var v any
-		if err := d.Decode(&v); err != nil {
-			return nil, err
-		}
+		_ = d.Decode(&v)
 		decoded[key] = floats(v)
 	}
-	return decoded, nil
+	return decoded
 }
 
 // floats replaces the numbers in a decoded value as described for values.

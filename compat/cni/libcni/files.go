@@ -76,9 +76,9 @@ func ConfListFromFile(filename string) (*NetworkConfigList, error) {
 }
 
 // NetworkConfFromFile reads the configuration of a network. Unless the list sets
-// loadOnlyInlinedPlugins or has no name, it adds the plugins of [NetworkPluginConfsFromFiles] in
-// the directory of the file after those of the list. It returns an error if there are no plugins at
-// all, and the errors of [NetworkConfFromBytes] and NetworkPluginConfsFromFiles.
+// loadOnlyInlinedPlugins or has no name, it adds the plugins of [NetworkPluginConfsFromFiles] from
+// the directory of the file after its own. It returns an error if there are no plugins at all, and
+// the errors of [NetworkConfFromBytes] and NetworkPluginConfsFromFiles.
 func NetworkConfFromFile(filename string) (*NetworkConfigList, error) {
 	b, err := readConf(filename)
 	if err != nil {

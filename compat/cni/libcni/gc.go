@@ -87,7 +87,7 @@ func (c *CNIConfig) gcPlugins(
 				plugin.typeOf(), err))
 			continue
 		}
-		if err := c.run(ctx, "GC", request, &RuntimeConf{}); err != nil {
+		if err := c.runNetwork(ctx, "GC", plugin.typeOf(), request); err != nil {
 			errs = append(errs, fmt.Errorf("failed to GC plugin %s: %w", plugin.typeOf(), err))
 		}
 	}

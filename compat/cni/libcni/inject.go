@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-
-	"github.com/containernetworking/cni/pkg/types"
 )
 
 // InjectConf returns a copy of a configuration with some keys set to new values, which may be of
@@ -71,19 +69,17 @@ func (n chain) request(plugin *PluginConfig, more map[string]any) (*PluginConfig
 	return InjectConf(plugin, values)
 }
 
-// attachmentRequest returns the configuration that a plugin receives on ADD, CHECK and DEL. It has
-// the previous result, unless that is nil, and the capability arguments that the plugin supports.
-func (n chain) attachmentRequest(
-	plugin *PluginConfig, previous types.Result, rt *RuntimeConf,
-) (*PluginConfig, error) {
+// attachmentRequest returns the configuration for ADD, CHECK or DEL. It has the previous result and
+// the capability arguments that the plugin supports, if there are any.
+func (n chain) attachmentRequest(k call) (*PluginConfig, error) {
 	more := map[string]any{}
-	if previous != nil {
-		more["prevResult"] = previous
+	if k.previous != nil {
+		more["prevResult"] = k.previous
 	}
-	if arguments := supported(plugin, rt.CapabilityArgs); len(arguments) > 0 {
+	if arguments := supported(k.plugin, k.rt.CapabilityArgs); len(arguments) > 0 {
 		more["runtimeConfig"] = arguments
 	}
-	return n.request(plugin, more)
+	return n.request(k.plugin, more)
 }
 
 // supported returns the capability arguments that a plugin supports.

@@ -2,8 +2,6 @@ package libcni
 
 import (
 	"context"
-	"os"
-	"strings"
 
 	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/types"
@@ -93,42 +91,4 @@ type RuntimeConf struct {
 	//
 	// Deprecated: use [NewCNIConfigWithCacheDir].
 	CacheDir string
-}
-
-// executor returns the Exec for all calls. It does not store the default one, so that goroutines
-// can share a CNIConfig without one.
-func (c *CNIConfig) executor() invoke.Exec {
-	if c.exec != nil {
-		return c.exec
-	}
-	return &invoke.DefaultExec{RawExec: &invoke.RawExec{Stderr: os.Stderr}}
-}
-
-// find returns the path of the binary of a plugin type.
-func (c *CNIConfig) find(pluginType string) (string, error) {
-	return c.executor().FindInPath(pluginType, c.Path)
-}
-
-// run finds a plugin and calls it with a configuration, for a verb without result.
-func (c *CNIConfig) run(
-	ctx context.Context, command string, plugin *PluginConfig, rt *RuntimeConf,
-) error {
-	path, err := c.find(plugin.typeOf())
-	if err != nil {
-		return err
-	}
-	return invoke.ExecPluginWithoutResult(ctx, path, plugin.Bytes, c.args(command, rt),
-		c.executor())
-}
-
-// args returns the parameters of a call.
-func (c *CNIConfig) args(command string, rt *RuntimeConf) *invoke.Args {
-	return &invoke.Args{
-		Command:     command,
-		ContainerID: rt.ContainerID,
-		NetNS:       rt.NetNS,
-		PluginArgs:  rt.Args,
-		IfName:      rt.IfName,
-		Path:        strings.Join(c.Path, string(os.PathListSeparator)),
-	}
 }

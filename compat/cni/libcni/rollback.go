@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,8 +21,8 @@ const (
 	rollbackTimeout  = time.Minute
 )
 
-// rollbackError is the error of an ADD whose rollback failed too. Unwrapping it leads to the
-// plugin's error, as without rollback; [errors.Is] and [errors.As] also find the other errors.
+// rollbackError is the error of an ADD if its rollback failed too. It unwraps to the plugin's error,
+// as without rollback; [errors.Is] and [errors.As] also find the errors of the rollback.
 type rollbackError struct {
 	add, rollback error
 }
@@ -61,19 +62,22 @@ func (c *CNIConfig) rollBack(
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 		defer cancel()
 		for _, plugin := range slices.Backward(ran) {
-			err = both(err, n.failure(plugin, "delete", c.delPlugin(ctx, n, plugin, nil, rt)))
+			k := call{command: "DEL", plugin: plugin, rt: rt}
+			if delErr := c.run(ctx, n, k); delErr != nil {
+				err = both(err, n.failure(plugin, "delete", delErr))
+			}
 		}
 	}
-	if err != nil {
-		return &rollbackError{add: failure, rollback: err}
+	if err == nil || err.Error() == failure.Error() {
+		return failure // a single plugin that fails with the same error on both verbs
 	}
-	return failure
+	return &rollbackError{add: failure, rollback: err}
 }
 
-// both joins two errors, which may be nil, in one line.
+// both joins two errors in one line. The first one may be nil.
 func both(first, second error) error {
-	if first == nil || second == nil {
-		return errors.Join(first, second)
+	if first == nil {
+		return second
 	}
 	return fmt.Errorf("%w; %w", first, second)
 }
@@ -94,6 +98,9 @@ func (c *CNIConfig) inUse(network string, rt *RuntimeConf) (bool, error) {
 			continue
 		}
 		entry, err := cache.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		if err != nil ||
 			entry.Attachment.Container == rt.ContainerID && entry.Attachment.IfName == rt.IfName {
 			return true, nil

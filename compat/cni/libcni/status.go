@@ -23,7 +23,7 @@ func (c *CNIConfig) GetStatusNetworkList(ctx context.Context, list *NetworkConfi
 			return fmt.Errorf("failed to generate configuration to get plugin STATUS %s: %w",
 				plugin.typeOf(), err)
 		}
-		if err := c.run(ctx, "STATUS", request, &RuntimeConf{}); err != nil {
+		if err := c.runNetwork(ctx, "STATUS", plugin.typeOf(), request); err != nil {
 			return err
 		}
 	}

@@ -3,7 +3,6 @@ package libcni
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/containernetworking/cni/pkg/invoke"
@@ -16,12 +15,8 @@ import (
 func (c *CNIConfig) ValidateNetworkList(
 	ctx context.Context, list *NetworkConfigList,
 ) ([]string, error) {
-	enabled := map[string]bool{}
 	var errs []error
 	for _, plugin := range list.Plugins {
-		for _, name := range capabilities(plugin) {
-			enabled[name] = true
-		}
 		if err := c.validatePlugin(ctx, plugin.typeOf(), list.CNIVersion); err != nil {
 			errs = append(errs, err)
 		}
@@ -29,7 +24,7 @@ func (c *CNIConfig) ValidateNetworkList(
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("%v", errs)
 	}
-	return slices.AppendSeq([]string{}, maps.Keys(enabled)), nil
+	return enabled(list.Plugins...), nil
 }
 
 // ValidateNetwork checks a single plugin, like [CNIConfig.ValidateNetworkList]. It does not change
@@ -39,22 +34,24 @@ func (c *CNIConfig) ValidateNetwork(ctx context.Context, net *PluginConfig) ([]s
 	if err := c.validatePlugin(ctx, net.typeOf(), n.cniVersion); err != nil {
 		return nil, err
 	}
-	return capabilities(net), nil
+	return enabled(net), nil
 }
 
-// capabilities returns the capabilities that a plugin enables, sorted.
-func capabilities(plugin *PluginConfig) []string {
-	enabled := []string{}
-	if plugin == nil || plugin.Network == nil {
-		return enabled
-	}
-	for name, on := range plugin.Network.Capabilities {
-		if on {
-			enabled = append(enabled, name)
+// enabled returns the capabilities that plugins enable, sorted and without duplicates.
+func enabled(plugins ...*PluginConfig) []string {
+	names := []string{}
+	for _, plugin := range plugins {
+		if plugin == nil || plugin.Network == nil {
+			continue
+		}
+		for name, on := range plugin.Network.Capabilities {
+			if on {
+				names = append(names, name)
+			}
 		}
 	}
-	slices.Sort(enabled)
-	return enabled
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // validatePlugin checks that the binary of a plugin exists and supports a version.
