@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -35,5 +37,35 @@ func TestMedian(t *testing.T) {
 	}
 	if got := median([]time.Duration{3}); got != 3 {
 		t.Errorf("median %v, want 3", got)
+	}
+}
+
+func TestCopyPluginsKeepsLinks(t *testing.T) {
+	t.Parallel()
+	from, to := t.TempDir(), filepath.Join(t.TempDir(), "copy")
+	for _, name := range []string{"bridge", "portmap"} {
+		if err := os.WriteFile(filepath.Join(from, name), []byte(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := filepath.Join(from, "host-local")
+	if err := os.Link(filepath.Join(from, "bridge"), link); err != nil {
+		t.Fatal(err)
+	}
+	if err := copyPlugins(to, from); err != nil {
+		t.Fatal(err)
+	}
+	info := func(name string) os.FileInfo {
+		i, err := os.Stat(filepath.Join(to, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return i
+	}
+	if !os.SameFile(info("bridge"), info("host-local")) {
+		t.Error("bridge and host-local are no longer one file")
+	}
+	if os.SameFile(info("bridge"), info("portmap")) {
+		t.Error("bridge and portmap are one file")
 	}
 }

@@ -65,22 +65,40 @@ func (o options) start(ctx context.Context, work, name, plugins string) (*side, 
 	return s, s.cmd.Start()
 }
 
-// copyPlugins copies the plugins of the chain. A program starts faster if its file was written in
-// one piece, so all sides are copied in the same way.
+// copyPlugins copies the plugins of the chain with their hard links: a plugin of Tenon calls
+// host-local in its own process only if both are the same file. A program starts faster if its file
+// was written in one piece, so all sides are copied in the same way.
 func copyPlugins(to, from string) error {
 	if err := os.Mkdir(to, 0o755); err != nil {
 		return err
 	}
+	copies := map[uint64]string{} // by inode
 	for _, name := range []string{"bridge", "host-local", "portmap"} {
-		content, err := os.ReadFile(filepath.Join(from, name))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(to, name), content, 0o755)
+		source, target := filepath.Join(from, name), filepath.Join(to, name)
+		info, err := os.Stat(source)
+		if err != nil {
+			return err
+		}
+		inode := info.Sys().(*syscall.Stat_t).Ino
+		if first, ok := copies[inode]; ok {
+			err = os.Link(first, target)
+		} else {
+			err = copyFile(target, source)
+			copies[inode] = target
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func copyFile(to, from string) error {
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, content, 0o755)
 }
 
 // attach makes the program attach and remove containers with new numbers.
