@@ -20,8 +20,8 @@ import (
 // name, because DEL would remove an interface that is in use, or if the environment variable
 // TENON_ROLLBACK is "off".
 //
-// AddNetworkList returns a [*types.Error] below the prefix for an invalid container ID, network name
-// or interface name, and an error if a binary is missing.
+// AddNetworkList returns a [*types.Error] below the prefix for an invalid container ID, network
+// name or interface name, and an error if a binary is missing.
 func (c *CNIConfig) AddNetworkList(
 	ctx context.Context, list *NetworkConfigList, rt *RuntimeConf,
 ) (types.Result, error) {
@@ -29,7 +29,7 @@ func (c *CNIConfig) AddNetworkList(
 }
 
 // AddNetwork attaches a container with a single plugin. It is like [CNIConfig.AddNetworkList], but
-// the error of the plugin is not wrapped unless DEL fails too.
+// the error of the plugin is not wrapped, unless DEL fails with another text.
 func (c *CNIConfig) AddNetwork(
 	ctx context.Context, net *PluginConfig, rt *RuntimeConf,
 ) (types.Result, error) {

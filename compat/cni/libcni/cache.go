@@ -86,9 +86,9 @@ func (c *CNIConfig) forget(network string, rt *RuntimeConf) {
 }
 
 // GetNetworkListCachedResult returns the result of an attachment in the version of the list, or nil
-// if there is no cache file, it cannot be opened, or it belongs to another attachment. It returns an
-// error if the network name, the container ID or the interface name is empty or a path, and if the
-// result cannot be decoded or converted.
+// if there is no cache file, it cannot be opened, or it belongs to another attachment. It returns
+// an error if the network name, the container ID or the interface name is empty or a path, and if
+// the result cannot be decoded or converted.
 func (c *CNIConfig) GetNetworkListCachedResult(
 	list *NetworkConfigList, rt *RuntimeConf,
 ) (types.Result, error) {

@@ -45,7 +45,9 @@ func NetworkPluginConfFromBytes(pluginConfBytes []byte) (*PluginConfig, error) {
 }
 
 // ConfFromBytes is the former name of [NetworkPluginConfFromBytes].
-func ConfFromBytes(bytes []byte) (*NetworkConfig, error) { return NetworkPluginConfFromBytes(bytes) }
+func ConfFromBytes(bytes []byte) (*NetworkConfig, error) {
+	return NetworkPluginConfFromBytes(bytes)
+}
 
 // typeOf returns the type of a plugin, or "" if its configuration is nil.
 func (c *PluginConfig) typeOf() string {

@@ -21,8 +21,8 @@ const (
 	rollbackTimeout  = time.Minute
 )
 
-// rollbackError is the error of an ADD if its rollback failed too. It unwraps to the plugin's error,
-// as without rollback; [errors.Is] and [errors.As] also find the errors of the rollback.
+// rollbackError is the error of an ADD if its rollback failed too. It unwraps to the plugin's
+// error, as without rollback; [errors.Is] and [errors.As] also find the errors of the rollback.
 type rollbackError struct {
 	add, rollback error
 }
