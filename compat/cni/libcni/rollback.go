@@ -15,10 +15,15 @@ import (
 	"github.com/tenon-cni/tenon/network/cache"
 )
 
+// rollbackVariable is the environment variable that switches rollback off.
+const rollbackVariable = "TENON_ROLLBACK"
+
 const (
-	// rollbackVariable is the environment variable that switches rollback off.
-	rollbackVariable = "TENON_ROLLBACK"
-	rollbackTimeout  = time.Minute
+	// rollbackLimit is the time limit of a rollback.
+	rollbackLimit = time.Minute
+	// lateRollbackLimit is the limit if the context of the ADD has ended: the caller's time is over,
+	// and the plugin may hang on DEL too.
+	lateRollbackLimit = 10 * time.Second
 )
 
 // rollbackError is the error of an ADD if its rollback failed too. It unwraps to the plugin's
@@ -59,7 +64,11 @@ func (c *CNIConfig) rollBack(
 		return failure
 	}
 	if err == nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+		limit := rollbackLimit
+		if ctx.Err() != nil {
+			limit = lateRollbackLimit
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 		defer cancel()
 		for _, plugin := range slices.Backward(ran) {
 			k := call{command: "DEL", plugin: plugin, rt: rt}
