@@ -13,6 +13,7 @@ help:
 	@echo 'make demo          build, then attach, inspect and detach containers in a sandbox'
 	@echo 'make test          run the tests of CI (about 17 minutes, root)'
 	@echo 'make test-clients  test with containerd 2, kubelet, kube-proxy rules and firewalld'
+	@echo 'make test-programs  build and run containerd 2, go-cni, cnitool on module compat/cni'
 	@echo 'make race          run every test with the race detector'
 	@echo 'make fuzz          run every fuzz target for FUZZTIME (default 60s)'
 	@echo 'make lint          run gofmt, go vet, staticcheck and the checks of the language'
@@ -47,6 +48,10 @@ race:
 .PHONY: test-clients
 test-clients:
 	@scripts/test-clients
+
+.PHONY: test-programs
+test-programs:
+	@scripts/test-programs
 
 .PHONY: bench
 bench: build

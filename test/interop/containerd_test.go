@@ -28,8 +28,16 @@ type containerd struct {
 // netDir.
 func newContainerd(t *testing.T) *containerd {
 	t.Helper()
-	testnet.Require(t, testnet.Tool("containerd"), testnet.Tool("ctr"), testnet.Tool("runc"))
-	c := &containerd{node: newNode(t)}
+	testnet.Require(t, testnet.Tool("containerd"), testnet.Tool("ctr"))
+	return newContainerdOn(newNode(t))
+}
+
+// newContainerdOn starts containerd on a node. The PATH of the node selects the version.
+func newContainerdOn(n *node) *containerd {
+	t := n.t
+	t.Helper()
+	testnet.Require(t, testnet.Tool("runc"))
+	c := &containerd{node: n}
 	c.client = c.build("cri", "client")
 	c.config = "/run/config.toml"
 	c.write(c.config, fmt.Sprintf(`

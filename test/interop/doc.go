@@ -11,4 +11,7 @@
 //
 // Tests with the build tag clients need the programs that scripts/test-clients builds: containerd 2
 // and kubelet. If these come first in PATH, the tests of containerd run with version 2.
+//
+// Tests with the build tag programs need the programs that scripts/test-programs builds on module
+// compat/cni and on upstream's library: containerd 2, go-cni, cnitool and the upstream plugins.
 package interop

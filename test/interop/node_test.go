@@ -38,6 +38,7 @@ type node struct {
 	dir    string // the same path inside and outside
 	cgroup string // the parent of all control groups of the node
 	pid    int    // a process in its namespaces; its children are in the process namespace
+	search string // the PATH of its processes
 }
 
 // nodeScript turns a network namespace into a node. When its input ends, also because the tests
@@ -57,7 +58,7 @@ const nodeScript = `
 func newNode(t *testing.T) *node {
 	t.Helper()
 	testnet.Require(t, testnet.Root, testnet.Tool("unshare"), testnet.Tool("nsenter"))
-	n := &node{Net: testnet.New(t), t: t, dir: t.TempDir()}
+	n := &node{Net: testnet.New(t), t: t, dir: t.TempDir(), search: searchFrom(os.Getenv(clientsDir))}
 	n.cgroup = "tenon-interop-" + filepath.Base(filepath.Dir(n.dir))
 	cmd := exec.Command("nsenter", "--net="+n.Host.Path(), "unshare", "--mount", "sh", "-c", nodeScript, n.cgroup)
 	cmd.Stderr = os.Stderr
@@ -117,14 +118,14 @@ func (n *node) build(dir, name string) (path string) {
 func (n *node) command(args ...string) *exec.Cmd {
 	parent := fmt.Sprintf("/proc/%d", n.pid)
 	cmd := exec.Command("nsenter", append([]string{"--net=" + parent + "/ns/net", "--mount=" + parent + "/ns/mnt", "--pid=" + parent + "/ns/pid_for_children", "--"}, args...)...)
-	cmd.Env = append(os.Environ(), "PATH="+programs())
+	cmd.Env = append(os.Environ(), "PATH="+n.search)
 	return cmd
 }
 
-// programs returns the PATH of the node.
-func programs() string {
+// searchFrom returns a PATH that begins with a directory, unless that is empty.
+func searchFrom(dir string) string {
 	path := "/usr/sbin:/usr/bin:/sbin:/bin"
-	if dir := os.Getenv(clientsDir); dir != "" {
+	if dir != "" {
 		path = dir + ":" + path
 	}
 	return path

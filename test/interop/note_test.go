@@ -20,11 +20,17 @@ const (
 func (n *node) installNote() {
 	n.t.Helper()
 	testnet.Require(n.t, testnet.Tool("jq"))
-	script, err := os.ReadFile("testdata/note")
-	must(n.t, err)
-	n.write(plugins+"/note", string(script))
-	must(n.t, os.Chmod(n.path(plugins+"/note"), 0o755))
+	n.installScript("note")
 	must(n.t, os.Mkdir(n.path(noteDir), 0o755))
+}
+
+// installScript installs a plugin of testdata.
+func (n *node) installScript(name string) {
+	n.t.Helper()
+	script, err := os.ReadFile("testdata/" + name)
+	must(n.t, err)
+	n.write(plugins+"/"+name, string(script))
+	must(n.t, os.Chmod(n.path(plugins+"/"+name), 0o755))
 }
 
 // TestShellPlugin: a plugin that is a shell script, added by a drop-in file after Tenon's plugins:

@@ -70,7 +70,13 @@ func (l *lab) must(args ...string) string {
 // after ADD, CHECK, DEL and GC. They are too old for GC; recorded attachments get DEL.
 func TestUpstreamPlugins(t *testing.T) {
 	t.Parallel()
-	l := upstreamLab(t)
+	upstreamLab(t).chain()
+}
+
+// chain attaches and detaches containers with a chain of upstream plugins.
+func (l *lab) chain() {
+	t := l.t
+	t.Helper()
 	outside := l.Uplink()
 	l.write(podNetwork, `{"cniVersion":"1.0.0","name":"pods","plugins":[
 		{"type":"bridge","bridge":"cni0","isGateway":true,"ipMasq":true,"ipam":{"type":"host-local","subnet":"10.85.0.0/16","routes":[{"dst":"0.0.0.0/0"}]}},
