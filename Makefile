@@ -18,6 +18,7 @@ help:
 	@echo 'make fuzz          run every fuzz target for FUZZTIME (default 60s)'
 	@echo 'make lint          run gofmt, go vet, staticcheck and the checks of the language'
 	@echo 'make bench         compare with other plugins; BENCHFLAGS="-peer DIR -quick"'
+	@echo 'make bench-programs  compare go-cni on libcni and on Tenon; BENCHFLAGS as for bench'
 	@echo 'make rows          list requirements without a test; ROWSFLAGS=-v lists all tests'
 	@echo 'make golden        rewrite api/, the list of dependencies, docs/plugins, docs/schema'
 	@echo 'make build         build the static binaries bin/tenon and bin/tenon-dhcp'
@@ -56,6 +57,10 @@ test-programs:
 bench: build
 	@scripts/test-deps
 	@go run ./test/bench $(BENCHFLAGS)
+
+.PHONY: bench-programs
+bench-programs:
+	@scripts/bench-programs $(BENCHFLAGS)
 
 .PHONY: lint
 lint:

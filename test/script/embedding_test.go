@@ -23,12 +23,16 @@ func TestEmbeddingGuide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, "testdata/guide/embedding.txtar", exampleEnv+"="+build(t, program(t, string(guide))))
+	files := program(t, string(guide), ".")
+	if len(files) != 5 {
+		t.Errorf("%d files", len(files))
+	}
+	run(t, "testdata/guide/embedding.txtar", exampleEnv+"="+build(t, files))
 }
 
-// program returns the Go files of a page by name. Every Go block of the page must be a formatted
-// file.
-func program(t *testing.T, page string) map[string]string {
+// program returns the Go files of a page that are in one directory, by name. Every Go block of the
+// page must be a formatted file.
+func program(t *testing.T, page, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
 	for _, b := range blocks(page) {
@@ -44,10 +48,9 @@ func program(t *testing.T, page string) map[string]string {
 		if err != nil || !bytes.Equal(formatted, []byte(source)) {
 			t.Errorf("line %d: %s is not formatted: %v", b.line, title[1], err)
 		}
-		files[title[1]] = source
-	}
-	if len(files) != 5 {
-		t.Errorf("%d files", len(files))
+		if filepath.Dir(title[1]) == dir {
+			files[filepath.Base(title[1])] = source
+		}
 	}
 	return files
 }

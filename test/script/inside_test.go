@@ -77,6 +77,7 @@ func environment(e *testscript.Env) error {
 	}
 	e.Setenv("DOCS", docs)
 	e.Setenv("EXAMPLE", os.Getenv(exampleEnv))
+	e.Setenv("LINKED", os.Getenv(linkedEnv))
 	e.Setenv("PATH", os.Getenv(binEnv)+":"+e.Getenv("PATH")+":/usr/sbin:/sbin")
 	e.Setenv("NETCONFPATH", filepath.Join(e.WorkDir, "net.d"))
 	e.Setenv("TENON", filepath.Join(os.Getenv(binEnv), "tenon"))
