@@ -5,10 +5,12 @@ package interop
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/tenon-cni/tenon/internal/testnet"
@@ -68,6 +70,53 @@ func TestProgramContainerdLinked(t *testing.T) {
 			t.Errorf("containerd has started:\n%s", started)
 		}
 	})
+}
+
+// TestProgramContainerdMany: containerd attaches and detaches pods at the same time, with plugins as
+// processes and in its own process.
+func TestProgramContainerdMany(t *testing.T) {
+	t.Parallel()
+	for _, built := range []library{compat, linked} {
+		t.Run(string(built), func(t *testing.T) {
+			t.Parallel()
+			c := newProgram(t, built)
+			c.install()
+			outside := c.Uplink()
+			c.configure("")
+			c.remove(c.sandbox("first", 8080)) // leaves the shared objects
+			before := c.snapshot()
+			ids := make([]string, 12)
+			c.atOnce(len(ids), func(i int) error {
+				response, err := c.call("RunPodSandbox", c.pod(fmt.Sprint("pod", i), 8080+i))
+				if err == nil {
+					ids[i] = response["podSandboxId"].(string)
+				}
+				return err
+			})
+			for i, id := range ids {
+				c.served(id, fmt.Sprint(8080+i), outside)
+			}
+			c.atOnce(len(ids), func(i int) error {
+				_, stopped := c.call("StopPodSandbox", object{"pod_sandbox_id": ids[i]})
+				_, removed := c.call("RemovePodSandbox", object{"pod_sandbox_id": ids[i]})
+				return errors.Join(stopped, removed)
+			})
+			c.unchanged(before)
+			c.nothingKept()
+		})
+	}
+}
+
+// atOnce calls do n times at once, and fails the test if a call fails.
+func (c *containerd) atOnce(n int, do func(i int) error) {
+	c.t.Helper()
+	failures := make([]error, n)
+	var calls sync.WaitGroup
+	for i := range n {
+		calls.Go(func() { failures[i] = do(i) })
+	}
+	calls.Wait()
+	must(c.t, errors.Join(failures...))
 }
 
 // startedPlugins returns the calls of execve(2) with which containerd starts plugins during an
@@ -172,12 +221,6 @@ func leftByCtr(t *testing.T, built library, install func(*node)) string {
 	greeted(t, c.Host, net.JoinHostPort(c.attached("web").String(), "80"), true)
 	end()
 	c.nothingKept()
-	c.await("end of the links", func() error { // the kernel deletes them in the background
-		if left := testnet.Diff(before, c.snapshot()); strings.Contains(left, "host link") {
-			return errors.New(left)
-		}
-		return nil
-	})
 	return testnet.Diff(before, c.snapshot())
 }
 
@@ -197,7 +240,7 @@ func (n *node) privateEtc() {
 }
 
 // ctr runs a container with a network until the returned function is called, which ends it and
-// waits for its detachment.
+// waits for its detachment. It expects no other container with a veth pair.
 func (c *containerd) ctr(name string) (end func()) {
 	c.t.Helper()
 	cmd := c.command("ctr", "run", "--rm", "--cni", "--snapshotter", "native", "--cgroup", "/"+c.cgroup+"/"+name, imageName, name)
@@ -214,7 +257,13 @@ func (c *containerd) ctr(name string) (end func()) {
 	return func() {
 		c.t.Helper()
 		c.run("ctr", "task", "kill", "--signal", "SIGKILL", name)
-		_ = cmd.Wait() // returns the status of the container
+		_ = cmd.Wait()                            // returns the status of the container
+		c.await("end of the link", func() error { // the kernel deletes it in the background
+			if links := c.run("ip", "-oneline", "link", "show", "type", "veth"); links != "" {
+				return errors.New(links)
+			}
+			return nil
+		})
 	}
 }
 

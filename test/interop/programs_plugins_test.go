@@ -105,7 +105,7 @@ func mistakes() (calls []mistake) {
 		{allBut + "COMMAND=GC", anyConf}, {allBut + "COMMAND=STATUS", anyConf},
 		{"COMMAND=GC PATH=/opt/cni/bin", newConf}, {"COMMAND=STATUS PATH=/opt/cni/bin", newConf},
 		{"COMMAND=GC PATH=/opt/cni/bin CONTAINERID=.wrong", newConf},
-		{allBut + "COMMAND=ADD NETNS=/nowhere", anyConf}, {allBut + "COMMAND=DEL NETNS=/nowhere", anyConf},
+		{allBut + "COMMAND=ADD NETNS=/proc/nowhere", anyConf}, {allBut + "COMMAND=DEL NETNS=/proc/nowhere", anyConf},
 		{"COMMAND=DEL CONTAINERID=c IFNAME=eth0 PATH=/opt/cni/bin", anyConf},
 		{allBut + "COMMAND=ADD ARGS=wrong", anyConf}, {allBut + "COMMAND=ADD ARGS=K=V", anyConf},
 	}
