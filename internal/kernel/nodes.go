@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 
@@ -22,6 +21,7 @@ type (
 	VXLAN     = netlink.VXLAN
 	LinkAddr  = netlink.LinkAddr
 	Hop       = netlink.Hop
+	RouteType = netlink.RouteType
 
 	// Change is a change of a route, a neighbour or a forwarding entry.
 	Change = netlink.Change
@@ -66,10 +66,13 @@ func DeleteForwarding(n Neighbour) Change { return netlink.DeleteForwarding(n) }
 // Taken reports whether a change failed because another program has an object with the same key.
 func Taken(err error) bool { return netlink.ErrTaken(err) }
 
-// Make makes up to 64 independent changes in their order. It continues past errors and returns them
-// joined; each names its change. Deleting an object that does not exist succeeds. Rollback reverts
+// MaxChanges is the number of changes that [Space.Make] makes together at most.
+const MaxChanges = 64
+
+// Make makes up to [MaxChanges] independent changes in their order, and continues past errors. Each
+// error names its change; deleting an object that does not exist succeeds. Rollback reverts
 // nothing, because these objects belong to no attachment.
-func (s *Space) Make(changes ...Change) error {
+func (s *Space) Make(changes ...Change) (errs []error) {
 	if len(changes) == 0 {
 		return nil
 	}
@@ -77,12 +80,14 @@ func (s *Space) Make(changes ...Change) error {
 	if n := len(changes) - 1; n > 0 {
 		op += fmt.Sprintf(" and %d more", n)
 	}
-	var errs []error
 	err := s.tx.Do(op, func() error {
 		errs = s.rt.Make(changes)
 		return nil
 	}, nil)
-	return errors.Join(append(errs, err)...)
+	if err != nil {
+		return []error{err}
+	}
+	return errs
 }
 
 // OfNodes lists the routes between nodes, in both families.
@@ -105,14 +110,16 @@ func (s Addrs) Forwarding(l Link) ([]Neighbour, error) { return s.space.rt.Addrs
 // Monitor opens a monitor of the namespace, which outlives the space. The caller must close it.
 func (s *Space) Monitor() (*Monitor, error) { return s.rt.Monitor() }
 
-// TxChecksum reports whether the checksums of packets sent by a link are offloaded.
-func (s Links) TxChecksum(l Link) (bool, error) { return s.space.rt.Links.TxChecksum(l) }
-
-// SetTxChecksum turns the offload of the checksums of packets sent by a link on or off. Rollback
-// reverts it only together with the link.
-func (s Links) SetTxChecksum(l Link, on bool) error {
-	return s.space.tx.Do(fmt.Sprintf("tx checksum offload %t dev %s", on, l.Name),
+// EnsureTxChecksum turns the offload of the checksums of packets sent by a link on or off, unless
+// it already is. Rollback does not revert it.
+func (s Links) EnsureTxChecksum(l Link, on bool) (changed bool, err error) {
+	now, err := s.space.rt.Links.TxChecksum(l)
+	if now == on || err != nil {
+		return false, err
+	}
+	err = s.space.tx.Do(fmt.Sprintf("tx checksum offload %t dev %s", on, l.Name),
 		func() error { return s.space.rt.Links.SetTxChecksum(l, on) }, nil)
+	return err == nil, err
 }
 
 // ClusterPools returns the pools that [Rules.SetClusterPools] has set, none if the kernel lacks
