@@ -354,4 +354,3 @@ func transfer(t *testing.T, from, to *testnet.Namespace, addr netip.Addr) netip.
 	}
 	return netip.MustParseAddrPort(c.RemoteAddr().String()).Addr().Unmap()
 }
-
