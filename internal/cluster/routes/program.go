@@ -40,6 +40,16 @@ func (a *application) program(ctx context.Context, want entries) error {
 			remove = append(remove, kernel.DeleteNeighbour(n))
 		}
 	}
+	for p := range want.proxies {
+		if !have.proxies[p] {
+			set = append(set, kernel.SetProxy(p))
+		}
+	}
+	for p := range have.proxies {
+		if !want.proxies[p] {
+			remove = append(remove, kernel.DeleteProxy(p))
+		}
+	}
 	for key, route := range want.routes {
 		old, exists := have.routes[key]
 		switch {
@@ -70,6 +80,13 @@ func (a *application) read() (entries, error) {
 			r.Other = true
 		}
 		have.route(r)
+	}
+	proxies, err := a.host.Addrs.Proxies()
+	if err != nil {
+		return have, err
+	}
+	for _, p := range proxies {
+		have.proxies[p] = true
 	}
 	links, err := a.devices()
 	for _, l := range links {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/tenon-cni/tenon/internal/kernel"
@@ -129,7 +131,8 @@ func (a *application) apply(ctx context.Context, want Want) (Report, error) {
 		errs = append(errs, err)
 	}
 	a.router.remember(want, addrs, devices)
-	errs = append(errs, a.pools(want.Pools), a.program(ctx, p.entries(devices)),
+	e := p.entries(devices)
+	errs = append(errs, a.pools(want.Pools), a.answer(e), a.program(ctx, e),
 		a.deleteDevices(p.tunnels))
 	report := p.report
 	report.Changes = a.changes
@@ -149,6 +152,29 @@ func (a *application) pools(pools []netip.Prefix) error {
 		return nil
 	}
 	return err
+}
+
+// answer makes links answer for the addresses of their proxy entries, and at once: containers wait
+// for the answer. IPv4 needs no setting besides forwarding.
+func (a *application) answer(e entries) error {
+	list := map[int][]kernel.Setting{}
+	for p := range e.proxies {
+		if list[p.Link] != nil {
+			continue
+		}
+		l, err := a.host.Links.ByIndex(p.Link)
+		if err := kernel.UnlessNoLink(err); err != nil {
+			return err
+		}
+		for key, value := range map[string]string{
+			"net/ipv4/neigh/%/proxy_delay": "0", "net/ipv6/neigh/%/proxy_delay": "0",
+			"net/ipv6/conf/%/proxy_ndp": "1",
+		} {
+			list[p.Link] = append(list[p.Link], kernel.Setting{
+				Key: strings.Replace(key, "%", l.Name, 1), Value: value, Optional: true})
+		}
+	}
+	return a.host.Sysctl.Ensure(slices.Concat(slices.Collect(maps.Values(list))...))
 }
 
 // forward turns forwarding on for the families of the pools and own blocks.
@@ -176,7 +202,7 @@ func (a *application) facts(want Want, addrs []kernel.LinkAddr) (facts, error) {
 	for _, l := range links {
 		byIndex[l.Index] = l
 	}
-	f := facts{own: map[family]int{}, mtu: func(link int) int {
+	f := facts{own: map[family]int{}, src: map[family]netip.Addr{}, mtu: func(link int) int {
 		if byIndex[link].Name == loopback { // says nothing about the underlay
 			return 0
 		}
@@ -184,12 +210,16 @@ func (a *application) facts(want Want, addrs []kernel.LinkAddr) (facts, error) {
 	}}
 	for _, x := range addrs {
 		ip := x.Addr.Addr()
+		if !x.Addr.IsSingleIP() && !ip.IsLinkLocalUnicast() && !ours(byIndex[x.Link]) {
+			f.nets = append(f.nets, x)
+		}
 		switch {
 		case ip == a.options.own(familyOf(ip)):
 			f.own[familyOf(ip)] = x.Link
-		case ip.Is4() && !ours(byIndex[x.Link]) && within(ip, want.Own.Blocks) &&
-			(!f.src.IsValid() || ip.Less(f.src)):
-			f.src = ip
+		case !ours(byIndex[x.Link]) && within(ip, want.Own.Blocks):
+			if first := f.src[familyOf(ip)]; !first.IsValid() || ip.Less(first) {
+				f.src[familyOf(ip)] = ip
+			}
 		}
 	}
 	for _, own := range a.options.Nodes {
