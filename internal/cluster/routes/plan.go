@@ -50,7 +50,8 @@ type plan struct {
 func newPlan(o *Options, want Want, f facts) (*plan, error) {
 	p := &plan{
 		options: o, facts: f, own: want.Own, tunnels: map[family]bool{},
-		mine: map[netip.Prefix]bool{}, blocks: map[netip.Prefix]*route{}, ends: map[netip.Prefix]kernel.RouteType{},
+		mine: map[netip.Prefix]bool{}, blocks: map[netip.Prefix]*route{},
+		ends: map[netip.Prefix]kernel.RouteType{},
 	}
 	for _, n := range want.Pools {
 		p.ends[n.Masked()] = kernel.RouteUnreachable

@@ -154,8 +154,8 @@ func (a *application) pools(pools []netip.Prefix) error {
 	return err
 }
 
-// answer makes links answer for the addresses of their proxy entries, and at once: containers wait
-// for the answer. IPv4 needs no setting besides forwarding.
+// answer makes links answer for the addresses of their proxy entries, and without the usual delay,
+// because containers wait for it. For IPv4, forwarding is the only other requirement.
 func (a *application) answer(e entries) error {
 	list := map[int][]kernel.Setting{}
 	for p := range e.proxies {
@@ -192,7 +192,7 @@ func (a *application) forward(want Want) error {
 	return a.host.Sysctl.Ensure(list)
 }
 
-// facts reads the facts of the host. It asks the kernel about each address and link once.
+// facts reads the facts of the host.
 func (a *application) facts(want Want, addrs []kernel.LinkAddr) (facts, error) {
 	links, err := a.host.Links.All()
 	if err != nil {
@@ -227,21 +227,29 @@ func (a *application) facts(want Want, addrs []kernel.LinkAddr) (facts, error) {
 			a.problem("the own address %s is on no link", own)
 		}
 	}
-	hops := map[netip.Addr]hop{}
-	f.hop = func(addr netip.Addr) (link int, direct, ok bool, err error) {
-		h, known := hops[addr]
-		if !known {
+	f.hop = a.hops(byIndex)
+	return f, nil
+}
+
+// hops returns the function that finds the next hop to an address. It asks the kernel once about
+// each address.
+func (a *application) hops(
+	links map[int]kernel.Link,
+) func(netip.Addr) (link int, direct, ok bool, err error) {
+	known := map[netip.Addr]hop{}
+	return func(addr netip.Addr) (link int, direct, ok bool, err error) {
+		h, asked := known[addr]
+		if !asked {
 			if h.Hop, h.ok, err = a.host.Routes.Hop(addr); err != nil {
 				return 0, false, false, err
 			}
-			hops[addr] = h
+			known[addr] = h
 		}
-		if !h.ok || h.Local || ours(byIndex[h.Link]) {
+		if !h.ok || h.Local || ours(links[h.Link]) {
 			return 0, false, false, nil
 		}
 		return h.Link, !h.Gateway, true, nil
 	}
-	return f, nil
 }
 
 const loopback = "lo"
