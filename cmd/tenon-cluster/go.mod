@@ -3,8 +3,10 @@ module github.com/tenon-cni/tenon/cmd/tenon-cluster
 go 1.26.0
 
 require (
+	github.com/spf13/pflag v1.0.9
 	github.com/tenon-cni/tenon v0.0.0
 	go.etcd.io/etcd/client/v3 v3.7.3
+	go.uber.org/zap v1.27.1
 )
 
 require (
@@ -15,7 +17,6 @@ require (
 	go.etcd.io/etcd/api/v3 v3.7.3 // indirect
 	go.etcd.io/etcd/client/pkg/v3 v3.7.3 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
-	go.uber.org/zap v1.27.1 // indirect
 	golang.org/x/net v0.61.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
