@@ -17,11 +17,12 @@ import (
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/settings"
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/cluster"
 	"github.com/tenon-cni/tenon/internal/cluster/local"
 )
 
 // Program is the name of the program.
-const Program = "tenon-cluster"
+const Program = cluster.Program
 
 // Exit statuses.
 const (
@@ -32,7 +33,6 @@ const (
 // Environment is the process in which a command runs.
 type Environment struct {
 	Version string
-	Name    string // as which users call the program: "tenon cluster", or Program if empty
 	Lookup  func(name string) (string, bool)
 	Stdin   io.Reader
 	Stdout  io.Writer // with a method Width, tables fit it; see package text
@@ -56,9 +56,9 @@ type app struct {
 // Run runs the command that args name. It returns the exit status: 0 for success, 1 for failure and
 // for findings of check, 2 for wrong usage.
 func Run(ctx context.Context, args []string, e Environment) int {
-	a := &app{Environment: e, name: e.Name}
-	if a.name == "" {
-		a.name = Program
+	a := &app{Environment: e, name: Program}
+	if name, ok := e.Lookup(cluster.CalledAs); ok {
+		a.name = name
 	}
 	if a.Now == nil {
 		a.Now = time.Now
