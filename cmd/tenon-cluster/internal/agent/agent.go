@@ -89,6 +89,7 @@ type Agent struct {
 	peers    int
 	watched  map[string]*suspicion // suspect nodes, by name
 	checked  map[string]bool       // pools to look at before the next renewal
+	commons  commons
 }
 
 // stamp is an instant on both clocks of [local.Deadline]. The zero stamp means never.
@@ -137,6 +138,7 @@ func New(o Options) *Agent {
 		idle:     map[blockID]idle{},
 		watched:  map[string]*suspicion{},
 		checked:  map[string]bool{},
+		commons:  newCommons(),
 	}
 }
 
@@ -152,7 +154,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer cancel(nil)
 	var running sync.WaitGroup
 	parts := []func(context.Context) error{a.live, a.watch, a.claims, a.reclaim, a.route, a.observe,
-		a.serve}
+		a.serve, a.common}
 	for _, part := range parts {
 		running.Go(func() {
 			if err := part(ctx); err != nil {

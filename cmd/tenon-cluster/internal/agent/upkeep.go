@@ -29,7 +29,7 @@ func (a *Agent) upkeep(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("pool %s: %w", name, err))
 		}
 	}
-	errs = append(errs, a.publish(ctx), a.returns(ctx))
+	errs = append(errs, a.publish(ctx), a.returns(ctx), a.commonUpkeep(ctx))
 	return errors.Join(errs...)
 }
 
@@ -88,7 +88,7 @@ func (a *Agent) drifted(name string, p *local.Pool) bool {
 		}
 	}
 	for _, b := range p.State.Blocks {
-		if b.Phase == local.Lost || b.Phase == local.Borrowed {
+		if b.Phase == local.Lost || b.Of.IsValid() {
 			continue
 		}
 		id := blockID{b.Block, b.Nonce}
