@@ -82,9 +82,10 @@ type Agent struct {
 	view     registry.View // of the last list or watch
 	viewed   bool
 	flights  map[string]*flight // claims in progress, by pool
+	bursts   map[string]burst   // last claims, by pool
 	problems map[string]string  // by topic
-	idle     map[string]idle    // since when blocks have been unnecessary, by nonce
-	mtu      int
+	idle     map[blockID]idle   // since when blocks have been unnecessary
+	underlay int // MTU of the link to the other nodes, from the routes
 	peers    int
 	watched  map[string]*suspicion // suspect nodes, by name
 	checked  map[string]bool       // pools to look at before the next renewal
@@ -132,8 +133,9 @@ func New(o Options) *Agent {
 		tried:    make(chan struct{}),
 		planned:  make(chan struct{}, 1),
 		flights:  map[string]*flight{},
+		bursts:   map[string]burst{},
 		problems: map[string]string{},
-		idle:     map[string]idle{},
+		idle:     map[blockID]idle{},
 		watched:  map[string]*suspicion{},
 		checked:  map[string]bool{},
 		commons:  newCommons(),
