@@ -59,7 +59,7 @@ func DeleteNeighbour(n Neighbour) Change { return netlink.DeleteNeighbour(n) }
 // VXLAN device.
 func SetForwarding(n Neighbour) Change { return netlink.SetForwarding(n) }
 
-// DeleteForwarding returns the change that deletes an entry in the forwarding database of a VXLAN
+// DeleteForwarding returns the change that deletes all entries of a MAC address in the forwarding
 // device.
 func DeleteForwarding(n Neighbour) Change { return netlink.DeleteForwarding(n) }
 
@@ -101,7 +101,7 @@ func (s Routes) Hop(dst netip.Addr) (hop Hop, ok bool, err error) {
 // Everywhere lists the addresses of all links, in both families.
 func (s Addrs) Everywhere() ([]LinkAddr, error) { return s.space.rt.Addrs.All() }
 
-// Neighbours lists the neighbour entries of a link, without those of multicast addresses.
+// Neighbours lists the neighbour entries of a link, except entries of multicast addresses.
 func (s Addrs) Neighbours(l Link) ([]Neighbour, error) { return s.space.rt.Addrs.Neighbours(l) }
 
 // Forwarding lists the entries in the forwarding database of a VXLAN device.

@@ -16,7 +16,11 @@ func (a *application) program(ctx context.Context, want entries) error {
 	}
 	var set, remove []kernel.Change // remove has the last change first
 	for key, n := range want.forwarding {
-		if have.forwarding[key] != n {
+		old := have.forwarding[key]
+		if old.Other { // it may have other destinations, which replacing would keep
+			set = append(set, kernel.DeleteForwarding(n))
+		}
+		if old != n {
 			set = append(set, kernel.SetForwarding(n))
 		}
 	}
@@ -76,6 +80,8 @@ func (a *application) read() (entries, error) {
 			have.neighbour(n)
 		}
 		for _, n := range forwarding {
+			_, twice := have.forwarding[forwardingKey{n.Link, n.MAC}]
+			n.Other = n.Other || twice
 			have.forward(n)
 		}
 	}
@@ -102,8 +108,7 @@ func (a *application) make(ctx context.Context, changes []kernel.Change) error {
 	return errors.Join(errs...)
 }
 
-// devices lists the tunnels of the cluster, or of all clusters, also those that a process has not
-// finished.
+// devices lists the tunnels of the cluster, or of all clusters, including unfinished ones.
 func (a *application) devices() ([]kernel.Link, error) {
 	links, err := a.host.Links.All()
 	return slices.DeleteFunc(links, func(l kernel.Link) bool {

@@ -15,7 +15,7 @@ import (
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	s := newSingle(t)
-	s.options.Nodes = s.options.Nodes[:1] // the kernel removes IPv6 addresses of a link that is down
+	s.options.Underlay = s.options.Underlay[:1] // the kernel removes IPv6 addresses of a link that is down
 	w := wanting(peerOf4(nearby(2)), peerOf4(distant(3)))
 	s.host.Batch("link add pods type bridge", "link set pods up",
 		"address add 10.64.1.1/26 dev pods", "route add default via 192.0.2.2")
@@ -100,6 +100,12 @@ func TestWatch(t *testing.T) {
 	await("fdb entry deleted")
 	apply()
 	s.expect("fdb entry deleted", want)
+	vtep := routes.VTEPMAC("3").String()
+	s.host.Command("bridge", "fdb", "append", vtep, "dev", "tenon-vx", "dst", "198.51.100.9")
+	s.host.Command("bridge", "fdb", "append", "02:00:00:00:00:09", "dev", "tenon-vx", "dst",
+		"198.51.100.9", "port", "7")
+	apply()
+	s.expect("foreign fdb entries", want)
 	cancel()
 	for range events { // until it is closed
 	}
