@@ -102,11 +102,13 @@ func (a *application) make(ctx context.Context, changes []kernel.Change) error {
 	return errors.Join(errs...)
 }
 
-// devices lists the tunnels of this package, also those that a process has not finished.
+// devices lists the tunnels of the cluster, or of all clusters, also those that a process has not
+// finished.
 func (a *application) devices() ([]kernel.Link, error) {
 	links, err := a.host.Links.All()
 	return slices.DeleteFunc(links, func(l kernel.Link) bool {
-		return !ours(l) && !a.options.unfinished(l)
+		mine := ours(l) && (a.allClusters || l.Alias == alias(a.options.Cluster))
+		return !mine && !a.options.unfinished(l)
 	}), err
 }
 

@@ -222,6 +222,7 @@ func (a *Agent) join(ctx context.Context) error {
 	a.session, a.fenced, a.contact = &s, false, at
 	first := a.identity.Store == ""
 	a.rival = rival{}
+	a.commons.reconciled = time.Time{}
 	a.mu.Unlock()
 	if first {
 		if err := a.remember(func(n *local.Node) { n.Store = meta.Nonce }); err != nil {
