@@ -85,7 +85,7 @@ type Agent struct {
 	bursts   map[string]burst   // last claims, by pool
 	problems map[string]string  // by topic
 	idle     map[blockID]idle   // since when blocks have been unnecessary
-	mtu      int
+	underlay int                // MTU of the link to the other nodes, from the routes
 	peers    int
 	watched  map[string]*suspicion // suspect nodes, by name
 	checked  map[string]bool       // pools to look at before the next renewal

@@ -189,8 +189,8 @@ func TestSharedAddressesAfterReboot(t *testing.T) {
 	})
 }
 
-// TestAcquireInterrupted kills the agent at each call to the store during a request, and cuts it off
-// or loses answers; afterwards files and store agree.
+// TestAcquireInterrupted loses each call to the store during a request, alone or with all later ones,
+// and kills the agent; afterwards files and store agree.
 func TestAcquireInterrupted(t *testing.T) {
 	lost := rpctypes.ErrGRPCTimeout
 	faults := map[string]memkv.Fault{
@@ -199,7 +199,7 @@ func TestAcquireInterrupted(t *testing.T) {
 		"late commit":  {Error: lost, Commit: memkv.Later, After: 3 * time.Second},
 	}
 	calls := 0
-	run := func(w *world, at int, f memkv.Fault, dead bool) {
+	run := func(w *world, at int, f memkv.Fault, after string) {
 		w.pool(cluster.Pool{Range: prefix("10.64.0.0/22")})
 		n := w.node("n1").start()
 		pass(2 * time.Minute)
@@ -210,7 +210,7 @@ func TestAcquireInterrupted(t *testing.T) {
 			switch {
 			case c.Number-before == at:
 				return f
-			case struck && dead:
+			case struck && after != "":
 				return memkv.Fault{Error: errKilled}
 			}
 			return memkv.Fault{}
@@ -229,7 +229,7 @@ func TestAcquireInterrupted(t *testing.T) {
 		}()
 		err := <-result
 		calls = max(calls, n.client.Calls()-before)
-		if dead {
+		if after == "killed" {
 			n.kill()
 			n.start()
 		}
@@ -244,12 +244,12 @@ func TestAcquireInterrupted(t *testing.T) {
 		pass(time.Minute)
 		n.agree()
 	}
-	t.Run("no fault", func(t *testing.T) { inWorld(t, func(w *world) { run(w, 0, memkv.Fault{}, false) }) })
+	t.Run("no fault", func(t *testing.T) { inWorld(t, func(w *world) { run(w, 0, memkv.Fault{}, "") }) })
 	for name, f := range faults {
 		for at := 1; at <= calls; at++ {
-			for _, dead := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s at call %d, killed %t", name, at, dead), func(t *testing.T) {
-					inWorld(t, func(w *world) { run(w, at, f, dead) })
+			for _, after := range []string{"", "cut off", "killed"} {
+				t.Run(fmt.Sprintf("%s at call %d, %s", name, at, after), func(t *testing.T) {
+					inWorld(t, func(w *world) { run(w, at, f, after) })
 				})
 			}
 		}
