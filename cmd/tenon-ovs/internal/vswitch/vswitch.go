@@ -24,15 +24,15 @@ const budget = 30 * time.Second
 type Switch struct{ conn }
 
 // Dial implements [ovs.Dialer].
-func Dial(ctx context.Context, endpoint string) (ovs.Switch, error) {
-	return DialWithin(budget)(ctx, endpoint)
+func Dial(ctx context.Context, endpoint string, patience time.Duration) (ovs.Switch, error) {
+	return DialWithin(budget)(ctx, endpoint, patience)
 }
 
 // DialWithin is [Dial] for switches with another limit of each method.
 func DialWithin(limit time.Duration) ovs.Dialer {
-	return func(ctx context.Context, endpoint string) (ovs.Switch, error) {
+	return func(ctx context.Context, endpoint string, patience time.Duration) (ovs.Switch, error) {
 		s := &Switch{conn{endpoint: endpoint, limit: limit}}
-		if err := s.connect(ctx); err != nil {
+		if err := s.dial(ctx, patience); err != nil {
 			return nil, err
 		}
 		return s, nil
@@ -100,10 +100,10 @@ const constraint = "constraint violation"
 
 // Attach implements [ovs.Switch].
 func (s *Switch) Attach(ctx context.Context, want ovs.Port) error {
-	if err := s.supports(want); err != nil {
-		return err
-	}
 	return s.retry(ctx, func(ctx context.Context) error {
+		if err := s.supports(want); err != nil {
+			return err
+		}
 		content, err := s.load(ctx)
 		if err != nil {
 			return err
@@ -137,11 +137,7 @@ func (s *Switch) supports(want ovs.Port) error {
 	default:
 		return nil
 	}
-	if s.client == nil {
-		return nil
-	}
-	table, ok := s.client.Schema().Tables["Port"]
-	if ok && table.Columns["protected"] != nil {
+	if s.hasProtected() {
 		return nil
 	}
 	return cni.Errorf(cni.CodeUnsupportedField, "%s: this Open vSwitch has no protected ports", option).
