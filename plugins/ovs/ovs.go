@@ -107,6 +107,9 @@ func (c *Config) Make(ctx context.Context, s *attach.Session) ([]cni.Interface, 
 	if err := c.ensureBridge(ctx, s, sw); err != nil {
 		return nil, err
 	}
+	if err := c.bury(ctx, s, sw); err != nil {
+		return nil, err
+	}
 	inside, host, err := s.AddVeth(kernel.Veth{
 		Name: s.IfName, MAC: c.mac, MTU: c.mtu(), Host: s.Host, HostName: s.HostName(), Alias: s.Tag,
 	})
@@ -148,6 +151,23 @@ func (c *Config) ensureBridge(ctx context.Context, s *attach.Session, sw Switch)
 	}
 	return s.Tx.Do("create bridge "+name, func() error {
 		return unreachable(cni.CodeTryAgainLater, sw.CreateBridge(ctx, name, c.datapath()))
+	}, nil)
+}
+
+// bury removes the ports of containers that ended without DEL.
+func (c *Config) bury(ctx context.Context, s *attach.Session, sw Switch) error {
+	gone := func(p Attached) bool { return dead(s, p) }
+	list, err := sw.Find(ctx, gone)
+	if err != nil {
+		return unreachable(cni.CodeTryAgainLater, err)
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return s.Tx.Do("delete ports without a link", func() error {
+		removed, err := sw.Detach(ctx, gone)
+		s.Log.Warn("deleted ports of containers that no longer exist", "ports", removed)
+		return unreachable(cni.CodeTryAgainLater, err)
 	}, nil)
 }
 
