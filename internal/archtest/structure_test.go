@@ -16,6 +16,7 @@ var mayImport = map[string][]string{
 	"internal/cli": {
 		"cni", "invoke", "network", "network/config", "plugin", "plugins", "plugins/all",
 		"internal/ops", "internal/dhcp", "internal/ipam", "internal/repair", "internal/session",
+		"internal/program",
 	},
 	"internal/ops": {
 		"cni", "invoke", "network", "network/config", "plugin", "plugins", "plugins/all",
@@ -41,7 +42,8 @@ var mayImport = map[string][]string{
 	"internal/session": {"internal/kernel", "plugin", "cni"},
 	"internal/ipam":    {"cni", "internal/statefile"},
 	"internal/dhcp": {"cni", "internal/kernel", "internal/about", "internal/statefile",
-		"internal/ledger"},
+		"internal/ledger", "internal/program"},
+	"internal/program":   {},
 	"internal/firewalld": {},
 
 	// The protocol and the runtime.
