@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -280,5 +281,40 @@ func TestVanished(t *testing.T) {
 	rows := l.sw.Rows()
 	if strings.Contains(rows, port) || strings.Contains(rows, "vxlanID=42") || strings.Contains(rows, "cni-vni-42") {
 		t.Errorf("rows:\n%s", rows)
+	}
+}
+
+// TestOldSchema: an Open vSwitch without protected ports accepts plain ports, and refuses tunnels and
+// isolated ports with code 2.
+func TestOldSchema(t *testing.T) {
+	t.Parallel()
+	l := start(t, impatient(), header+`,"vlan":5}`)
+	var schema object
+	text := l.sw.Run("ovsdb-client", "get-schema", l.sw.Socket(), "Open_vSwitch")
+	if err := json.Unmarshal([]byte(text), &schema); err != nil {
+		t.Fatal(err)
+	}
+	delete(schema["tables"].(object)["Port"].(object)["columns"].(object), "protected")
+	old, err := json.Marshal(schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(l.sw.Dir, "old.ovsschema")
+	if err := os.WriteFile(path, old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.sw.Daemon.Stop()
+	l.sw.Run("ovsdb-client", "convert", l.sw.Socket(), path)
+	// This ovs-vswitchd does not work with such a database: only the change itself succeeds.
+	err = l.Refused(l.Request(cni.Add, "c"), cni.CodeTryAgainLater)
+	plugintest.Says(t, err, "ovs-vswitchd has not applied the change")
+	for key, value := range map[string]any{"isolated": true, "vxlanRemotes": []any{"192.0.2.2"}} {
+		q := l.Request(cni.Add, "other")
+		q.Conf[key] = value
+		if key == "vxlanRemotes" {
+			q.Conf["vxlanID"] = 42
+			delete(q.Conf, "vlan")
+		}
+		plugintest.Says(t, l.Refused(q, cni.CodeUnsupportedField), key)
 	}
 }
