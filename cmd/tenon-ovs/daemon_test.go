@@ -318,3 +318,58 @@ func TestOldSchema(t *testing.T) {
 		plugintest.Says(t, l.Refused(q, cni.CodeUnsupportedField), key)
 	}
 }
+
+// TestRepair restores what another program has removed from the database: the state is as before.
+func TestRepair(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(l *lab, port string){
+		"nothing":       func(*lab, string) {},
+		"a port":        func(l *lab, port string) { l.sw.VSCtl("del-port", port) },
+		"tag of a port": func(l *lab, port string) { l.sw.VSCtl("set", "Port", port, "tag=99") },
+		"the tag": func(l *lab, _ string) {
+			l.sw.VSCtl("remove", "Bridge", "ovs0", "external_ids", "cni-vni-42")
+		},
+		"a tunnel": func(l *lab, _ string) {
+			tunnels := l.sw.VSCtl("--bare", "--columns=name", "find", "Port", "external_ids:role=tunnel")
+			l.sw.VSCtl("del-port", strings.Fields(tunnels)[0])
+		},
+		"the bridge": func(l *lab, _ string) {
+			l.sw.VSCtl("del-br", "ovs0")
+			l.sw.Bridge("ovs0")
+			l.sw.VSCtl("set", "Interface", "ovs0", "mtu_request=1500")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := start(t, under, segment)
+			l.sw.VSCtl("add-port", "ovs0", "first", "tag=1", "--", "set", "Interface", "first", "type=internal")
+			l.Add("other")
+			port := l.Add("c").Interfaces[0].Name
+			if name != "the bridge" {
+				l.sw.VSCtl("del-port", "first") // its tag is free now
+			}
+			before := l.sw.Rows()
+			change(l, port)
+			if name != "nothing" {
+				l.Refused(l.Request(cni.Check, "c"), cni.CodeInternal)
+			}
+			for _, container := range []string{"c", "other", "c"} {
+				if err := l.Repair(container); err != nil {
+					t.Error(err)
+				}
+			}
+			l.Check("c")
+			l.Check("other")
+			after := l.sw.Rows()
+			if name == "the bridge" { // the tag is another one, and the port of the administrator is gone
+				if strings.Count(after, "vxlanID=") != strings.Count(before, "vxlanID=") {
+					t.Errorf("rows:\n%s", after)
+				}
+				return
+			}
+			if diff := testnet.Diff(sorted(before), sorted(after)); diff != "" {
+				t.Errorf("repair has changed the state:\n%s", diff)
+			}
+		})
+	}
+}

@@ -50,8 +50,11 @@ func start(t *testing.T, p plugin.Definition, conf string) *lab {
 func impatient() plugin.Definition { return ovs.Define(vswitch.DialWithin(time.Second)) }
 
 // state describes the host, the containers and the database.
-func (l *lab) state() string {
-	lines := strings.Split(l.State()+"\n"+l.sw.Rows(), "\n")
+func (l *lab) state() string { return sorted(l.State() + "\n" + l.sw.Rows()) }
+
+// sorted orders the lines of a text, for [testnet.Diff].
+func sorted(text string) string {
+	lines := strings.Split(text, "\n")
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
 }
