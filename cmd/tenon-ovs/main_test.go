@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,7 +15,13 @@ import (
 // under is the plugin under test.
 var under = ovs.Define(vswitch.Dial)
 
-func TestMain(m *testing.M) { plugintest.Main(m, delegates(under)...) }
+// TestMain runs the test binary as the program if it has its name.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == ovs.Program {
+		os.Exit(run())
+	}
+	plugintest.Main(m, delegates(under)...)
+}
 
 // serve starts Open vSwitch on a host, with the bridge of a configuration.
 func serve(t testing.TB, n *plugintest.Net, conf map[string]any) (state func() string) {

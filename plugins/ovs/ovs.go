@@ -23,22 +23,20 @@ const (
 	restartTime = 3 * time.Second
 )
 
-// Plugin describes the plugin to programs that cannot run it: its calls fail. The program
-// cmd/tenon-ovs runs it.
-var Plugin = Define(func(context.Context, string, time.Duration) (Switch, error) {
-	return nil, cni.Errorf(cni.CodeInvalidConfig, "plugin ovs is a program of its own").
-		WithDetails("install the program tenon-ovs as ovs in the plugin directory")
-})
-
-// Define returns the definition of the plugin on a switch.
+// Define returns the definition of the plugin on a switch. With nil the plugin has no switch, see
+// [Plugin].
 func Define(dial Dialer) plugin.Definition {
+	alone := dial == nil
+	if alone {
+		dial = refuse
+	}
 	return attach.Define(plugin.Info{
 		Name:         "ovs",
 		About:        "connects a container to an Open vSwitch bridge, also across nodes by VXLAN",
 		Capabilities: []string{"mac"},
 		Args:         []string{"MAC", "OvnPort", "K8S_POD_UID"},
 		Doc:          doc,
-	}, attach.Traits{Kind: "veth"}, func() attach.Maker { return &Config{dial: dial} })
+	}, attach.Traits{Kind: "veth"}, func() attach.Maker { return &Config{dial: dial, alone: alone} })
 }
 
 // open connects to the switch once for each call.

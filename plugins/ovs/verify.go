@@ -36,6 +36,9 @@ func (c *Config) Verify(ctx context.Context, s *attach.Session, link kernel.Link
 // Restore implements [attach.Restorer]: it adds the port, the tag and the tunnels again if another
 // program has removed or changed them.
 func (c *Config) Restore(ctx context.Context, s *attach.Session) ([]string, error) {
+	if c.alone {
+		return restoreByProgram(ctx, s)
+	}
 	host, err := s.HostEnd()
 	if err != nil {
 		return nil, kernel.UnlessNoLink(err)
