@@ -240,7 +240,7 @@ func TestTakeover(t *testing.T) {
 		object{"name": "eth0", "mac": "02:00:00:00:00:01", "sandbox": check.Netns},
 	}}
 	l.Must(check)
-	l.Must(l.Collect()) // ports of ovs-cni have no network: GC keeps those that work
+	l.Must(l.Collect()) // ports of ovs-cni have no network: GC keeps working ones
 	l.Must(check)
 
 	ended := l.Request(cni.Del, "ended")

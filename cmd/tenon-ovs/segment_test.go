@@ -171,7 +171,7 @@ func TestMoreRemotes(t *testing.T) {
 	}
 }
 
-// TestLostSegment collects a segment whose port another program has deleted.
+// TestLostSegment: another program has deleted the only port of a segment. DEL and GC remove the rest.
 func TestLostSegment(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []cni.Command{cni.Del, cni.GC} {
