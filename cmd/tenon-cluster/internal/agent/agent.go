@@ -85,7 +85,7 @@ type Agent struct {
 	bursts   map[string]burst   // last claims, by pool
 	problems map[string]string  // by topic
 	idle     map[blockID]idle   // since when blocks have been unnecessary
-	underlay int // MTU of the link to the other nodes, from the routes
+	underlay int                // MTU of the link to the other nodes, from the routes
 	peers    int
 	watched  map[string]*suspicion // suspect nodes, by name
 	checked  map[string]bool       // pools to look at before the next renewal
@@ -154,7 +154,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer cancel(nil)
 	var running sync.WaitGroup
 	parts := []func(context.Context) error{a.live, a.watch, a.claims, a.reclaim, a.route, a.observe,
-		a.serve, a.common}
+		a.serve, a.common, a.lends}
 	for _, part := range parts {
 		running.Go(func() {
 			if err := part(ctx); err != nil {
