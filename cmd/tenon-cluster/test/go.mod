@@ -3,7 +3,9 @@ module github.com/tenon-cni/tenon/cmd/tenon-cluster/test
 go 1.26.0
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/tenon-cni/tenon v0.0.0
+	github.com/tenon-cni/tenon/cmd/tenon-cluster v0.0.0-00010101000000-000000000000
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.etcd.io/etcd/server/v3 v3.7.3
 	go.uber.org/zap v1.27.1
