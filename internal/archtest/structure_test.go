@@ -40,8 +40,9 @@ var mayImport = map[string][]string{
 	"internal/repair":  {"internal/session", "internal/kernel", "plugin", "invoke", "cni"},
 	"internal/session": {"internal/kernel", "plugin", "cni"},
 	"internal/ipam":    {"cni", "internal/statefile"},
+	"internal/cluster": {"cni", "internal/ipam", "internal/statefile", "internal/unixsocket"},
 	"internal/dhcp": {"cni", "internal/kernel", "internal/about", "internal/statefile",
-		"internal/ledger"},
+		"internal/ledger", "internal/unixsocket"},
 	"internal/firewalld": {},
 
 	// The protocol and the runtime.
@@ -64,11 +65,12 @@ var mayImport = map[string][]string{
 	"internal/netlink":  {"internal/netns"},
 	"internal/netns":    {},
 
-	// Files that hold state, and texts.
-	"internal/about":     {"cni"},
-	"internal/statefile": {},
-	"internal/document":  {},
-	"internal/ledger":    {"internal/statefile"},
+	// Files that hold state, sockets, and texts.
+	"internal/about":      {"cni"},
+	"internal/statefile":  {},
+	"internal/unixsocket": {},
+	"internal/document":   {},
+	"internal/ledger":     {"internal/statefile"},
 }
 
 // importGraph compares the direct imports of every package with mayImport. Test suites are exempt,

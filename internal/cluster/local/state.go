@@ -33,13 +33,37 @@ type Block struct {
 	Nonce      string       `json:"nonce"`
 	Phase      Phase        `json:"phase"`
 	Since      time.Time    `json:"since"`
+	// Lent maps addresses that [Pool.Withdraw] has withdrawn to the borrowing nodes. They survive a
+	// reboot, unlike reservations.
+	Lent map[netip.Addr]string `json:"lent,omitempty"`
 }
+
+// usable reports whether addresses of the block may be allocated.
+func (b *Block) usable() bool { return b.Phase == Owned || b.Phase == Borrowed }
 
 // Deadline is an instant that two clocks decide: it has passed when either says so. A paused or
 // restored virtual machine, or a changed clock, therefore never extends it.
 type Deadline struct {
 	Boot time.Duration `json:"boot"` // CLOCK_BOOTTIME, in nanoseconds
 	Wall time.Time     `json:"wall"`
+}
+
+// Passed reports whether the instant has passed by either clock.
+func (d Deadline) Passed(now Clock) bool {
+	boot, wall := now()
+	return boot >= d.Boot || !wall.Before(d.Wall)
+}
+
+// Left returns the time until the instant by the clock that reaches it first, or 0.
+func (d Deadline) Left(now Clock) time.Duration {
+	boot, wall := now()
+	return max(0, min(d.Boot-boot, d.Wall.Sub(wall)))
+}
+
+// NewDeadline returns the instant a duration after a reading of both clocks. For hold, the reading
+// must precede the request to the store.
+func NewDeadline(boot time.Duration, wall time.Time, d time.Duration) Deadline {
+	return Deadline{boot + d, wall.Add(d)}
 }
 
 // State is what a node knows of one pool: all that the plugin needs to allocate.
@@ -58,6 +82,26 @@ type State struct {
 	Tokens map[string]uint64 `json:"tokens,omitempty"` // quota per namespace that this node may use
 	// Draining forbids allocations: an operator drains the node.
 	Draining bool `json:"draining,omitempty"`
+}
+
+// BlockOf returns the block of this node that contains an address, or nil.
+func (s *State) BlockOf(a netip.Addr) *Block {
+	for i := range s.Blocks {
+		if s.Blocks[i].Block.Contains(a) {
+			return &s.Blocks[i]
+		}
+	}
+	return nil
+}
+
+// has reports whether a block is in a phase.
+func (s *State) has(p Phase) bool {
+	for i := range s.Blocks {
+		if s.Blocks[i].Phase == p {
+			return true
+		}
+	}
+	return false
 }
 
 // Node is the identity of this node.

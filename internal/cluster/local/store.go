@@ -1,34 +1,26 @@
 package local
 
 import (
-	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
-	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/cluster"
 	"github.com/tenon-cni/tenon/internal/ipam"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
-// Errors of this package. Use errors.Is.
-var (
-	// ErrNoPool: the agent has written no state for the pool.
-	ErrNoPool = errors.New("this node does not know the pool")
-	// ErrFull: no block has a free address; the agent may claim another block.
-	ErrFull = errors.New("no free address in the blocks of this node")
-	// ErrUnconfirmed: the node has restarted and the agent has not confirmed the blocks since.
-	ErrUnconfirmed = errors.New("the blocks are not confirmed since the node started")
-	// ErrHold: the node had no contact with the store for longer than the pool's hold.
-	ErrHold = errors.New("the node may not use its blocks: no contact with the store for too long")
-	// ErrDraining: an operator drains the node.
-	ErrDraining = errors.New("the node is draining")
-	// ErrQuota: the namespace has used its addresses; the agent may get more.
-	ErrQuota = errors.New("the node's part of the namespace's quota is used up")
-	// ErrForeignAddress: a requested address is in no block of this node.
-	ErrForeignAddress = errors.New("the address is in no block of this node")
-)
-
-// Clock reads the two clocks of a [Deadline].
+// Clock reads the two clocks of a [Deadline]. The wall time has no monotonic reading.
 type Clock func() (boot time.Duration, wall time.Time)
 
 // Options select a store. Zero fields stand for the values of the running system.
@@ -40,109 +32,177 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Store is the state of a node.
-type Store struct{ o Options }
+// Store is the state of a node. It is safe for concurrent use.
+type Store struct {
+	o    Options
+	boot func() (string, error)
+}
 
 // New returns the store of a directory. It does no I/O.
-func New(o Options) *Store { panic("not written") }
+func New(o Options) *Store {
+	if o.Dir == "" {
+		o.Dir = DefaultDir
+	}
+	if o.Clock == nil {
+		o.Clock = clock
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	boot := sync.OnceValues(statefile.BootID)
+	if o.BootID != "" {
+		boot = func() (string, error) { return o.BootID, nil }
+	}
+	return &Store{o, boot}
+}
+
+// clock reads the clocks of the system.
+func clock() (boot time.Duration, wall time.Time) {
+	var up unix.Timespec
+	// CLOCK_BOOTTIME exists since Linux 2.6.39, so reading it cannot fail.
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &up)
+	return time.Duration(up.Nano()), time.Now().Round(0)
+}
+
+// Clock returns the clocks of the store.
+func (s *Store) Clock() Clock { return s.o.Clock }
+
+func (s *Store) path(parts ...string) string {
+	return filepath.Join(append([]string{s.o.Dir}, parts...)...)
+}
+
+const (
+	poolsDir     = "pools"
+	addressesDir = "addresses"
+	notesDir     = "notes"
+	auditDir     = "audit"
+	suffix       = ".json"
+)
+
+func (s *Store) statePath(pool string) string { return s.path(poolsDir, pool+suffix) }
 
 // Pools returns the names of the pools that have a state or reservations, sorted.
-func (s *Store) Pools() ([]string, error) { panic("not written") }
+func (s *Store) Pools() ([]string, error) {
+	var all []string
+	for dir, end := range map[string]string{poolsDir: suffix, addressesDir: ""} {
+		entries, err := os.ReadDir(s.path(dir))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		for _, e := range entries {
+			name, ok := strings.CutSuffix(e.Name(), end)
+			if ok && e.IsDir() == (end == "") && cluster.ValidateName(name) == nil {
+				all = append(all, name)
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
 
 // Node reads node.json. The error wraps fs.ErrNotExist if no agent has run.
-func (s *Store) Node() (Node, error) { panic("not written") }
+func (s *Store) Node() (Node, error) {
+	path := s.path("node.json")
+	b, err := statefile.ReadFile(path)
+	if err != nil {
+		return Node{}, err
+	}
+	return decode[Node](path, b)
+}
 
 // SetNode writes node.json atomically and durably.
-func (s *Store) SetNode(n Node) error { panic("not written") }
+func (s *Store) SetNode(n Node) error {
+	n.Schema = cluster.Schema
+	return save(s.path("node.json"), n)
+}
 
-// Contact returns the time of the last contact with the store; SetContact sets it to now.
-func (s *Store) Contact() (time.Time, error) { panic("not written") }
+// Contact returns the time of the last contact with the store. The error wraps fs.ErrNotExist if
+// there was none.
+func (s *Store) Contact() (time.Time, error) {
+	info, err := os.Stat(s.path("contact"))
+	if err != nil {
+		return time.Time{}, err
+	}
+	return info.ModTime(), nil
+}
 
 // SetContact sets the time of the last contact to now.
-func (s *Store) SetContact() error { panic("not written") }
-
-// Open locks a pool and reads its state. With peek it does not wait for the lock and the pool cannot
-// be changed. A pool without state has the zero State; see ErrNoPool.
-func (s *Store) Open(ctx context.Context, pool string, peek bool) (*Pool, error) {
-	panic("not written")
+func (s *Store) SetContact() error {
+	path := s.path("contact")
+	_, now := s.o.Clock()
+	err := os.Chtimes(path, now, now)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.MkdirAll(s.o.Dir, 0o755); err != nil {
+		return err
+	}
+	if err := statefile.WriteFile(path, nil, 0o600); err != nil {
+		return err
+	}
+	return os.Chtimes(path, now, now)
 }
 
-// Pool is a locked pool of this node.
-type Pool struct {
-	State State // change it, then call Save
+// ErrSchema: a newer program has written the file. Use errors.Is.
+var ErrSchema = errors.New("a newer version of Tenon has written this file; update this program")
+
+// ErrDamaged: a state file cannot be decoded; the agent writes it again. Use errors.Is.
+var ErrDamaged = errors.New("the file is damaged")
+
+// versioned is a document with a schema.
+type versioned interface{ schema() int }
+
+func (n Node) schema() int { return n.Schema }
+
+func (s State) schema() int { return s.Schema }
+
+func (n Note) schema() int { return n.Schema }
+
+// decode decodes a file. The error wraps ErrSchema or ErrDamaged and names the path.
+func decode[T versioned](path string, b []byte) (v T, err error) {
+	schema := 0
+	if err = json.Unmarshal(b, &v); err == nil {
+		schema = v.schema()
+	} else {
+		var head struct {
+			Schema int `json:"schema"`
+		}
+		if json.Unmarshal(b, &head) == nil { // the newer schema has other types
+			schema = head.Schema
+		}
+	}
+	switch {
+	case schema > cluster.Schema:
+		return *new(T), fmt.Errorf("%s: %w", path, ErrSchema)
+	case err != nil:
+		return *new(T), fmt.Errorf("%s: %w: %w", path, ErrDamaged, err)
+	case schema < 1:
+		return *new(T), fmt.Errorf("%s: %w: it has no schema", path, ErrDamaged)
+	}
+	return v, nil
 }
 
-// Save writes the state atomically and durably.
-func (p *Pool) Save() error { panic("not written") }
-
-// Close unlocks the pool. Closing again does nothing.
-func (p *Pool) Close() error { panic("not written") }
-
-// Request asks for an address, or a prefix.
-type Request struct {
-	Owner     ipam.Owner // with the network
-	Addr      netip.Addr // requested, or the zero Addr
-	Namespace string     // of the pod, for quotas
-	Pod       string     // for the audit
+// save writes a file atomically and durably.
+func save(path string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := statefile.Replace(path, append(b, '\n'), 0o600, nil); err != nil {
+		return err
+	}
+	return syncDir(dir)
 }
 
-// Allocation is the address for an interface.
-type Allocation struct {
-	Addr    netip.Prefix // with the length of the block, or of the prefix
-	Gateway netip.Addr
+// syncDir makes changes to a directory durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
-
-// Allocate reserves an address of the node's blocks. It checks state, boot and hold before and
-// after. The error wraps one of the errors of this package or of package ipam.
-func (p *Pool) Allocate(ctx context.Context, q Request) (Allocation, error) { panic("not written") }
-
-// Put records that an attachment holds a shared address; the agent calls it.
-func (p *Pool) Put(ctx context.Context, a netip.Addr, q Request) (Allocation, error) {
-	panic("not written")
-}
-
-// Release frees the addresses of an attachment. For a shared address it first writes a note for the
-// agent; noted reports that.
-func (p *Pool) Release(ctx context.Context, o ipam.Owner) (noted bool, err error) {
-	panic("not written")
-}
-
-// Collect frees the addresses of a network's attachments that are not in keep, like Release.
-func (p *Pool) Collect(ctx context.Context, network string, keep []ipam.Owner) (freed []ipam.Lease, noted bool, err error) {
-	panic("not written")
-}
-
-// Leases returns the reservations, sorted by address.
-func (p *Pool) Leases(ctx context.Context) ([]ipam.Lease, error) { panic("not written") }
-
-// Withdraw reserves a free address of an owned block for a borrower, and Restore ends that.
-func (p *Pool) Withdraw(ctx context.Context, block netip.Prefix, borrower string) (netip.Addr, error) {
-	panic("not written")
-}
-
-// Restore makes a withdrawn address free again.
-func (p *Pool) Restore(ctx context.Context, a netip.Addr) error { panic("not written") }
-
-// Use is the use of a block.
-type Use struct {
-	Block
-	Capacity uint64 // addresses, or prefixes, that can be allocated
-	Used     uint64 // reserved ones, also in blocks that are lost or returning
-}
-
-// Usage returns the use of every block, in the order of the state, and the shared addresses.
-func (p *Pool) Usage(ctx context.Context) (blocks []Use, shared []ipam.Lease, err error) {
-	panic("not written")
-}
-
-// Note is a shared address that the plugin has released and the store still shows.
-type Note struct {
-	Pool string     `json:"pool"`
-	Addr netip.Addr `json:"addr"`
-}
-
-// Notes reads the notes; Done removes one.
-func (s *Store) Notes() ([]Note, error) { panic("not written") }
-
-// Done removes a note.
-func (s *Store) Done(n Note) error { panic("not written") }
