@@ -70,11 +70,14 @@ type Agent struct {
 	// planned has an event while claims are planned.
 	planned chan struct{}
 
-	mu       sync.Mutex // guards the following fields
+	mu       sync.Mutex         // guards the following fields
+	bound    *registry.Registry // its writes fail if the store is replaced
 	session  *registry.Session
 	identity local.Node
 	fenced   bool          // in the store, and not rejoined
 	restored bool          // the store is not the one that the node knew: see confirm
+	rewound  bool          // the store has lost transactions of this node
+	rival    rival         // another host that may use the identity
 	contact  stamp         // of the last answer of the store
 	view     registry.View // of the last list or watch
 	viewed   bool
@@ -161,6 +164,13 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// store returns the registry of the store that the node has joined.
+func (a *Agent) store() *registry.Registry {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return cmp.Or(a.bound, a.o.Registry)
 }
 
 // exclusive waits until no other transaction of this node is in progress. The caller calls end.

@@ -23,12 +23,12 @@ func (a *Agent) confirm(ctx context.Context, meta cluster.Meta) error {
 	if err := a.resolve(ctx); err != nil {
 		return err
 	}
-	n, blocks, err := a.o.Registry.Owned(ctx, a.o.Node.Name)
+	n, blocks, err := a.store().Owned(ctx, a.o.Node.Name)
 	if err != nil {
 		return a.lapse(err)
 	}
 	a.setNode(n)
-	pools, err := a.o.Registry.Pools(ctx)
+	pools, err := a.store().Pools(ctx)
 	if err != nil {
 		return err
 	}
@@ -37,8 +37,11 @@ func (a *Agent) confirm(ctx context.Context, meta cluster.Meta) error {
 		return err
 	}
 	a.setPools(pools)
-	a.setRestored(meta)
 	owned := ownBlocks(n, blocks)
+	if err := a.findRewind(ctx, n, owned); err != nil {
+		return err
+	}
+	a.setRestored(meta)
 	for _, name := range known {
 		owned[name] = append(owned[name], []local.Block{}...)
 	}
@@ -59,13 +62,51 @@ func (a *Agent) confirm(ctx context.Context, meta cluster.Meta) error {
 func (a *Agent) setRestored(meta cluster.Meta) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.restored = a.identity.Store != meta.Nonce
+	if a.identity.Store != meta.Nonce {
+		a.rewound = false // an operator has noticed it, too
+	}
+	a.restored = a.rewound || a.identity.Store != meta.Nonce
 	if a.restored {
 		a.problem("restored", "the store was restored or replaced: this node claims no blocks "+
-			"until an operator has run `tenon-cluster check` and `tenon-cluster confirm`")
+			"until an operator has run `tenon-cluster confirm --restored`, `check` and "+
+			"`confirm --all-nodes`")
 	} else {
 		delete(a.problems, "restored")
 	}
+}
+
+// setRewound records that the store has lost transactions of this node.
+func (a *Agent) setRewound() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.rewound = true
+}
+
+// findRewind looks for blocks of the present epoch that the node has and the store does not show.
+// Only a restored snapshot explains them: a node loses its blocks together with its epoch.
+func (a *Agent) findRewind(
+	ctx context.Context, n registry.Node, owned map[string][]local.Block,
+) error {
+	names, err := a.o.Local.Pools()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		p, err := a.o.Local.Open(ctx, name, true)
+		if err != nil {
+			return err
+		}
+		for _, b := range p.State.Blocks {
+			if b.Phase == local.Owned && b.Epoch == n.Epoch && !slices.ContainsFunc(owned[name],
+				func(o local.Block) bool { return o.Block == b.Block && o.Nonce == b.Nonce }) {
+				a.setRewound()
+			}
+		}
+		if err := p.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // accept notices that an operator has confirmed the node's blocks after a restored snapshot.

@@ -79,11 +79,17 @@ type returning struct {
 // returns gives the blocks back that are marked as returning, and then drops them from the files.
 // The caller has the turn.
 func (a *Agent) returns(ctx context.Context) error {
+	a.mu.Lock()
+	restored := a.restored
+	a.mu.Unlock()
+	if restored {
+		return nil // the block may be another node's
+	}
 	marked, err := a.marked(ctx)
 	if err != nil || len(marked) == 0 {
 		return err
 	}
-	n, owned, err := a.o.Registry.Owned(ctx, a.o.Node.Name)
+	n, owned, err := a.store().Owned(ctx, a.o.Node.Name)
 	if err != nil {
 		return a.lapse(err)
 	}
@@ -107,7 +113,7 @@ func (a *Agent) giveBack(ctx context.Context, m returning, owned []registry.Bloc
 		if err != nil {
 			return err
 		}
-		n, err := a.o.Registry.Return(ctx, s.Node, owned[i], "returned")
+		n, err := a.store().Return(ctx, s.Node, owned[i], "returned")
 		if err != nil {
 			return a.lapse(err)
 		}

@@ -181,7 +181,7 @@ func (a *Agent) try(ctx context.Context, p registry.Pool, nonce string) ([]regis
 	if err != nil {
 		return nil, err
 	}
-	free, err := a.o.Registry.Free(ctx, p, s.Node.Name, candidates)
+	free, err := a.store().Free(ctx, p, s.Node.Name, candidates)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +189,7 @@ func (a *Agent) try(ctx context.Context, p registry.Pool, nonce string) ([]regis
 		if len(free) == 0 {
 			return nil, registry.ErrFull
 		}
-		n, blocks, err := a.o.Registry.Claim(ctx, s.Node, p, free[:1], nonce)
+		n, blocks, err := a.store().Claim(ctx, s.Node, p, free[:1], nonce)
 		switch {
 		case err == nil:
 			a.setNode(n)
@@ -206,7 +206,7 @@ func (a *Agent) reread(ctx context.Context) error {
 	if err := a.refresh(ctx); err != nil {
 		return err
 	}
-	pools, err := a.o.Registry.Pools(ctx)
+	pools, err := a.store().Pools(ctx)
 	if err == nil {
 		a.setPools(pools)
 	}
@@ -221,7 +221,7 @@ func (a *Agent) mayClaim(ctx context.Context, name string) (registry.Pool, error
 	}
 	p, ok := a.pool(name)
 	if !ok {
-		pools, err := a.o.Registry.Pools(ctx)
+		pools, err := a.store().Pools(ctx)
 		if err != nil {
 			return p, err
 		}

@@ -80,7 +80,7 @@ func (a *Agent) renew(ctx context.Context) error {
 		if err != nil {
 			return a.join(ctx)
 		}
-		err = a.o.Registry.Renew(ctx, s)
+		err = a.store().Renew(ctx, s)
 		switch {
 		case err == nil:
 			return nil
@@ -88,9 +88,11 @@ func (a *Agent) renew(ctx context.Context) error {
 			if err := a.refresh(ctx); err != nil {
 				return err
 			}
-		case errors.Is(err, registry.ErrLease), errors.Is(err, registry.ErrSuspect),
-			errors.Is(err, registry.ErrFenced), errors.Is(err, registry.ErrNotFound):
-			a.log.Warn("the store has given this node up; joining again", "cause", err)
+		case errors.Is(err, registry.ErrIdentity):
+			a.lose()
+			return err
+		case ends(err), errors.Is(err, registry.ErrNotFound):
+			a.log.Warn("the session has ended; joining again", "cause", err)
 			a.lose()
 		default:
 			return fmt.Errorf("renew: %w", err)
@@ -101,7 +103,7 @@ func (a *Agent) renew(ctx context.Context) error {
 // refresh reads the node's document after another program changed it. A document of another boot or
 // identity means that a second host, a copy of this one, has joined under the name.
 func (a *Agent) refresh(ctx context.Context) error {
-	n, err := a.o.Registry.Node(ctx, a.o.Node.Name)
+	n, err := a.store().Node(ctx, a.o.Node.Name)
 	if err != nil {
 		return a.lapse(err)
 	}
@@ -110,6 +112,10 @@ func (a *Agent) refresh(ctx context.Context) error {
 		return err
 	}
 	switch {
+	case n.Revision < s.Node.Revision:
+		a.setRewound()
+		a.lose()
+		return nil
 	case n.Identity != s.Node.Identity || n.Boot != s.Node.Boot:
 		a.lose()
 		return fmt.Errorf("%w (boot %s)", registry.ErrIdentity, n.Boot)
@@ -124,13 +130,18 @@ func (a *Agent) refresh(ctx context.Context) error {
 // lapse ends the session if the error of a transaction shows that the store has given the node up.
 // It returns the error.
 func (a *Agent) lapse(err error) error {
-	for _, end := range []error{registry.ErrLease, registry.ErrSuspect, registry.ErrFenced} {
-		if errors.Is(err, end) {
-			a.lose()
-			poke(a.wake)
-		}
+	if ends(err) {
+		a.lose()
+		poke(a.wake)
 	}
 	return err
+}
+
+// ends reports whether an error means that the session has ended: the lease is gone, the node is
+// suspect or fenced, or the store was restored or replaced.
+func ends(err error) bool {
+	return slices.ContainsFunc([]error{registry.ErrLease, registry.ErrSuspect, registry.ErrFenced,
+		registry.ErrForeign}, func(end error) bool { return errors.Is(err, end) })
 }
 
 // joined returns the session, or an error that wraps errAway or [registry.ErrFenced].
@@ -188,7 +199,11 @@ func (a *Agent) join(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the identity of the store: %w", err)
 	}
-	s, err := a.o.Registry.Join(ctx, a.document(), a.o.TTL)
+	a.bind(meta)
+	if err := a.excludeRival(ctx); err != nil {
+		return fmt.Errorf("join: %w", err)
+	}
+	s, err := a.store().Join(ctx, a.document(), a.o.TTL)
 	if errors.Is(err, registry.ErrFenced) {
 		s, err = a.comeBack(ctx)
 	}
@@ -198,6 +213,7 @@ func (a *Agent) join(ctx context.Context) error {
 	a.mu.Lock()
 	a.session, a.fenced, a.contact = &s, false, at
 	first := a.identity.Store == ""
+	a.rival = rival{}
 	a.mu.Unlock()
 	if first {
 		if err := a.remember(func(n *local.Node) { n.Store = meta.Nonce }); err != nil {
@@ -213,4 +229,11 @@ func (a *Agent) join(ctx context.Context) error {
 	a.log.Info("joined", "node", s.Node.Name, "epoch", s.Node.Epoch, "blocks", len(s.Node.Blocks))
 	a.o.Notify("READY=1\nSTATUS=joined, epoch " + fmt.Sprint(s.Node.Epoch))
 	return nil
+}
+
+// bind makes all further transactions depend on the nonce of the store.
+func (a *Agent) bind(meta cluster.Meta) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.bound = a.o.Registry.Bound(meta.Nonce)
 }

@@ -9,7 +9,7 @@ import (
 
 // watch follows nodes, pools and shared addresses until ctx ends.
 func (a *Agent) watch(ctx context.Context) error {
-	a.o.Registry.Watch(ctx, resyncTime+a.o.Jitter(resyncTime/2), func(v registry.View, err error) {
+	a.store().Watch(ctx, resyncTime+a.o.Jitter(resyncTime/2), func(v registry.View, err error) {
 		a.report("watch", err)
 		if err != nil {
 			return

@@ -31,3 +31,11 @@ func (r *Registry) Lives(ctx context.Context) (map[string]bool, error) {
 	}
 	return live, nil
 }
+
+// Bound returns a registry whose writes fail with ErrForeign after the nonce of the store has
+// changed; see Options.Store.
+func (r *Registry) Bound(nonce string) *Registry {
+	bound := *r
+	bound.o.Store = nonce
+	return &bound
+}
