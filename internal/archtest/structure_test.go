@@ -16,6 +16,7 @@ var mayImport = map[string][]string{
 	"internal/cli": {
 		"cni", "invoke", "network", "network/config", "plugin", "plugins", "plugins/all",
 		"internal/ops", "internal/dhcp", "internal/ipam", "internal/repair", "internal/session",
+		"internal/program",
 	},
 	"internal/ops": {
 		"cni", "invoke", "network", "network/config", "plugin", "plugins", "plugins/all",
@@ -42,7 +43,8 @@ var mayImport = map[string][]string{
 	"internal/ipam":    {"cni", "internal/statefile"},
 	"internal/cluster": {"cni", "internal/ipam", "internal/statefile", "internal/unixsocket"},
 	"internal/dhcp": {"cni", "internal/kernel", "internal/about", "internal/statefile",
-		"internal/ledger", "internal/unixsocket"},
+		"internal/ledger", "internal/program", "internal/unixsocket"},
+	"internal/program":   {},
 	"internal/firewalld": {},
 
 	// The protocol and the runtime.

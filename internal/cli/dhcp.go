@@ -15,6 +15,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/internal/program"
 	"github.com/tenon-cni/tenon/invoke"
 )
 
@@ -29,8 +30,8 @@ func (a *app) dhcpDaemon() *cobra.Command {
 	cmd := dhcp.DaemonCommand(
 		"dhcp-daemon",
 		func(_ context.Context, _ dhcp.DaemonOptions, args []string) error {
-			err := dhcp.ExecProgram(args)
-			var missing *dhcp.MissingProgramError
+			err := program.Exec(dhcp.Program, args)
+			var missing *program.MissingError
 			if errors.As(err, &missing) {
 				return hint(err, missing.Hint())
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/ops/install"
 	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/internal/program"
 	"github.com/tenon-cni/tenon/plugins/all"
 )
 
@@ -67,7 +68,7 @@ func (a *app) programs(plugins []string) []string {
 	if !slices.Contains(plugins, "dhcp") {
 		return nil
 	}
-	path, err := dhcp.FindProgram()
+	path, err := program.Find(dhcp.Program)
 	if err != nil {
 		a.warn("the plugin dhcp will not work without its daemon: %v", err)
 		return nil

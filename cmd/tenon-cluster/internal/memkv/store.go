@@ -19,7 +19,7 @@ import (
 
 // Limits of etcd's default configuration.
 const (
-	maxOps   = 128       // operations per branch, and compares, of a transaction
+	maxOps   = 128     // operations per branch, and compares, of a transaction
 	maxBytes = 3 << 19 // of a request: 1.5 MiB
 )
 
