@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	"plugins/all":      {"plugins", "internal/repair", "plugin", "invoke", "cni"},
 	"plugins": {
 		"internal/attach", "internal/chained", "internal/session", "internal/ipam",
-		"internal/kernel",
+		"internal/cluster", "internal/kernel",
 		"internal/dhcp", "internal/firewalld", "internal/statefile", "internal/ledger", "plugin",
 		"cni",
 	},

@@ -134,13 +134,14 @@ func brokenConfigurations(conf object) []delCase {
 			}
 		}
 		if ipam, ok := q.Conf["ipam"].(object); ok {
-			reduced["ipam"] = object{"type": ipam["type"], "dataDir": ipam["dataDir"]}
+			reduced["ipam"] = object{"type": ipam["type"], "dataDir": ipam["dataDir"],
+				"dir": ipam["dir"]}
 		}
 		q.Conf = reduced
 	}}}
 	for _, m := range members(conf) {
 		if slices.Contains([]string{"name", "cniVersion", "type", "dataDir", "ipam", "ipam.type",
-			"ipam.dataDir"}, m.String()) {
+			"ipam.dataDir", "ipam.dir"}, m.String()) {
 			continue
 		}
 		cases = append(cases, delCase{container: identifier("broken-" + m.String()),

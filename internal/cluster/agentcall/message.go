@@ -69,4 +69,6 @@ type PoolStatus struct {
 	Capacity uint64    `json:"capacity"`
 	Used     uint64    `json:"used"`
 	Hold     time.Time `json:"hold,omitzero"` // the end of hold
+	// Exhausted says why the node gets no further block at present, or is empty.
+	Exhausted string `json:"exhausted,omitempty"`
 }

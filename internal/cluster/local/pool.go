@@ -39,8 +39,8 @@ func (s *Store) Open(ctx context.Context, pool string, peek bool) (*Pool, error)
 	}
 	p := &Pool{name: pool, boot: boot, store: s}
 	p.files, err = filestore.Open(ctx, filestore.Options{
-		Dir: s.path(addressesDir), Network: pool, BootID: boot, Create: !peek, Peek: peek,
-		Change: s.o.Change, Log: s.o.Log, Forget: p.forget,
+		Dir: s.path(addressesDir), Network: pool, BootID: boot,
+		Create: !peek && !s.o.Existing, Peek: peek, Change: s.o.Change, Log: s.o.Log, Forget: p.forget,
 	})
 	if err != nil {
 		return nil, err

@@ -30,6 +30,8 @@ type Options struct {
 	Clock  Clock
 	Change ipam.Change // makes the changes to reservations; see filestore.Options
 	Log    *slog.Logger
+	// Existing makes Open create no directory, for callers that neither allocate nor save.
+	Existing bool
 }
 
 // Store is the state of a node. It is safe for concurrent use.
