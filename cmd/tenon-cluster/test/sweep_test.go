@@ -9,7 +9,6 @@ import (
 
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/memkv"
 	"github.com/tenon-cni/tenon/internal/cluster"
-	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
 // faults are the ways in which a request fails (scenario 4).
@@ -38,12 +37,12 @@ func life(w *world, m *member) {
 		}
 	}
 	for _, s := range []cluster.NodeState{cluster.NodeDraining, cluster.NodeActive} {
-		testnet.Eventually(w.t, func() error { return w.setState(m, s) })
+		w.until(func() error { return w.setState(m, s) })
 		time.Sleep(time.Minute) // empty blocks go back
 	}
 	add(30, 60)
 	m.powerOff()
-	testnet.Eventually(w.t, func() error {
+	w.until(func() error {
 		n, err := w.reg.Node(w.t.Context(), m.Name)
 		if err == nil && (n.State != cluster.NodeFenced || len(n.Blocks) > 0) {
 			err = fmt.Errorf("node is %s with %d blocks", n.State, len(n.Blocks))
@@ -51,7 +50,7 @@ func life(w *world, m *member) {
 		return err
 	})
 	m.on()
-	testnet.Eventually(w.t, func() error { return m.Ready(within(w.t, time.Minute)) })
+	w.until(func() error { return m.Ready(within(w.t, time.Minute)) })
 	add(60, 70)
 }
 
@@ -60,7 +59,7 @@ func life(w *world, m *member) {
 func swept(t *testing.T, number int, f memkv.Fault) (calls int) {
 	synctest.Test(t, func(t *testing.T) {
 		w := inMemory(t, options{nodes: 2, pool: smallPool(), power: true})
-		m := w.add("swept", w.memory.Client("swept"), nil)
+		m := w.addNode("swept", w.memory.Client("swept"), nil)
 		m.link.Fault(func(c memkv.Call) memkv.Fault {
 			if c.Number == number {
 				return f
@@ -68,7 +67,7 @@ func swept(t *testing.T, number int, f memkv.Fault) (calls int) {
 			return memkv.Fault{}
 		})
 		m.on()
-		testnet.Eventually(t, func() error { return m.Ready(within(t, time.Minute)) })
+		w.until(func() error { return m.Ready(within(t, time.Minute)) })
 		life(w, m)
 		calls = m.link.Calls()
 		w.finish()

@@ -86,7 +86,7 @@ func onEtcd(t testing.TB, s lab.Server, o options) *world {
 	w.begin(etcd.Client(nil))
 	for i := range o.nodes {
 		port := etcd.Node()
-		w.add(fmt.Sprintf("n%d", i), etcd.Client(port), port)
+		w.addNode(fmt.Sprintf("n%d", i), etcd.Client(port), port)
 	}
 	w.boot()
 	return w
@@ -99,7 +99,7 @@ func inMemory(t testing.TB, o options) *world {
 	w.begin(w.memory.Client("operator"))
 	for i := range o.nodes {
 		name := fmt.Sprintf("n%d", i)
-		w.add(name, w.memory.Client(name), nil)
+		w.addNode(name, w.memory.Client(name), nil)
 	}
 	w.boot()
 	return w
@@ -117,8 +117,8 @@ func (w *world) begin(operator registry.Client) {
 	}
 }
 
-// add adds a node that is off.
-func (w *world) add(name string, c registry.Client, port *lab.Port) *member {
+// addNode adds a node that is off.
+func (w *world) addNode(name string, c registry.Client, port *lab.Port) *member {
 	w.t.Helper()
 	m := &member{clock: sim.NewClock(), port: port}
 	m.link, _ = c.(*memkv.Client)
@@ -232,7 +232,7 @@ func (w *world) finish() {
 	}
 	w.check()
 	for _, m := range w.nodes {
-		testnet.Eventually(w.t, func() error {
+		w.until(func() error {
 			left, err := m.Leftovers(w.t.Context())
 			if err == nil && len(left) > 0 {
 				err = errors.New(strings.Join(left, "\n"))
@@ -252,7 +252,7 @@ func (w *world) check() {
 		w.t.Errorf("not linearizable: %s", wrong)
 	}
 	var found []registry.Finding
-	testnet.Eventually(w.t, func() error {
+	w.until(func() error {
 		s, err := w.reg.Snapshot(w.t.Context())
 		found = s.Check()
 		return err
@@ -269,12 +269,14 @@ func (w *world) check() {
 // same nonce and epoch.
 func (w *world) agree() {
 	w.t.Helper()
-	testnet.Eventually(w.t, func() error {
+	w.until(func() error {
 		s, err := w.reg.Snapshot(w.t.Context())
 		if err != nil {
 			return err
 		}
-		if s.Blocks == nil { return nil } // XXX
+		if s.Blocks == nil {
+			return nil
+		} // XXX
 		owned := map[netip.Prefix]registry.Block{}
 		for _, b := range s.Blocks {
 			owned[b.Block.Block] = b
@@ -312,5 +314,24 @@ func (w *world) background(limit int) (end func() int) {
 		close(stop)
 		wait.Wait()
 		return int(added.Load())
+	}
+}
+
+// until calls try until it returns nil, and fails the test with its last error in the end. Virtual
+// time costs nothing, so a world in memory waits longer.
+func (w *world) until(try func() error) {
+	w.t.Helper()
+	patience, pause := testnet.Patience, 20*time.Millisecond
+	if w.memory != nil {
+		patience, pause = 6*time.Hour, time.Second
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(pause) {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			w.t.Fatal(err)
+		}
 	}
 }
