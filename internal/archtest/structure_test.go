@@ -16,7 +16,7 @@ var mayImport = map[string][]string{
 	"internal/cli": {
 		"cni", "invoke", "network", "network/config", "plugin", "plugins", "plugins/all",
 		"internal/ops", "internal/dhcp", "internal/ipam", "internal/repair", "internal/session",
-		"internal/program",
+		"internal/program", "internal/cluster",
 	},
 	"internal/ops": {
 		"cni", "invoke", "network", "network/config", "plugin", "plugins", "plugins/all",

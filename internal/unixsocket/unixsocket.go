@@ -178,7 +178,7 @@ func short(err error) bool {
 	}, func(e unix.Errno) bool { return errors.Is(err, e) })
 }
 
-// Conn is a connection whose client sends nothing while it waits for an answer.
+// Conn is a connection to a client that sends nothing while it waits for an answer.
 type Conn interface {
 	io.Reader
 	SetDeadline(time.Time) error

@@ -147,7 +147,7 @@ func (a *addition) inLock(ctx context.Context, pool string) (
 	return got, q.Addr, p.State, errors.Join(err, p.Close())
 }
 
-// provided removes an address from those that are requested.
+// provided removes an address from the requested ones.
 func (a *addition) provided(addr netip.Addr) {
 	a.addrs = slices.DeleteFunc(a.addrs, func(b netip.Addr) bool { return b == addr })
 }

@@ -132,7 +132,7 @@ func (c *Config) GC(ctx context.Context, call *plugin.Call) error {
 	})
 }
 
-// eachPool calls fn for all pools of the node, and tells the agent afterwards if fn has written
+// eachPool calls fn for all pools of the node, and notifies the agent afterwards if fn has written
 // notes. It continues past errors.
 func (c *Config) eachPool(
 	ctx context.Context, call *plugin.Call, fn func(*local.Pool) (noted bool, err error),
@@ -157,11 +157,11 @@ func (c *Config) eachPool(
 	return coded(errors.Join(errs...))
 }
 
-// notifyTime limits the wait for the agent when it is told of notes. It reads them in any case, at
+// notifyTime limits the wait for the agent in notify. The agent reads notes in any case, at
 // its next start or resync.
 const notifyTime = 2 * time.Second
 
-// notify tells the agent that there are notes.
+// notify sends the agent a request to read its notes.
 func (c *Config) notify(ctx context.Context, call *plugin.Call) {
 	ctx, cancel := context.WithTimeout(ctx, notifyTime)
 	defer cancel()

@@ -24,6 +24,7 @@ func (a *Agent) live(ctx context.Context) error {
 	backoff := minBackoff
 	first := sync.OnceFunc(func() { close(a.tried) })
 	defer first()
+	defer a.leave(ctx)
 	for ctx.Err() == nil {
 		err := a.beat(ctx)
 		first()
@@ -44,6 +45,13 @@ func (a *Agent) live(ctx context.Context) error {
 		a.rest(ctx, pause)
 	}
 	return nil
+}
+
+// leave ends the lease of an agent that stops, so that it need not wait for itself after a reboot.
+func (a *Agent) leave(ctx context.Context) {
+	if s, err := a.joined(); err == nil {
+		a.store().Leave(context.WithoutCancel(ctx), s)
+	}
 }
 
 // rest waits for a duration, an event, or the end of ctx.

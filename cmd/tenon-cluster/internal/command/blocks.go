@@ -85,12 +85,12 @@ func (a *app) known(snapshot registry.Snapshot, node, pool string) error {
 	return nil
 }
 
-// suggest adds the nearest known name to an error, or else a fallback.
-func suggest(err error, name string, known []string, fallback string) error {
+// suggest adds the nearest known name to an error, or else the fallbacks.
+func suggest(err error, name string, known []string, fallback ...string) error {
 	if near := text.Nearest(name, known); near != "" {
 		return hint(err, fmt.Sprintf("did you mean %q?", near))
 	}
-	return hint(err, fallback)
+	return hint(err, fallback...)
 }
 
 // localUse returns the use of this node's blocks by nonce.

@@ -17,11 +17,12 @@ import (
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/settings"
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/cluster"
 	"github.com/tenon-cni/tenon/internal/cluster/local"
 )
 
 // Program is the name of the program.
-const Program = "tenon-cluster"
+const Program = cluster.Program
 
 // Exit statuses.
 const (
@@ -32,7 +33,6 @@ const (
 // Environment is the process in which a command runs.
 type Environment struct {
 	Version string
-	Name    string // as which users call the program: "tenon cluster", or Program if empty
 	Lookup  func(name string) (string, bool)
 	Stdin   io.Reader
 	Stdout  io.Writer // with a method Width, tables fit it; see package text
@@ -56,9 +56,9 @@ type app struct {
 // Run runs the command that args name. It returns the exit status: 0 for success, 1 for failure and
 // for findings of check, 2 for wrong usage.
 func Run(ctx context.Context, args []string, e Environment) int {
-	a := &app{Environment: e, name: e.Name}
-	if a.name == "" {
-		a.name = Program
+	a := &app{Environment: e, name: Program}
+	if name, ok := e.Lookup(cluster.CalledAs); ok {
+		a.name = name
 	}
 	if a.Now == nil {
 		a.Now = time.Now
@@ -101,13 +101,23 @@ Exit status: 0 success, 1 failure or findings, 2 wrong usage.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "FlagUsages", "FlagUsagesWrapped 80"))
+	root.SetUsageTemplate(a.usageTemplate(root.UsageTemplate()))
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	a.flags = settings.AddFlags(root.PersistentFlags(), false)
 	root.AddCommand(a.init(), a.pool(), a.status(), a.pools(), a.blocks(), a.release(), a.fence(),
 		a.node(), a.confirm(), a.check(), a.migrate(), a.audit(), a.agent())
 	return parent(root)
+}
+
+// usageTemplate limits the width of help. Only the help of the program explains the settings, which
+// all commands share.
+func (a *app) usageTemplate(template string) string {
+	template = strings.ReplaceAll(template, "LocalFlags.FlagUsages", "LocalFlags.FlagUsagesWrapped 80")
+	const inherited = "{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}"
+	template = strings.ReplaceAll(template, "Global Flags:", "Settings:")
+	return strings.ReplaceAll(template, inherited,
+		"  The flags for settings work with each command; see "+a.name+" --help.")
 }
 
 // examples formats commands for help.
@@ -125,11 +135,11 @@ func parent(cmd *cobra.Command) *cobra.Command {
 		if len(args) == 0 {
 			return nil
 		}
-		text := fmt.Sprintf("unknown command %q", args[0])
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-			text += fmt.Sprintf("; did you mean %q?", near[0])
+		var names []string
+		for _, c := range cmd.Commands() {
+			names = append(names, c.Name())
 		}
-		return usageError{errors.New(text)}
+		return usageError{suggest(fmt.Errorf("unknown command %q", args[0]), args[0], names)}
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	return cmd
@@ -155,6 +165,8 @@ func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)
 
 // usageError is an error in the command line.
 type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
@@ -193,14 +205,14 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 	if object.Details != "" {
 		a.hint(object.Details)
 	}
-	if errors.As(err, &usage) {
-		a.hint(path + " --help")
-		return statusUsage
-	}
 	if h := (hinted{}); errors.As(err, &h) {
 		for _, text := range h.hints {
 			a.hint(text)
 		}
+	}
+	if errors.As(err, &usage) {
+		a.hint(path + " --help")
+		return statusUsage
 	}
 	if a.json {
 		fmt.Fprintf(a.Stdout, "%s\n", object.Encode(cni.Newest))

@@ -28,14 +28,15 @@ const (
 
 // statusReport is the output of status.
 type statusReport struct {
-	Cluster string         `json:"cluster"`
-	Etcd    *Health        `json:"etcd,omitempty"`
-	Nodes   map[string]int `json:"nodes"` // by state
-	Unheard []string       `json:"unheard,omitempty"`
-	Bytes   int64          `json:"bytes"` // of keys and values
-	Node    *nodeReport    `json:"node,omitempty"`
-	Pools   []poolUse      `json:"pools"`
-	problem error          // etcd does not answer
+	Cluster   string         `json:"cluster"`
+	Etcd      *Health        `json:"etcd,omitempty"`
+	Nodes     map[string]int `json:"nodes"` // by state
+	Unheard   []string       `json:"unheard,omitempty"`
+	Bytes     int64          `json:"bytes"` // of keys and values
+	Node      *nodeReport    `json:"node,omitempty"`
+	Pools     []poolUse      `json:"pools"`
+	problem   error          // etcd or the agent does not answer
+	onlyLocal bool
 }
 
 // nodeReport is this node in the output of status.
@@ -52,19 +53,29 @@ type nodeReport struct {
 }
 
 func (a *app) status() *cobra.Command {
+	onlyLocal := false
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show etcd, the nodes, this node and the use of pools",
 		Long: `Shows the members of etcd, its leader, quorum and version, the number of nodes by
 state, this node with its agent, and how full each pool is. The forecast needs
 samples of at least a day, which the agent of this node collects. The exit status
-is 1 if etcd does not answer; the state of this node is shown in any case.`,
-		Example: a.examples("status", "status --json"),
+is 1 if etcd does not answer; the state of this node is shown in any case. With
+--local, asks this node's agent and not etcd; the exit status is 1 if it does not
+answer.`,
+		Example: a.examples("status", "status --json", "status --local"),
 		Args:    arguments(),
 		RunE: a.withStore(func(ctx context.Context, s *session, _ []string) error {
-			r := &statusReport{Cluster: s.settings.Cluster, Nodes: map[string]int{}, Pools: []poolUse{}}
-			r.problem = a.readCluster(ctx, s, r)
+			r := &statusReport{Cluster: s.settings.Cluster, Nodes: map[string]int{}, Pools: []poolUse{},
+				onlyLocal: onlyLocal}
 			r.Node = readNode(ctx, s)
+			switch {
+			case !onlyLocal:
+				r.problem = a.readCluster(ctx, s, r)
+			case r.Node == nil || !r.Node.Agent:
+				r.problem = hint(errors.New("the agent of this node does not answer at "+s.settings.Socket),
+					"start it: systemctl start tenon-cluster.service")
+			}
 			if err := a.print(r, func() error { return a.printStatus(r) }); err != nil {
 				return err
 			}
@@ -76,6 +87,7 @@ is 1 if etcd does not answer; the state of this node is shown in any case.`,
 			return err
 		}),
 	}
+	cmd.Flags().BoolVar(&onlyLocal, "local", false, "show only this node, without etcd")
 	return a.jsonFlag(cmd)
 }
 
@@ -168,12 +180,14 @@ func (a *app) printStatus(r *statusReport) error {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...))
 	}
-	if e := r.Etcd; e != nil {
+	switch e := r.Etcd; {
+	case r.onlyLocal:
+	case e != nil:
 		line("etcd", "%s", e.text())
 		for _, w := range append(e.memberProblems(), e.Warnings...) {
 			line("", "warning: %s", w)
 		}
-	} else {
+	default:
 		line("etcd", "no answer")
 	}
 	if len(r.Nodes) > 0 {

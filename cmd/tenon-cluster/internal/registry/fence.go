@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -96,34 +96,9 @@ func (r *Registry) Reclaim(ctx context.Context, n Node, reason string) (rest Nod
 		done, err = r.reclaimOther(ctx, rest, leases, reason)
 		return err
 	})
-	if !unknown && (err != nil || !leases.used) {
-		for id := range maps.Values(leases.ids) {
-			r.revoke(ctx, id)
-		}
-	}
+	leases.drop(ctx, unknown)
 	return rest, done, err
 }
-
-// coolLeases grants the lease of a pool's cooldown once.
-type coolLeases struct {
-	r    *Registry
-	ids  map[string]clientv3.LeaseID
-	used bool
-}
-
-func (l *coolLeases) of(ctx context.Context, p Pool) (clientv3.LeaseID, error) {
-	if id, ok := l.ids[p.Name]; ok {
-		return id, nil
-	}
-	id, err := l.r.lease(ctx, time.Duration(p.Cooldown))
-	if err == nil {
-		l.ids[p.Name] = id
-	}
-	return id, err
-}
-
-// lost forgets the leases after a transaction found that one has ended.
-func (l *coolLeases) lost() { clear(l.ids) }
 
 // reclaimBlocks takes the first blocks of a fenced node's list.
 func (r *Registry) reclaimBlocks(ctx context.Context, n Node, leases *coolLeases, reason string) (Node, error) {
@@ -185,8 +160,14 @@ func (r *Registry) takeBlock(ctx context.Context, c *change, b Block, ref cluste
 	a := ref.Block.Addr()
 	next := b.Block
 	next.Grants = maps.Clone(b.Grants)
-	if g, ok := next.Grants[a]; ok && g.Nonce == ref.Nonce {
-		next.Grants[a] = cluster.Grant{Nonce: ref.Nonce} // nobody's until Regain
+	if b.State == cluster.BlockShared { // its owner was fenced, too
+		delete(next.Grants, a)
+		if len(next.Grants) == 0 {
+			r.cool(c, b, lease, reason)
+			return nil
+		}
+	} else {
+		next.Grants[a] = cluster.Grant{Nonce: ref.Nonce} // Regain ends it
 	}
 	key := r.keys.Block(b.Pool, b.Block.Block)
 	c.same(key, b.Revision)
@@ -211,6 +192,8 @@ func borrowers(b Block) bool {
 func (r *Registry) share(c *change, b Block, lease clientv3.LeaseID, reason string) {
 	next := b.Block
 	next.State, next.Owner, next.Epoch, next.Since = cluster.BlockShared, "", 0, r.o.Now()
+	next.Grants = maps.Clone(b.Grants)
+	maps.DeleteFunc(next.Grants, func(_ netip.Addr, g cluster.Grant) bool { return g.Borrower == "" })
 	key := r.keys.Block(b.Pool, b.Block.Block)
 	c.same(key, b.Revision)
 	c.put(key, next)

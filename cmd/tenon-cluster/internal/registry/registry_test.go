@@ -450,6 +450,7 @@ func TestWatch(t *testing.T) {
 		w.join("b")
 		w.claim(a, s.Node, 2)
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if len(last.Nodes) != 2 || len(last.Nodes[0].Blocks) != 2 {
 			t.Fatalf("view after joins %+v", last)
 		}
@@ -465,12 +466,14 @@ func TestWatch(t *testing.T) {
 		w.join("c")
 		c.Partition(false)
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		if len(last.Nodes) != 2 || last.Nodes[1].Name != "c" {
 			t.Fatalf("view after a compaction %+v", last)
 		}
 		w.store.BreakWatches()
 		w.join("d")
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		if len(last.Nodes) != 3 {
 			t.Fatalf("view after lost watches %+v", last)
 		}

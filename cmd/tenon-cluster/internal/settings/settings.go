@@ -68,10 +68,9 @@ type Routes struct {
 
 // key is a setting that a flag and an environment variable can override.
 type key struct {
-	name  string
-	value string // of the flag, in help
-	help  string
-	set   func(s *Settings, text string) error
+	name string
+	help string // with the name of the flag's value in backquotes
+	set  func(s *Settings, text string) error
 }
 
 func text(field func(*Settings) *string) func(*Settings, string) error {
@@ -99,35 +98,36 @@ func list(field func(*Settings) *[]string) func(*Settings, string) error {
 // and the group of the routes the agent alone.
 func keys() (all, routes []key) {
 	all = []key{
-		{"cluster", "NAME", "name of the cluster", text(func(s *Settings) *string { return &s.Cluster })},
-		{"endpoints", "URLS", "URLs of etcd's members, separated by commas",
+		{"cluster", "`NAME` of the cluster", text(func(s *Settings) *string { return &s.Cluster })},
+		{"endpoints", "`URLS` of etcd's members, separated by commas",
 			list(func(s *Settings) *[]string { return &s.Endpoints })},
-		{"ca", "FILE", "certificates that sign those of etcd",
+		{"ca", "`FILE` with the certificates that sign those of etcd",
 			text(func(s *Settings) *string { return &s.CA })},
-		{"cert", "FILE", "client certificate", text(func(s *Settings) *string { return &s.Cert })},
-		{"key", "FILE", "key of the client certificate",
+		{"cert", "`FILE` with the client certificate",
+			text(func(s *Settings) *string { return &s.Cert })},
+		{"key", "`FILE` with the key of the client certificate",
 			text(func(s *Settings) *string { return &s.Key })},
-		{"username", "NAME", "user of etcd", text(func(s *Settings) *string { return &s.Username })},
-		{"password-file", "FILE", "file with the user's password",
+		{"username", "`NAME` of the user of etcd",
+			text(func(s *Settings) *string { return &s.Username })},
+		{"password-file", "`FILE` with the password of the user",
 			text(func(s *Settings) *string { return &s.PasswordFile })},
-		{"this-node", "NAME", "name of this node, the host name by default",
+		{"this-node", "`NAME` of this node, the host name by default",
 			text(func(s *Settings) *string { return &s.Node })},
-		{"dir", "DIR", "state of this node", text(func(s *Settings) *string { return &s.Dir })},
-		{"socket", "PATH", "socket of this node's agent",
+		{"dir", "`DIR` with the state of this node",
+			text(func(s *Settings) *string { return &s.Dir })},
+		{"socket", "`PATH` of the socket of this node's agent",
 			text(func(s *Settings) *string { return &s.Socket })},
 	}
 	routes = []key{
-		{"routes", "MODE", "routes between nodes: host-gw, vxlan, auto or off",
+		{"routes", "`MODE` of routes between nodes: host-gw, vxlan, auto or off",
 			text(func(s *Settings) *string { return &s.Routes.Mode })},
-		{"vni", "ID", "identifier of the VXLAN network",
-			number(func(s *Settings) *int { return &s.Routes.VNI })},
-		{"port", "PORT", "UDP port of VXLAN",
-			number(func(s *Settings) *int { return &s.Routes.Port })},
-		{"mtu", "BYTES", "MTU of the underlay",
+		{"vni", "`ID` of the VXLAN network", number(func(s *Settings) *int { return &s.Routes.VNI })},
+		{"port", "UDP `PORT` of VXLAN", number(func(s *Settings) *int { return &s.Routes.Port })},
+		{"mtu", "MTU of the underlay in `BYTES`",
 			number(func(s *Settings) *int { return &s.Routes.MTU })},
-		{"addresses", "LIST", "addresses of this node in the underlay, one per family",
+		{"addresses", "`ADDRESSES` of this node in the underlay, one per family",
 			list(func(s *Settings) *[]string { return &s.Routes.Addresses })},
-		{"labels", "LIST", "labels of this node, KEY=VALUE separated by commas", setLabels},
+		{"labels", "labels of this node, `KEY=VALUE` separated by commas", setLabels},
 	}
 	return all, routes
 }
@@ -168,7 +168,7 @@ func AddFlags(set *pflag.FlagSet, agent bool) *Flags {
 		set.String("config", "", "read settings from `FILE` [TENON_CLUSTER_CONFIG]")
 	}
 	for _, k := range chosen {
-		set.String(k.name, "", fmt.Sprintf("`%s`: %s [%s]", k.value, k.help, variable(k.name)))
+		set.String(k.name, "", fmt.Sprintf("%s [%s]", k.help, variable(k.name)))
 	}
 	all, routes := keys()
 	return &Flags{set: set, keys: append(all, routes...)}
