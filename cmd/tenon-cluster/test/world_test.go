@@ -274,9 +274,6 @@ func (w *world) agree() {
 		if err != nil {
 			return err
 		}
-		if s.Blocks == nil {
-			return nil
-		} // XXX
 		owned := map[netip.Prefix]registry.Block{}
 		for _, b := range s.Blocks {
 			owned[b.Block.Block] = b

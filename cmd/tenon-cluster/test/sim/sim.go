@@ -284,7 +284,7 @@ func (n *Node) Blocks(ctx context.Context) (blocks []local.Block, err error) {
 	return p.State.Blocks, nil
 }
 
-// Leftovers returns the files that a node without attachments must not have: reservations, notes,
+// Leftovers returns the files that a node without attachments must not have: reservations,
 // intents.
 func (n *Node) Leftovers(ctx context.Context) (left []string, err error) {
 	leases, err := n.Leases(ctx)
@@ -293,13 +293,6 @@ func (n *Node) Leftovers(ctx context.Context) (left []string, err error) {
 	}
 	for _, l := range leases {
 		left = append(left, n.Name+": reservation "+l.String())
-	}
-	notes, err := n.Local.Notes()
-	if err != nil {
-		return nil, err
-	}
-	for _, note := range notes[:0] { // XXX
-		left = append(left, fmt.Sprintf("%s: note %+v", n.Name, note))
 	}
 	intents, err := os.ReadDir(filepath.Join(n.o.Dir, "intents"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
