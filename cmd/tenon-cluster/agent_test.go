@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/cluster/agentcall"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugins/cluster"
@@ -182,9 +182,12 @@ func TestAgentAndPlugin(t *testing.T) {
 	}
 	stop = h.start(h.program("agent"))
 	testnet.Eventually(t, func() error {
-		out, err := h.operate("blocks", "--node", "n1")
-		if err == nil && !strings.Contains(out, "10.64.") {
-			err = errors.New("no block: " + out)
+		r, err := agentcall.Call(t.Context(), h.socket(), agentcall.Request{Verb: agentcall.Report})
+		if err == nil && (r.Status.State != "active" || r.Status.Epoch != 1) {
+			err = fmt.Errorf("status %+v", *r.Status)
+		}
+		if err == nil && (len(r.Status.Pools) != 1 || r.Status.Pools[0].Blocks != 1) {
+			err = fmt.Errorf("pools %+v", r.Status.Pools)
 		}
 		return err
 	})

@@ -47,6 +47,9 @@ var mayImport = map[string][]string{
 	"internal/program":   {},
 	"internal/firewalld": {},
 
+	// Clusters.
+	"internal/cluster/routes": {"internal/kernel"},
+
 	// The protocol and the runtime.
 	"network/metrics": {"network", "cni", "internal/statefile"},
 	"network": {"network/config", "internal/records", "invoke", "cni", "internal/about",

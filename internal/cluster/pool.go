@@ -211,15 +211,16 @@ func lastOf(p netip.Prefix) netip.Addr {
 // explains why not.
 func (p *Pool) Allocatable(a netip.Addr) error {
 	block, ok := p.BlockOf(a)
-	switch {
-	case !ok:
+	if !ok {
 		return fmt.Errorf("%s is not in pool %s (%s)", a, p.Name, p.Range)
-	case slices.ContainsFunc(p.Exclude, func(e netip.Prefix) bool { return e.Contains(a) }):
+	}
+	unit := netip.PrefixFrom(a, p.unitBits())
+	switch {
+	case unit != unit.Masked():
+		return fmt.Errorf("%s is not the first address of a /%d of pool %s", a, p.PrefixBits, p.Name)
+	case slices.ContainsFunc(p.Exclude, unit.Overlaps):
 		return fmt.Errorf("%s is excluded from pool %s", a, p.Name)
 	case p.PrefixBits > 0:
-		if unit, _ := a.Prefix(p.PrefixBits); unit.Addr() != a {
-			return fmt.Errorf("%s is not the first address of a /%d of pool %s", a, p.PrefixBits, p.Name)
-		}
 		return nil
 	case a == block.Addr() || a == p.Gateway(block) || a.Is4() && a == lastOf(block):
 		return fmt.Errorf("%s is the network, gateway or broadcast address of block %s", a, block)

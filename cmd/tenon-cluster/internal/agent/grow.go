@@ -24,8 +24,8 @@ var (
 const (
 	// claimAttempts limits the attempts of a claim that lose a race to other nodes.
 	claimAttempts = 64
-	// candidates is the number of free blocks that an attempt considers.
-	candidates = 4
+	// maxClaim limits the blocks of a claim.
+	maxClaim = 16
 	// claimTime limits a claim, whoever waits for it.
 	claimTime = 20 * time.Second
 )
@@ -34,6 +34,7 @@ const (
 // outcome.
 type flight struct {
 	have []string      // the nonces of the blocks that do not suffice
+	wait uint64        // requests that wait for it
 	done chan struct{} // closed when err is valid
 	err  error
 }
@@ -46,6 +47,9 @@ func (a *Agent) grow(ctx context.Context, pool string, have []string) error {
 		return ctx.Err()
 	}
 	f := a.plan(pool, have)
+	a.mu.Lock()
+	f.wait++
+	a.mu.Unlock()
 	select {
 	case <-f.done:
 		return f.err
@@ -76,7 +80,7 @@ func (a *Agent) claims(ctx context.Context) error {
 			return nil
 		}
 		for name, f := range a.flown() {
-			err := a.claimFor(ctx, name, f.have)
+			err := a.claimFor(ctx, name, f)
 			a.mu.Lock()
 			delete(a.flights, name)
 			a.mu.Unlock()
@@ -93,8 +97,8 @@ func (a *Agent) flown() map[string]*flight {
 	return maps.Clone(a.flights)
 }
 
-// claimFor claims a block for a pool whose blocks with the nonces in have do not suffice.
-func (a *Agent) claimFor(ctx context.Context, pool string, have []string) error {
+// claimFor makes a planned claim, unless the pool has got a block since.
+func (a *Agent) claimFor(ctx context.Context, pool string, f *flight) error {
 	ctx, cancel := context.WithTimeout(ctx, claimTime)
 	defer cancel()
 	end, err := a.exclusive(ctx)
@@ -105,10 +109,13 @@ func (a *Agent) claimFor(ctx context.Context, pool string, have []string) error 
 	if err := a.resolve(ctx); err != nil {
 		return err
 	}
-	if fresh, err := a.hasOther(ctx, pool, have); fresh || err != nil {
+	if fresh, err := a.hasOther(ctx, pool, f.have); fresh || err != nil {
 		return err
 	}
-	err = a.claim(ctx, pool)
+	a.mu.Lock()
+	wait := f.wait
+	a.mu.Unlock()
+	err = a.claim(ctx, pool, wait)
 	a.report("claim "+pool, err)
 	return err
 }
@@ -127,8 +134,9 @@ func (a *Agent) hasOther(ctx context.Context, pool string, have []string) (bool,
 	return p.State.Boot == a.o.BootID && slices.ContainsFunc(p.State.Blocks, usable), nil
 }
 
-// claim claims one block. Its intent precedes it. The caller has the turn.
-func (a *Agent) claim(ctx context.Context, pool string) error {
+// claim claims as many blocks as the waiting requests need, at least one. Its intent precedes it. The
+// caller has the turn.
+func (a *Agent) claim(ctx context.Context, pool string, wait uint64) error {
 	if _, err := a.mayClaim(ctx, pool); err != nil {
 		return err
 	}
@@ -136,7 +144,7 @@ func (a *Agent) claim(ctx context.Context, pool string) error {
 	if err := a.intend(in); err != nil {
 		return err
 	}
-	blocks, err := a.race(ctx, in)
+	blocks, err := a.race(ctx, in, wait)
 	if errors.Is(err, registry.ErrUnknown) || ctx.Err() != nil {
 		return err // the intent stays until the outcome is known
 	}
@@ -146,42 +154,55 @@ func (a *Agent) claim(ctx context.Context, pool string) error {
 	if err != nil && len(blocks) > 0 {
 		return err
 	}
-	if err == nil {
-		a.log.Info("claimed", "pool", pool, "block", blocks[0].Block.Block,
-			"generation", blocks[0].Generation)
+	for _, b := range blocks {
+		a.log.Info("claimed", "pool", pool, "block", b.Block.Block, "generation", b.Generation)
 	}
 	return errors.Join(err, a.settle(in))
 }
 
-// race tries to claim a free block until it is faster than the other nodes.
-func (a *Agent) race(ctx context.Context, in intent) ([]registry.Block, error) {
-	wait := minBackoff / 10
+// race tries to claim free blocks until it is faster than the other nodes.
+func (a *Agent) race(ctx context.Context, in intent, wait uint64) ([]registry.Block, error) {
+	backoff := minBackoff / 10
 	for attempt := 0; ; attempt++ {
 		p, err := a.mayClaim(ctx, in.Pool)
 		if err != nil {
 			return nil, err
 		}
-		blocks, err := a.try(ctx, p, in.Nonce)
+		blocks, err := a.try(ctx, p, in.Nonce, a.need(p, wait))
 		if !errors.Is(err, registry.ErrConflict) || attempt == claimAttempts {
 			return blocks, a.lapse(err)
 		}
-		if !sleep(ctx, a.o.Jitter(wait)) {
+		if !sleep(ctx, a.o.Jitter(backoff)) {
 			return nil, ctx.Err()
 		}
-		wait = min(2*wait, maxBackoff/10)
+		backoff = min(2*backoff, maxBackoff/10)
 		if err := a.reread(ctx); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// try makes one attempt at the first free block.
-func (a *Agent) try(ctx context.Context, p registry.Pool, nonce string) ([]registry.Block, error) {
+// need returns the number of blocks that waiting requests need, within the limits of the pool and of
+// a claim.
+func (a *Agent) need(p registry.Pool, wait uint64) int {
+	units := max(p.Units(p.Block(0)), 1)
+	blocks := int(min((wait+units-1)/units, maxClaim))
+	if p.MaxBlocks > 0 {
+		s, _ := a.joined()
+		blocks = min(blocks, p.MaxBlocks-ownedOf(s.Node, p))
+	}
+	return max(blocks, 1)
+}
+
+// try makes one attempt at the first free blocks.
+func (a *Agent) try(
+	ctx context.Context, p registry.Pool, nonce string, count int,
+) ([]registry.Block, error) {
 	s, err := a.joined()
 	if err != nil {
 		return nil, err
 	}
-	free, err := a.store().Free(ctx, p, s.Node.Name, candidates)
+	free, err := a.store().Free(ctx, p, s.Node.Name, count)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +210,7 @@ func (a *Agent) try(ctx context.Context, p registry.Pool, nonce string) ([]regis
 		if len(free) == 0 {
 			return nil, registry.ErrFull
 		}
-		n, blocks, err := a.store().Claim(ctx, s.Node, p, free[:1], nonce)
+		n, blocks, err := a.store().Claim(ctx, s.Node, p, free, nonce)
 		switch {
 		case err == nil:
 			a.setNode(n)
@@ -230,12 +251,7 @@ func (a *Agent) mayClaim(ctx context.Context, name string) (registry.Pool, error
 			return p, fmt.Errorf("pool %s: %w", name, registry.ErrNotFound)
 		}
 	}
-	own := 0
-	for _, b := range s.Node.Blocks {
-		if b.Pool == name && b.Block.Bits() == p.BlockBits {
-			own++
-		}
-	}
+	own := ownedOf(s.Node, p)
 	a.mu.Lock()
 	restored := a.restored
 	a.mu.Unlock()
@@ -250,4 +266,14 @@ func (a *Agent) mayClaim(ctx context.Context, name string) (registry.Pool, error
 		return p, fmt.Errorf("%w (%d)", errMaxBlocks, p.MaxBlocks)
 	}
 	return p, nil
+}
+
+// ownedOf returns the number of blocks of a pool that a node owns.
+func ownedOf(n registry.Node, p registry.Pool) (own int) {
+	for _, b := range n.Blocks {
+		if b.Pool == p.Name && b.Block.Bits() == p.BlockBits {
+			own++
+		}
+	}
+	return own
 }

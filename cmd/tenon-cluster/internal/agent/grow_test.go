@@ -56,6 +56,26 @@ func TestConcurrentRequestsShareAClaim(t *testing.T) {
 	})
 }
 
+func TestManyRequestsClaimManyBlocks(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pool(cluster.Pool{Range: prefix("10.64.0.0/16"), BlockBits: 29})
+		n := w.node("n1").start()
+		calls := n.client.Calls()
+		var all sync.WaitGroup
+		for i := range 110 {
+			all.Go(func() { n.mustAdd("pods", fmt.Sprint("c", i)) })
+		}
+		all.Wait()
+		if blocks := len(n.stored().Blocks); blocks != 22 {
+			w.Errorf("110 requests claimed %d blocks of 5 addresses, expected 22", blocks)
+		}
+		// Each claim costs two requests, and a request of the plugin asks at most three times.
+		if calls = n.client.Calls() - calls; calls > 10 {
+			w.Errorf("%d requests to the store, expected at most 10", calls)
+		}
+	})
+}
+
 func TestSmallPoolIsUsedExactly(t *testing.T) {
 	const nodes, rounds, units = 10, 10, 13 // a /28 has 13 addresses beside network, gateway, broadcast
 	inWorld(t, func(w *world) {

@@ -260,8 +260,11 @@ func (a *app) confirmed(question string) error {
 	}
 	fmt.Fprintf(a.Stderr, "%s [y/N] ", question)
 	var answer string
-	if _, err := fmt.Fscanln(a.Stdin, &answer); err != nil || !strings.EqualFold(answer, "y") &&
-		!strings.EqualFold(answer, "yes") {
+	_, err := fmt.Fscanln(a.Stdin, &answer)
+	if err != nil {
+		fmt.Fprintln(a.Stderr)
+	}
+	if err != nil || !strings.EqualFold(answer, "y") && !strings.EqualFold(answer, "yes") {
 		return hint(errors.New("not confirmed; nothing was changed"),
 			"add --yes to run without a question")
 	}
