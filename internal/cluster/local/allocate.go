@@ -54,16 +54,25 @@ func (p *Pool) Allocate(ctx context.Context, q Request) (Allocation, error) {
 		return Allocation{}, err
 	}
 	a, err := p.reserve(ctx, q)
-	if err != nil {
-		return Allocation{}, err
+	if err == nil {
+		err = p.usable() // the process may have been paused since the first check
 	}
-	// The process may have been paused since the first check.
-	if err := p.usable(); err != nil {
-		lease := ipam.Lease{Addr: a, Owner: q.Owner}
-		return Allocation{}, errors.Join(err, p.files.Free(context.WithoutCancel(ctx), lease))
+	if err != nil {
+		return Allocation{}, errors.Join(err, p.undo(ctx, q.Owner))
 	}
 	p.audit(EventAdd, a, q.owner(), q.Pod)
 	return p.allocation(a)
+}
+
+// undo frees the addresses of an attachment that had none before.
+func (p *Pool) undo(ctx context.Context, o ipam.Owner) error {
+	ctx = context.WithoutCancel(ctx)
+	held, err := p.files.Held(ctx, o)
+	errs := []error{err}
+	for _, l := range held {
+		errs = append(errs, p.files.Free(ctx, l))
+	}
+	return errors.Join(errs...)
 }
 
 // permit checks whether the request may get an address now.
@@ -282,6 +291,9 @@ func (p *Pool) Put(ctx context.Context, a netip.Addr, q Request) (Allocation, er
 		return p.allocation(a)
 	}
 	if err := p.files.Reserve(ctx, setShared, a, q.owner()); err != nil {
+		if len(held) == 0 {
+			err = errors.Join(err, p.undo(ctx, q.Owner))
+		}
 		return Allocation{}, err
 	}
 	p.audit(EventAdd, a, q.owner(), q.Pod)
