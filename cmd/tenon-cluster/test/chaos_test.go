@@ -72,9 +72,11 @@ func TestChaos(t *testing.T) {
 			}},
 			{"restart agents", func() {
 				for _, m := range w.nodes[4:7] {
-					m.Stop()
+					m.Kill()
 					m.Start()
 				}
+				w.nodes[7].Stop()
+				w.nodes[7].Start()
 			}},
 			{"compact", func() { w.etcd.Compact() }},
 		}

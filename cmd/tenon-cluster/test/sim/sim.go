@@ -82,6 +82,7 @@ type Node struct {
 	o     Options
 	boots int
 	agent *agent.Agent
+	gate  *gate
 	stop  context.CancelFunc
 	done  chan struct{}
 	err   error
@@ -123,8 +124,9 @@ func (n *Node) bootID() string { return fmt.Sprintf("%s-%d", n.o.Name, n.boots) 
 func (n *Node) Start() {
 	ctx, stop := context.WithCancel(context.Background())
 	n.stop, n.done = stop, make(chan struct{})
+	n.gate = &gate{Client: n.o.Client}
 	n.agent = agent.New(agent.Options{
-		Registry: Registry(n.o.Client, n.o.Timeout),
+		Registry: Registry(n.gate, n.o.Timeout),
 		Local:    n.Local,
 		Dir:      n.o.Dir,
 		Cluster:  Cluster,
@@ -141,10 +143,16 @@ func (n *Node) Start() {
 	}(n.agent, n.done)
 }
 
-// Stop ends the agent. Containers and plugin go on.
+// Stop ends the agent as a service manager does. Containers and plugin go on.
 func (n *Node) Stop() {
 	n.stop()
 	<-n.done
+}
+
+// Kill ends the agent without another request to etcd.
+func (n *Node) Kill() {
+	n.gate.dead.Store(true)
+	n.Stop()
 }
 
 // Ended returns a channel that is closed when the agent has ended, by Stop or by an error, which Err
@@ -156,7 +164,7 @@ func (n *Node) Err() error { return n.err }
 
 // Off switches the node off: all containers end, and the agent.
 func (n *Node) Off() {
-	n.Stop()
+	n.Kill()
 	if n.o.Seen != nil {
 		n.o.Seen.Died(n.Name)
 	}
