@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -46,6 +47,23 @@ type report struct{ rows [][2]string }
 
 func (r *report) add(what, format string, args ...any) {
 	r.rows = append(r.rows, [2]string{what, fmt.Sprintf(format, args...)})
+}
+
+// count returns a number of a phase.
+func (r *report) count(t *testing.T, phase, what string) (n int) {
+	t.Helper()
+	at := slices.IndexFunc(r.rows, func(row [2]string) bool { return row[0] == phase })
+	for _, row := range r.rows[max(at, 0):] {
+		if row[0] == "  "+what {
+			_, err := fmt.Sscan(row[1], &n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	t.Fatalf("no %s in %s", what, phase)
+	return 0
 }
 
 func (r *report) print(w io.Writer) {
@@ -203,7 +221,7 @@ func (w *world) lose() (fenced, free time.Duration) {
 				return fenced, time.Since(start)
 			}
 		}
-		time.Sleep(time.Second)
+		time.Sleep(5 * time.Second)
 	}
 }
 
@@ -339,4 +357,3 @@ func revision(t *testing.T, c *clientv3.Client) int64 {
 	}
 	return r.Header.Revision
 }
-
