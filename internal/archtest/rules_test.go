@@ -179,8 +179,8 @@ var bannedPrograms = []string{
 }
 
 func processes(t *tree, violated report) {
-	// internal/dhcp replaces the plugin that runs as "dhcp daemon" with tenon-dhcp.
-	const replacer = "internal/dhcp"
+	// internal/program replaces the plugin that runs as "dhcp daemon" with tenon-dhcp, for example.
+	const replacer = "internal/program"
 	starters := []string{"invoke", "internal/iptables", "internal/netlink/tap_label.go",
 		"internal/cli", "internal/ops", "conformance"}
 	for _, f := range t.files {

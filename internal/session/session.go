@@ -23,6 +23,7 @@ type Session struct {
 	Tag     string        // marks all objects of this attachment
 
 	handles []*kernel.Namespace
+	closers []func()
 }
 
 // Begin starts a transaction that [plugin.Call.Watch] observes.
@@ -115,8 +116,14 @@ func (s *Session) Change(change func() error) error {
 	return nil
 }
 
-// Close closes the namespaces.
+// OnClose makes Close call f first, after a rollback.
+func (s *Session) OnClose(f func()) { s.closers = append(s.closers, f) }
+
+// Close calls the functions of OnClose and closes the namespaces.
 func (s *Session) Close() {
+	for _, f := range s.closers {
+		f()
+	}
 	for _, space := range []*kernel.Space{s.Host, s.Sandbox} {
 		if space != nil {
 			space.Close()

@@ -120,6 +120,15 @@ func OptimisticDAD() error {
 	return nil
 }
 
+// OpenVSwitch requires the tools of Open vSwitch and a kernel with its datapath.
+func OpenVSwitch() error {
+	err := exec.Command("ovs-dpctl", "dump-dps").Run()
+	if errors.As(err, new(*exec.ExitError)) {
+		return kernelError("the kernel is built without CONFIG_OPENVSWITCH")
+	}
+	return err
+}
+
 // kernelError names the missing feature of the kernel. Another kernel may have it.
 type kernelError string
 
