@@ -28,6 +28,7 @@ type conn struct {
 	endpoint string
 	limit    time.Duration // of each call of retry
 	client   client.Client // nil: not connected
+	schema   ovsdb.DatabaseSchema
 }
 
 // connect connects to the database, and reads its schema.
@@ -45,6 +46,11 @@ func (c *conn) connect(ctx context.Context) error {
 	if err := fresh.Connect(ctx); err != nil {
 		fresh.Close()
 		return fmt.Errorf("%w: %w", ovs.ErrUnreachable, err)
+	}
+	c.schema = fresh.Schema()
+	if c.schema.Tables == nil { // the connection has broken since
+		fresh.Close()
+		return fmt.Errorf("%w: the connection broke", ovs.ErrUnreachable)
 	}
 	c.client = fresh
 	return nil
@@ -64,7 +70,7 @@ func (c *conn) dial(ctx context.Context, patience time.Duration) error {
 
 // hasProtected reports whether the schema has protected ports, which Open vSwitch has since 2.12.
 func (c *conn) hasProtected() bool {
-	table, ok := c.client.Schema().Tables["Port"]
+	table, ok := c.schema.Tables["Port"]
 	return ok && table.Columns["protected"] != nil
 }
 
