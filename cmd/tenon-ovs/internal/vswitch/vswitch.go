@@ -137,7 +137,7 @@ func (s *Switch) supports(want ovs.Port) error {
 	default:
 		return nil
 	}
-	if s.hasProtected() {
+	if s.protected {
 		return nil
 	}
 	return cni.Errorf(cni.CodeUnsupportedField, "%s: this Open vSwitch has no protected ports", option).
