@@ -2,15 +2,11 @@ package vswitch
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
-	"strings"
 	"time"
 
-	"github.com/cenkalti/rpc2"
-	"github.com/ovn-kubernetes/libovsdb/client"
-	"github.com/ovn-kubernetes/libovsdb/model"
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 
 	"github.com/tenon-cni/tenon/plugins/ovs"
@@ -25,29 +21,44 @@ const (
 
 // conn is a connection to the database, which it makes again if it breaks. It is for one goroutine.
 type conn struct {
-	endpoint string
-	limit    time.Duration // of each call of retry
-	client   client.Client // nil: not connected
+	endpoint  string
+	limit     time.Duration // of each call of retry
+	rpc       *rpc          // nil: not connected
+	protected bool          // the schema has protected ports, which Open vSwitch has since 2.12
 }
 
-// connect connects to the database, and reads its schema.
+// connect connects to the database, and reads its schema. The error wraps [ovs.ErrUnreachable] if
+// there is no answer.
 func (c *conn) connect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
-	tables, err := model.NewClientDBModel(database, nil)
-	if err != nil {
-		return err
-	}
-	fresh, err := client.NewOVSDBClient(tables, client.WithEndpoint(endpointURL(c.endpoint)))
-	if err != nil {
-		return fmt.Errorf("database %s: %w", c.endpoint, err)
-	}
-	if err := fresh.Connect(ctx); err != nil {
-		fresh.Close()
+	var err error
+	if c.rpc, err = dialRPC(ctx, c.endpoint); err != nil {
 		return fmt.Errorf("%w: %w", ovs.ErrUnreachable, err)
 	}
-	c.client = fresh
+	var schema struct {
+		Tables map[string]struct{ Columns map[string]json.RawMessage }
+	}
+	if err := c.call(ctx, "get_schema", []any{database}, &schema); err != nil {
+		c.Close()
+		return err
+	}
+	c.protected = schema.Tables["Port"].Columns["protected"] != nil
 	return nil
+}
+
+// call calls a method of the server. It closes the connection after an error, except for one that
+// the server reports; the error wraps [ovs.ErrUnreachable] then.
+func (c *conn) call(ctx context.Context, method string, params []any, reply any) error {
+	err := c.rpc.call(ctx, method, params, reply)
+	if err == nil || errors.As(err, new(*serverError)) {
+		return err
+	}
+	c.Close()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return fmt.Errorf("%w: database %s: %w", ovs.ErrUnreachable, c.endpoint, err)
 }
 
 // dial is connect until it succeeds or the patience is over.
@@ -55,32 +66,18 @@ func (c *conn) dial(ctx context.Context, patience time.Duration) error {
 	end := time.Now().Add(patience)
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		err := c.connect(ctx)
-		if err == nil || ctx.Err() != nil || time.Until(end) < pause {
+		if !errors.Is(err, ovs.ErrUnreachable) || ctx.Err() != nil || time.Until(end) < pause {
 			return err
 		}
 		wait(ctx, pause)
 	}
 }
 
-// hasProtected reports whether the schema has protected ports, which Open vSwitch has since 2.12.
-func (c *conn) hasProtected() bool {
-	table, ok := c.client.Schema().Tables["Port"]
-	return ok && table.Columns["protected"] != nil
-}
-
-// endpointURL returns an endpoint in the form of the library, which parses it as a URL.
-func endpointURL(endpoint string) string {
-	if path, ok := strings.CutPrefix(endpoint, "unix:"); ok {
-		return (&url.URL{Scheme: "unix", Path: path}).String()
-	}
-	return endpoint
-}
-
 // Close closes the connection.
 func (c *conn) Close() {
-	if c.client != nil {
-		c.client.Close()
-		c.client = nil
+	if c.rpc != nil {
+		c.rpc.close()
+		c.rpc = nil
 	}
 }
 
@@ -101,7 +98,6 @@ func (c *conn) retry(ctx context.Context, do func(context.Context) error) error 
 			last = err
 		case errors.Is(err, ovs.ErrUnreachable):
 			last = err
-			c.Close()
 			wait(within, pause)
 			pause = min(2*pause, lastPause)
 		default:
@@ -117,7 +113,7 @@ func (c *conn) retry(ctx context.Context, do func(context.Context) error) error 
 // attempt connects if necessary, and calls do. The error wraps [ovs.ErrUnreachable] if the
 // connection breaks or the server does not answer in time.
 func (c *conn) attempt(ctx context.Context, do func(context.Context) error) error {
-	if c.client == nil {
+	if c.rpc == nil {
 		if err := c.connect(ctx); err != nil {
 			return err
 		}
@@ -138,13 +134,12 @@ func wait(ctx context.Context, pause time.Duration) {
 // transact makes one transaction, and returns the results of its operations. The error wraps
 // errConflict if one of the first guards operations, which are waits, does not hold, and
 // [ovs.ErrUnreachable] if there is no answer.
-func (c *conn) transact(ctx context.Context, guards int, ops ...ovsdb.Operation) ([]ovsdb.OperationResult, error) {
-	results, err := c.client.Transact(ctx, ops...)
-	if err != nil {
-		if errors.As(err, new(rpc2.ServerError)) { // the server does not understand the request
-			return nil, fmt.Errorf("database: %w", err)
-		}
-		return nil, fmt.Errorf("%w: %w", ovs.ErrUnreachable, err)
+func (c *conn) transact(
+	ctx context.Context, guards int, ops ...ovsdb.Operation,
+) ([]ovsdb.OperationResult, error) {
+	var results []ovsdb.OperationResult
+	if err := c.call(ctx, "transact", ovsdb.NewTransactArgs(database, ops...), &results); err != nil {
+		return nil, err
 	}
 	for i, r := range results {
 		switch {

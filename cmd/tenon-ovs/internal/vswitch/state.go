@@ -66,7 +66,7 @@ type link struct {
 // load reads the database in one transaction.
 func (c *conn) load(ctx context.Context) (*state, error) {
 	columns := []string{"_uuid", "name", "interfaces", "vlan_mode", "tag", "trunks", "external_ids"}
-	if c.hasProtected() {
+	if c.protected {
 		columns = append(columns, "protected")
 	}
 	results, err := c.transact(ctx, 0,
