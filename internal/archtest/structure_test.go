@@ -16,7 +16,7 @@ var mayImport = map[string][]string{
 	"internal/cli": {
 		"cni", "invoke", "network", "network/config", "plugin", "plugins", "plugins/all",
 		"internal/ops", "internal/dhcp", "internal/ipam", "internal/repair", "internal/session",
-		"internal/program",
+		"internal/program", "internal/cluster",
 	},
 	"internal/ops": {
 		"cni", "invoke", "network", "network/config", "plugin", "plugins", "plugins/all",
@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	"plugins/all":      {"plugins", "internal/repair", "plugin", "invoke", "cni"},
 	"plugins": {
 		"internal/attach", "internal/chained", "internal/session", "internal/ipam",
-		"internal/kernel",
+		"internal/cluster", "internal/kernel",
 		"internal/dhcp", "internal/firewalld", "internal/statefile", "internal/ledger",
 		"internal/program", "plugin", "cni",
 	},
@@ -41,10 +41,14 @@ var mayImport = map[string][]string{
 	"internal/repair":  {"internal/session", "internal/kernel", "plugin", "invoke", "cni"},
 	"internal/session": {"internal/kernel", "plugin", "cni"},
 	"internal/ipam":    {"cni", "internal/statefile"},
+	"internal/cluster": {"cni", "internal/ipam", "internal/statefile", "internal/unixsocket"},
 	"internal/dhcp": {"cni", "internal/kernel", "internal/about", "internal/statefile",
-		"internal/ledger", "internal/program"},
+		"internal/ledger", "internal/program", "internal/unixsocket"},
 	"internal/program":   {},
 	"internal/firewalld": {},
+
+	// Clusters.
+	"internal/cluster/routes": {"internal/kernel"},
 
 	// The protocol and the runtime.
 	"network/metrics": {"network", "cni", "internal/statefile"},
@@ -66,11 +70,12 @@ var mayImport = map[string][]string{
 	"internal/netlink":  {"internal/netns"},
 	"internal/netns":    {},
 
-	// Files that hold state, and texts.
-	"internal/about":     {"cni"},
-	"internal/statefile": {},
-	"internal/document":  {},
-	"internal/ledger":    {"internal/statefile"},
+	// Files that hold state, sockets, and texts.
+	"internal/about":      {"cni"},
+	"internal/statefile":  {},
+	"internal/unixsocket": {},
+	"internal/document":   {},
+	"internal/ledger":     {"internal/statefile"},
 }
 
 // importGraph compares the direct imports of every package with mayImport. Test suites are exempt,

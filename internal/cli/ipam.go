@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/cluster/local"
 	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
 	"github.com/tenon-cni/tenon/internal/ops/text"
@@ -25,9 +26,9 @@ func (a *app) ipam() *cobra.Command {
 	cmd := parent(&cobra.Command{
 		Use:   "ipam",
 		Short: "Inspect and release address reservations",
-		Long: `The IPAM plugin host-local reserves addresses in files that outlive containers.
-These commands show who holds an address and whether the holder still exists, and
-release reservations whose holder is gone.`,
+		Long: `The IPAM plugins host-local and cluster reserve addresses in files that outlive
+containers. These commands show who holds an address and whether the holder still
+exists, and release reservations whose holder is gone.`,
 		Example: `  tenon ipam list
   tenon ipam show 10.88.0.2
   tenon ipam release 10.88.0.2 --dry-run`,
@@ -40,10 +41,12 @@ func (a *app) ipamList() *cobra.Command {
 	r := &settings{app: a}
 	cmd := &cobra.Command{
 		Use:   "list [NETWORK]",
-		Short: "List addresses that host-local has reserved",
+		Short: "List reserved addresses",
 		Long: `Lists the addresses that host-local has reserved, their holders, and how full the
 ranges are: for the networks in --net-dir, for recorded attachments, and for all
-networks in ` + hostlocal.DefaultDataDir + `.
+networks in ` + hostlocal.DefaultDataDir + `. Then lists the pools of a cluster in
+` + local.DefaultDir + `, with the blocks of this node; "tenon cluster" shows
+those of other nodes.
 
 States of a reservation:
   current           reserved since the node was started
@@ -59,17 +62,9 @@ ATTACHMENT is the state of the holder as in "tenon ps", if it is recorded.`,
 		ValidArgsFunction: r.completeNetwork,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			all, readErr := r.reservations(cmd.Context())
-			pools := all.pools
 			if len(args) > 0 {
-				var names []string
-				for _, p := range pools {
-					names = append(names, p.Network)
-				}
-				pools = slices.DeleteFunc(
-					pools,
-					func(p hostlocal.Pool) bool { return p.Network != args[0] },
-				)
-				if len(pools) == 0 {
+				names := all.networks()
+				if !all.only(args[0]) {
 					err := fmt.Errorf(
 						"network %q has no reservations and no configuration with host-local",
 						args[0],
@@ -80,7 +75,6 @@ ATTACHMENT is the state of the holder as in "tenon ps", if it is recorded.`,
 					)
 				}
 			}
-			all.pools = pools
 			err := r.print(all.json(), func() error { return all.print(a.stdout) })
 			return a.unfinished(cmd, r.explain(errors.Join(err, readErr), nil))
 		},
@@ -91,10 +85,11 @@ ATTACHMENT is the state of the holder as in "tenon ps", if it is recorded.`,
 	return cmd
 }
 
-// reservations holds the reservations of host-local, and the recorded attachments, which may hold
-// them.
+// reservations holds the reservations of host-local and of the pools of a cluster, and the recorded
+// attachments, which may hold them.
 type reservations struct {
 	pools       []hostlocal.Pool
+	cluster     []clusterPool
 	attachments []inspect.Attachment
 	recordsErr  error // some records could not be read
 }
@@ -114,17 +109,54 @@ func (r *settings) reservations(ctx context.Context) (reservations, error) {
 			r.warn("unknown address ranges: %v", p.Invalid)
 		}
 	}
+	shared, clusterErr := clusterPools(ctx, clusterDir())
 	attachments, err := inspect.Attachments(records)
 	return reservations{
 			pools,
+			shared,
 			attachments,
 			recordsErr,
 		}, errors.Join(
 			configErr,
 			recordsErr,
 			poolsErr,
+			clusterErr,
 			err,
 		)
+}
+
+// networks returns the names of all networks with reservations.
+func (r *reservations) networks() []string {
+	var names []string
+	for _, p := range r.pools {
+		names = append(names, p.Network)
+	}
+	for _, p := range r.cluster {
+		for _, l := range p.leases {
+			names = append(names, l.Owner.Network)
+		}
+	}
+	return names
+}
+
+// only drops everything but one network, and reports whether anything is left.
+func (r *reservations) only(network string) bool {
+	r.pools = slices.DeleteFunc(
+		r.pools,
+		func(p hostlocal.Pool) bool { return p.Network != network },
+	)
+	for i := range r.cluster {
+		p := &r.cluster[i]
+		p.leases = slices.DeleteFunc(
+			p.leases,
+			func(l ipam.Lease) bool { return l.Owner.Network != network },
+		)
+	}
+	r.cluster = slices.DeleteFunc(
+		r.cluster,
+		func(p clusterPool) bool { return len(p.leases) == 0 },
+	)
+	return len(r.pools)+len(r.cluster) > 0
 }
 
 // lists returns the configurations that can be loaded. It warns of the others.
@@ -145,8 +177,8 @@ func (r *settings) lists() ([]*cni.List, error) {
 }
 
 // attachment returns the state of the holder of a lease, "" if the holder is not recorded.
-func (r *reservations) attachment(p *hostlocal.Pool, l ipam.Lease) inspect.State {
-	holder, _ := inspect.Holder(r.attachments, p.Network, l)
+func (r *reservations) attachment(network string, l ipam.Lease) inspect.State {
+	holder, _ := inspect.Holder(r.attachments, network, l)
 	return holder.State
 }
 
@@ -165,10 +197,18 @@ func (r *reservations) print(w io.Writer) error {
 		rows := [][]string{{"ADDRESS", "CONTAINER", "INTERFACE", "AGE", "STATE", "ATTACHMENT"}}
 		for _, l := range p.Leases {
 			rows = append(rows, []string{
-				l.Addr.String(), l.Owner.Container, l.Owner.IfName, ipam.FormatAge(l.Age), l.Boot.String(), string(r.attachment(&p, l)),
+				l.Addr.String(), l.Owner.Container, l.Owner.IfName, ipam.FormatAge(l.Age), l.Boot.String(), string(r.attachment(p.Network, l)),
 			})
 		}
 		if err := text.Table(w, rows); err != nil {
+			return err
+		}
+	}
+	for i, p := range r.cluster {
+		if i+len(r.pools) > 0 {
+			fmt.Fprintln(w)
+		}
+		if err := r.printCluster(w, p); err != nil {
 			return err
 		}
 	}
@@ -194,6 +234,7 @@ func size(n uint64) string {
 // poolEntry is a pool as JSON.
 type poolEntry struct {
 	Network string       `json:"network"`
+	Pool    string       `json:"pool,omitempty"` // of a cluster: its leases name networks
 	DataDir string       `json:"dataDir"`
 	Ranges  []rangeEntry `json:"ranges"`
 	Leases  []leaseEntry `json:"leases"`
@@ -210,6 +251,7 @@ type rangeEntry struct {
 
 type leaseEntry struct {
 	Address    netip.Addr    `json:"address"`
+	Network    string        `json:"network,omitempty"` // in a pool of a cluster
 	Container  string        `json:"containerID"`
 	IfName     string        `json:"ifname,omitempty"`
 	Since      time.Time     `json:"since"`
@@ -230,8 +272,11 @@ func (r *reservations) json() []poolEntry {
 			out[i].Ranges = append(out[i].Ranges, newRangeEntry(rng))
 		}
 		for _, l := range p.Leases {
-			out[i].Leases = append(out[i].Leases, r.leaseEntry(&p, l))
+			out[i].Leases = append(out[i].Leases, r.leaseEntry(p.Network, l))
 		}
+	}
+	for _, p := range r.cluster {
+		out = append(out, r.clusterEntry(p))
 	}
 	return out
 }
@@ -240,13 +285,14 @@ func newRangeEntry(r hostlocal.Range) rangeEntry {
 	return rangeEntry{r.Subnet, r.Start, r.End, r.Gateway, r.Size(), r.Used}
 }
 
-func (r *reservations) leaseEntry(p *hostlocal.Pool, l ipam.Lease) leaseEntry {
+func (r *reservations) leaseEntry(network string, l ipam.Lease) leaseEntry {
 	return leaseEntry{
 		l.Addr,
+		l.Owner.Network,
 		l.Owner.Container,
 		l.Owner.IfName,
 		l.Since.UTC(),
 		l.Boot.String(),
-		r.attachment(p, l),
+		r.attachment(network, l),
 	}
 }

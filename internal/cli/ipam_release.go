@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
-	"github.com/tenon-cni/tenon/plugins/hostlocal"
 )
 
 // release holds the flags of the command.
@@ -77,14 +77,16 @@ func (r *release) parse(args []string) (err error) {
 	return err
 }
 
-// chosen is a lease to release, and its pool.
+// chosen is a lease to release.
 type chosen struct {
-	pool  *hostlocal.Pool
-	lease ipam.Lease
+	network string
+	dir     string
+	lease   ipam.Lease
+	free    func(context.Context) error
 }
 
 func (r *release) run(cmd *cobra.Command, all *reservations) error {
-	leases := r.choose(all.pools)
+	leases := r.choose(all)
 	if len(leases) == 0 {
 		return hint(
 			errors.New(r.notReserved()),
@@ -96,10 +98,10 @@ func (r *release) run(cmd *cobra.Command, all *reservations) error {
 			fmt.Errorf(
 				"%s is reserved in networks %s and %s",
 				r.addr,
-				leases[0].pool.Network,
-				leases[1].pool.Network,
+				leases[0].network,
+				leases[1].network,
 			),
-			r.again("choose a network: ", "--network", leases[0].pool.Network),
+			r.again("choose a network: ", "--network", leases[0].network),
 		)
 	}
 	if err := r.refuse(leases, all); err != nil && !r.force {
@@ -113,18 +115,18 @@ func (r *release) run(cmd *cobra.Command, all *reservations) error {
 	var errs []error
 	for _, c := range leases {
 		if !r.dryRun {
-			if err := c.pool.Free(cmd.Context(), c.lease); err != nil {
-				errs = append(errs, fmt.Errorf("network %s: %w", c.pool.Network, err))
+			if err := c.free(cmd.Context()); err != nil {
+				errs = append(errs, fmt.Errorf("network %s: %w", c.network, err))
 				continue
 			}
 		}
 		released = append(
 			released,
-			releasedEntry{c.pool.Network, c.pool.Dir, all.leaseEntry(c.pool, c.lease)},
+			releasedEntry{c.network, c.dir, all.leaseEntry(c.network, c.lease)},
 		)
 		if !r.json {
 			verb := map[bool]string{false: "released", true: "would release"}[r.dryRun]
-			fmt.Fprintf(r.stdout, "%s in network %s: %s\n", verb, c.pool.Network, c.lease)
+			fmt.Fprintf(r.stdout, "%s in network %s: %s\n", verb, c.network, c.lease)
 		}
 	}
 	if r.json {
@@ -170,25 +172,38 @@ type releasedEntry struct {
 	leaseEntry
 }
 
-func (r *release) choose(pools []hostlocal.Pool) []chosen {
+func (r *release) choose(all *reservations) []chosen {
 	var list []chosen
-	for i := range pools {
-		p := &pools[i]
-		if r.network != "" && r.network != p.Network {
-			continue
-		}
+	for i := range all.pools {
+		p := &all.pools[i]
 		for _, l := range p.Leases {
-			named := l.Addr == r.addr
-			if r.container != "" {
-				named = l.Owner.Container == r.container &&
-					(r.ifName == "" || l.Owner.IfName == "" || l.Owner.IfName == r.ifName)
+			if r.names(p.Network, l) {
+				free := func(ctx context.Context) error { return p.Free(ctx, l) }
+				list = append(list, chosen{p.Network, p.Dir, l, free})
 			}
-			if named {
-				list = append(list, chosen{p, l})
+		}
+	}
+	for _, p := range all.cluster {
+		for _, l := range p.leases {
+			if r.names(l.Owner.Network, l) {
+				free := func(ctx context.Context) error { return p.free(ctx, l) }
+				list = append(list, chosen{l.Owner.Network, p.dir, l, free})
 			}
 		}
 	}
 	return list
+}
+
+// names reports whether the arguments name a lease of a network.
+func (r *release) names(network string, l ipam.Lease) bool {
+	if r.network != "" && r.network != network {
+		return false
+	}
+	if r.container == "" {
+		return l.Addr == r.addr
+	}
+	return l.Owner.Container == r.container &&
+		(r.ifName == "" || l.Owner.IfName == "" || l.Owner.IfName == r.ifName)
 }
 
 // refuse returns an error that lists the addresses of recorded attachments. Addresses that were
@@ -200,7 +215,7 @@ func (r *release) refuse(leases []chosen, all *reservations) error {
 	var errs []error
 	var hints []string
 	for _, c := range leases {
-		holder, ok := inspect.Holder(all.attachments, c.pool.Network, c.lease)
+		holder, ok := inspect.Holder(all.attachments, c.network, c.lease)
 		if !ok || c.lease.Boot == ipam.BootEarlier {
 			continue
 		}

@@ -23,7 +23,9 @@ func (a *app) ipamShow() *cobra.Command {
 holder still exists, for each network that contains the address in a range or as a
 reservation. States are those of "tenon ipam list" and:
   free      not reserved
-  gateway   never allocated`,
+  gateway   never allocated
+  lent      to another node of the cluster
+  lost      in a block that this node has lost`,
 		Example: `  tenon ipam show 10.88.0.2
   tenon ipam show fd00:88::2 --json`,
 		Args: arguments(1, "ADDRESS"),
@@ -64,6 +66,7 @@ func address(arg string) (netip.Addr, error) {
 // reserved.
 type shown struct {
 	Network    string        `json:"network"`
+	Pool       string        `json:"pool,omitempty"` // of a cluster
 	DataDir    string        `json:"dataDir"`
 	Address    netip.Addr    `json:"address"`
 	Range      *rangeEntry   `json:"range,omitempty"` // absent: the address is in no range
@@ -91,14 +94,14 @@ func (r *reservations) show(addr netip.Addr) []shown {
 			}
 		}
 		if l, ok := p.Find(addr); ok {
-			e := r.leaseEntry(&p, l)
+			e := r.leaseEntry(p.Network, l)
 			s.State, s.Container, s.IfName, s.Since, s.Attachment, s.age = e.State, e.Container, e.IfName, e.Since, e.Attachment, l.Age
 		}
 		if s.State != "" {
 			all = append(all, s)
 		}
 	}
-	return all
+	return append(all, r.showCluster(addr)...)
 }
 
 func printShown(w io.Writer, all []shown) error {
@@ -107,7 +110,16 @@ func printShown(w io.Writer, all []shown) error {
 		if i > 0 {
 			fmt.Fprintln(t)
 		}
-		fmt.Fprintf(t, "address\t%s\nnetwork\t%s in %s\n", s.Address, s.Network, s.DataDir)
+		fmt.Fprintf(t, "address\t%s\n", s.Address)
+		switch {
+		case s.Pool == "":
+			fmt.Fprintf(t, "network\t%s in %s\n", s.Network, s.DataDir)
+		case s.Network != "":
+			fmt.Fprintf(t, "network\t%s\n", s.Network)
+			fallthrough
+		default:
+			fmt.Fprintf(t, "pool\t%s in %s\n", s.Pool, s.DataDir)
+		}
 		if s.Range != nil {
 			fmt.Fprintf(t, "range\t%s, gateway %s\n", s.usage, s.Range.Gateway)
 		}

@@ -23,7 +23,8 @@ func (a *app) status() *cobra.Command {
 would succeed (STATUS). Shows which file each network comes from and which
 network runtimes use by default; warns if several files could be the default.
 CNI versions before 1.1.0 lack STATUS: for such networks, checks only that the
-plugins exist. The exit status is 1 if a network is not ready.`,
+plugins exist. Then shows the state of this node in its cluster, if it belongs to
+one. The exit status is 1 if a network is not ready.`,
 		Example: `  tenon status
   tenon status pods`,
 		Args:              arguments(0, "NETWORK"),
@@ -42,7 +43,11 @@ plugins exist. The exit status is 1 if a network is not ready.`,
 			}
 			r.warnOfDefaults(c)
 			networks, err := c.Networks()
-			return r.printStatus(cmd, networks, err)
+			err = r.printStatus(cmd, networks, err)
+			if !r.json {
+				err = errors.Join(err, a.printClusterNode(cmd.Context()))
+			}
+			return err
 		},
 	}
 	r.netDirFlag(cmd)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 
+	"github.com/tenon-cni/tenon/internal/unixsocket"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,19 +28,6 @@ type rights struct {
 // maxFiles limits the files of a message.
 const maxFiles = 4
 
-// maxPath is the maximum length of a socket path, in bytes (unix(7)).
-const maxPath = 107
-
-// CheckSocketPath returns an error with the reason for a path that the kernel refuses as an invalid
-// argument.
-func CheckSocketPath(path string) error {
-	if len(path) > maxPath {
-		return fmt.Errorf("%s: the path of a socket is limited to %d bytes, but this one has %d",
-			path, maxPath, len(path))
-	}
-	return nil
-}
-
 // unreachable is ErrUnreachable with the text of its cause.
 type unreachable struct{ error }
 
@@ -50,15 +38,14 @@ func (e unreachable) Unwrap() error { return e.error }
 // Dial connects to a socket. The error wraps [ErrUnreachable] if no process listens, or can listen,
 // at the path.
 func Dial(path string) (*Conn, error) {
-	if err := CheckSocketPath(path); err != nil {
+	if err := unixsocket.CheckPath(path); err != nil {
 		return nil, unreachable{err}
 	}
 	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: path})
 	switch {
 	case err == nil:
 		return NewConn(c), nil
-	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ENOENT),
-		errors.Is(err, unix.ENOTDIR):
+	case unixsocket.Unreachable(err):
 		return nil, unreachable{err}
 	}
 	return nil, err

@@ -78,7 +78,7 @@ func newBook(last string, reserved ...string) *book {
 	}
 	for _, text := range reserved {
 		a := netip.MustParseAddr(text)
-		b.reserved[a] = Lease{Addr: a, Owner: Owner{"other", "eth0"},
+		b.reserved[a] = Lease{Addr: a, Owner: Owner{Container: "other", IfName: "eth0"},
 			Since: time.Unix(1700000000, 0), Age: 3 * time.Hour}
 	}
 	return b
@@ -150,7 +150,8 @@ func TestAllocateFromOneSet(t *testing.T) {
 				b := newBook(test.last, strings.Fields(test.reserved)...)
 				b.trusted = trusted
 				all, err := Allocate(t.Context(), b,
-					Request{Owner: Owner{"c1", "eth0"}, Sets: []RangeSet{set(t, test.ranges...)}})
+					Request{Owner: Owner{Container: "c1", IfName: "eth0"},
+						Sets: []RangeSet{set(t, test.ranges...)}})
 				got := ""
 				if err != nil {
 					got = err.Error()
@@ -172,7 +173,7 @@ func TestAllocateRefuses(t *testing.T) {
 	t.Parallel()
 	v4 := set(t, `{"subnet":"10.0.0.0/29"}`, `{"subnet":"10.1.0.0/29"}`)
 	v6 := set(t, `{"subnet":"2001:db8::/64"}`)
-	owner := Owner{"c1", "eth0"}
+	owner := Owner{Container: "c1", IfName: "eth0"}
 	tests := []struct{ name, own, requested, want string }{
 		{"a second address", "10.1.0.3", "",
 			"failed to allocate for range 0: 10.1.0.3 has been allocated to c1, duplicate " +
@@ -220,7 +221,8 @@ func TestAllocateOneOfEachSet(t *testing.T) {
 	sets := []RangeSet{set(t, `{"subnet":"10.1.2.0/24"}`),
 		set(t, `{"subnet":"2001:db8:1::/64","gateway":"fe80::1"}`)}
 	all, err := Allocate(t.Context(), b,
-		Request{Owner{"c1", "eth0"}, sets, []netip.Addr{netip.MustParseAddr("2001:db8:1::999")}})
+		Request{Owner{Container: "c1", IfName: "eth0"},
+			sets, []netip.Addr{netip.MustParseAddr("2001:db8:1::999")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +247,8 @@ func TestStaleHintsDoNotExhaust(t *testing.T) {
 		t.Errorf("available: %v", err)
 	}
 	b.stale = map[netip.Addr]bool{netip.MustParseAddr("10.0.0.2"): true}
-	all, err := Allocate(t.Context(), b, Request{Owner: Owner{"c1", "eth0"}, Sets: sets})
+	all, err := Allocate(t.Context(), b, Request{Owner: Owner{Container: "c1", IfName: "eth0"},
+		Sets: sets})
 	if err != nil || all[0].Addr != netip.MustParseAddr("10.0.0.2") {
 		t.Errorf("got %v, %v", all, err)
 	}
@@ -271,7 +274,8 @@ func TestErrorsOfTheStoreArePassedOn(t *testing.T) {
 	b := newBook("")
 	b.failing, b.reserve = errors.New("disk on fire"), 2
 	sets := []RangeSet{set(t, `{"subnet":"10.0.0.0/30"}`), set(t, `{"subnet":"10.1.0.0/30"}`)}
-	_, err := Allocate(t.Context(), b, Request{Owner: Owner{"c1", "eth0"}, Sets: sets})
+	_, err := Allocate(t.Context(), b, Request{Owner: Owner{Container: "c1", IfName: "eth0"},
+		Sets: sets})
 	if !errors.Is(err, b.failing) || len(b.reserved) != 1 {
 		t.Errorf("got %v, reserved %v", err, b.reserved)
 	}
@@ -312,7 +316,8 @@ func FuzzAllocate(f *testing.F) {
 			})
 		}
 		got, err := Allocate(t.Context(), b,
-			Request{Owner: Owner{"c1", "eth0"}, Sets: []RangeSet{set}})
+			Request{Owner: Owner{Container: "c1", IfName: "eth0"}, Sets: []RangeSet{set}})
+
 		var exhausted *ExhaustedError
 		switch {
 		case !want.IsValid() && !errors.As(err, &exhausted):

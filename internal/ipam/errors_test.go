@@ -14,7 +14,7 @@ func TestErrors(t *testing.T) {
 	lease := func(addr string, o Owner, age time.Duration, b Boot) Lease {
 		return Lease{netip.MustParseAddr(addr), o, since, age, b}
 	}
-	web, old := Owner{"web-1", "eth0"}, Owner{Container: "old"}
+	web, old := Owner{Container: "web-1", IfName: "eth0"}, Owner{Container: "old"}
 	pool := set(t, `{"subnet":"10.0.0.0/29"}`, `{"subnet":"10.1.0.0/29","gateway":"10.9.0.1"}`)
 	tests := []struct {
 		name string

@@ -10,6 +10,18 @@ import (
 type Owner struct {
 	Container string
 	IfName    string // empty in records of host-local before 0.7, which contain only the container
+	// Network is the name of the network if several networks share the reservations, otherwise
+	// empty.
+	Network string
+	// Namespace is the namespace of the pod if the address counts against its quota, otherwise
+	// empty. It does not identify the owner: a search for the owner ignores it.
+	Namespace string
+}
+
+// Is reports whether both are the same interface of a container in the same network.
+func (o Owner) Is(other Owner) bool {
+	o.Namespace, other.Namespace = "", ""
+	return o == other
 }
 
 // String returns "container CONTAINER interface IFNAME".

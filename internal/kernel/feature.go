@@ -26,6 +26,7 @@ const (
 	FeatureDummy   Feature = "dummy"
 	FeatureVRF     Feature = "vrf"
 	FeatureIFB     Feature = "ifb"
+	FeatureVXLAN   Feature = "vxlan"
 	FeatureTun     Feature = "tun"
 	FeatureSELinux Feature = "selinux"
 	FeatureNFT     Feature = "nftables"

@@ -14,7 +14,7 @@ import (
 // NewLink describes a new link without a peer; see [netlink.NewLink] for the fields of each kind.
 type NewLink struct {
 	Name  string
-	Kind  string           // "macvlan", "ipvlan", "vlan", "dummy", "vrf", "ifb"
+	Kind  string           // "macvlan", "ipvlan", "vlan", "dummy", "vrf", "ifb", "vxlan"
 	Alias string           // names the owner
 	MAC   net.HardwareAddr // nil lets the kernel choose, or use the parent's
 	MTU   int              // bytes; 0 is the kernel's default, or the parent's
@@ -26,6 +26,7 @@ type NewLink struct {
 	BCQueueLen uint32 // macvlan: packets; 0 is the kernel's default
 	VLAN       uint16 // VLAN: its ID
 	Table      uint32 // VRF: its routing table
+	VXLAN      VXLAN  // VXLAN: the tunnel
 }
 
 // Add creates a link in this space, immediately under its name, and down. If the name is in use, or
@@ -33,6 +34,7 @@ type NewLink struct {
 func (s Links) Add(n NewLink) (Link, error) {
 	l := netlink.NewLink{
 		Name: n.Name, Kind: n.Kind, MAC: n.MAC, MTU: n.MTU, Mode: n.Mode, BCQueueLen: n.BCQueueLen, VLAN: n.VLAN, Table: n.Table,
+		VXLAN: n.VXLAN,
 	}
 	op := fmt.Sprintf("add %s %s", n.Kind, n.Name)
 	if n.Parent.Index != 0 {

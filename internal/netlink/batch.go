@@ -11,7 +11,36 @@ import (
 // first error that the kernel reports, wrapping its errno, and refused is the index of the request
 // at fault. The kernel must confirm each request that has NLM_F_ACK.
 func (x *Exchange) Send(fd int, requests ...Request) (refused int, err error) {
-	o := outcome{first: x.last + 1, count: uint32(len(requests))}
+	o, err := x.exchange(fd, requests)
+	if err != nil {
+		return 0, err
+	}
+	return o.result()
+}
+
+// SendAll is like [Exchange.Send] for independent requests that all have NLM_F_ACK: it returns the
+// error of each request, nil for a request that the kernel has carried out.
+func (x *Exchange) SendAll(fd int, requests ...Request) (errs []error, err error) {
+	o, err := x.exchange(fd, requests)
+	if err != nil {
+		return nil, err
+	}
+	errs = make([]error, len(requests))
+	for i := range errs {
+		errs[i] = o.errs[i]
+	}
+	if o.lost != nil {
+		return errs, o.lost
+	}
+	if missing := o.unconfirmed - len(o.errs); missing > 0 {
+		return errs, fmt.Errorf("no answer to %d of %d requests: %w", missing, o.count, unix.EPROTO)
+	}
+	return errs, nil
+}
+
+// exchange sends requests and collects the answers.
+func (x *Exchange) exchange(fd int, requests []Request) (*outcome, error) {
+	o := &outcome{first: x.last + 1, count: uint32(len(requests))}
 	var data []byte
 	for _, r := range requests {
 		x.last++
@@ -21,20 +50,19 @@ func (x *Exchange) Send(fd int, requests ...Request) (refused int, err error) {
 		}
 	}
 	if err := send(fd, data); err != nil {
-		return 0, err
+		return nil, err
 	}
-	var lost error
 	for {
 		switch data, err := x.receive(fd, unix.MSG_DONTWAIT); {
 		case err == unix.EAGAIN:
-			return o.result(lost)
+			return o, nil
 		case err == unix.ENOBUFS: // the socket overflowed, but holds the answers that fitted
-			lost = err
+			o.lost = err
 		case err != nil:
-			return 0, err
+			return nil, err
 		default:
 			if err := o.read(data); err != nil {
-				return 0, err
+				return nil, err
 			}
 		}
 	}
@@ -42,10 +70,12 @@ func (x *Exchange) Send(fd int, requests ...Request) (refused int, err error) {
 
 // outcome collects the answers to requests.
 type outcome struct {
-	first, count uint32 // the number of the first request, and of all requests
-	unconfirmed  int    // number of requests with NLM_F_ACK and no answer yet
-	refused      int    // the index of the first refused request
-	err          error  // the reason
+	first, count uint32        // the number of the first request, and of all requests
+	unconfirmed  int           // number of requests with NLM_F_ACK and no answer yet
+	refused      int           // the index of the first refused request
+	err          error         // the reason
+	errs         map[int]error // the reasons of all refusals, by index
+	lost         error         // the error that lost some answers, or nil
 }
 
 // read decodes the messages of a datagram.
@@ -60,24 +90,29 @@ func (o *outcome) read(data []byte) error {
 		if i >= o.count || m.kind != unix.NLMSG_ERROR {
 			continue
 		}
-		switch err := failure(m); {
-		case err == nil:
+		err = failure(m)
+		if err == nil {
 			o.unconfirmed--
-		case o.err == nil:
+			continue
+		}
+		if o.errs == nil {
+			o.errs = map[int]error{}
+		}
+		o.errs[int(i)] = err
+		if o.err == nil {
 			o.refused, o.err = int(i), err
 		}
 	}
 	return nil
 }
 
-// result returns the outcome after all answers are read. lost is the error that lost some answers,
-// or nil.
-func (o *outcome) result(lost error) (refused int, err error) {
+// result returns the outcome after all answers are read.
+func (o *outcome) result() (refused int, err error) {
 	switch {
 	case o.err != nil:
 		return o.refused, o.err
-	case lost != nil:
-		return 0, lost
+	case o.lost != nil:
+		return 0, o.lost
 	case o.unconfirmed > 0:
 		return 0, fmt.Errorf("no answer to %d of %d requests: %w", o.unconfirmed, o.count,
 			unix.EPROTO)

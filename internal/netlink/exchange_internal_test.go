@@ -159,11 +159,11 @@ func TestOutcome(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			o := outcome{first: 7, count: 3, unconfirmed: 1}
+			o := outcome{first: 7, count: 3, unconfirmed: 1, lost: row.lost}
 			if err := o.read(row.data); err != nil {
 				t.Fatal(err)
 			}
-			refused, err := o.result(row.lost)
+			refused, err := o.result()
 			got := fmt.Sprint(refused)
 			if err != nil {
 				got += ": " + err.Error()

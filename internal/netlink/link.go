@@ -50,7 +50,8 @@ type Link struct {
 	Mode string // macvlan, ipvlan: see [NewLink]; else ""
 	VLAN int    // VLAN: its ID; else 0
 
-	Tun *Tun // tun and tap devices; else nil, and before Linux 4.18
+	Tun   *Tun   // tun and tap devices; else nil, and before Linux 4.18
+	VXLAN *VXLAN // VXLAN; else nil
 }
 
 // OperState is the operational state of a link (RFC 2863; the kernel's networking/operstates).

@@ -11,7 +11,7 @@ import (
 )
 
 // NewLink describes a link to create that has no peer (ip-link(8)): a macvlan, an ipvlan or a VLAN,
-// each on a parent; a dummy or a VRF, without one.
+// each on a parent; a dummy, a VRF or a VXLAN, without one.
 type NewLink struct {
 	Name string
 	Kind string           // of rtnetlink
@@ -27,6 +27,7 @@ type NewLink struct {
 	BCQueueLen uint32
 	VLAN       uint16 // VLAN: its ID in IEEE 802.1Q, 0 to 4095
 	Table      uint32 // VRF: its routing table, from 1
+	VXLAN      VXLAN  // VXLAN: the tunnel
 }
 
 // Names of modes by their numbers (MACVLAN_MODE_*, IPVLAN_MODE_*).
@@ -91,6 +92,8 @@ func (l NewLink) data() ([]Attribute, error) {
 		return []Attribute{Uint16(unix.IFLA_VLAN_ID, l.VLAN)}, nil
 	case "vrf":
 		return []Attribute{Uint32(unix.IFLA_VRF_TABLE, l.Table)}, nil
+	case KindVXLAN:
+		return l.VXLAN.data(), nil
 	}
 	return nil, nil
 }
@@ -99,6 +102,10 @@ func (l NewLink) data() ([]Attribute, error) {
 func (l *Link) readKind(data []byte) {
 	if l.Kind == "tun" {
 		l.Tun = readTun(data)
+		return
+	}
+	if l.Kind == KindVXLAN {
+		l.VXLAN = readVXLAN(data)
 		return
 	}
 	for kind, v := range Attributes(data) {

@@ -99,12 +99,15 @@ func (c *Conn) await(ctx context.Context, l Link, group uint, done func() (bool,
 }
 
 // subscribe opens a socket on which the kernel reports events.
-func (c *Conn) subscribe(group uint) (*os.File, error) {
+func (c *Conn) subscribe(group uint) (*os.File, error) { return c.join(1 << (group - 1)) }
+
+// join opens a socket on which the kernel reports the events of several groups, as bits.
+func (c *Conn) join(groups uint32) (*os.File, error) {
 	fd, err := socket(c.ns, unix.SOCK_NONBLOCK) // otherwise closing it would not end a read
 	if err != nil {
 		return nil, err
 	}
-	address := &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1 << (group - 1)}
+	address := &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: groups}
 	if err := unix.Bind(fd, address); err != nil {
 		return nil, errors.Join(err, unix.Close(fd))
 	}

@@ -140,6 +140,7 @@ func (b build) addTo(t *nftmsg.Transaction) {
 		}
 		t.AddSet(made)
 		t.AddElements(set.Set, b.kept[set.Name])
+		t.AddElements(set.Set, b.fresh[set.Name])
 	}
 	for _, ch := range b.chains {
 		ch.addRules(t)

@@ -16,7 +16,8 @@ type changes struct {
 // build creates a skeleton, or replaces one that is damaged or has another version.
 type build struct {
 	skeleton
-	kept map[string][]nftmsg.Element // elements of the sets that exist, which are replaced
+	kept  map[string][]nftmsg.Element // elements of the sets that exist, which are replaced
+	fresh map[string][]nftmsg.Element // elements of new sets
 }
 
 // change is the part of a transaction that changes the elements of one set.
@@ -46,7 +47,7 @@ func diff(rs *RuleSet, requests []Request, have *state) (c changes) {
 	inUse := w.compare(have)
 	for _, set := range w.skeleton.sets {
 		ch := change{skeleton: w.skeleton, set: set}
-		if inUse && set.references == "" {
+		if inUse && set.references == "" && !set.unowned {
 			ch.del = w.obsolete(set, have.elements(set))
 		}
 		var targets []chain
@@ -66,10 +67,14 @@ func diff(rs *RuleSet, requests []Request, have *state) (c changes) {
 }
 
 func rebuild(s skeleton, have *state) build {
-	b := build{s, map[string][]nftmsg.Element{}}
+	b := build{s, map[string][]nftmsg.Element{}, map[string][]nftmsg.Element{}}
 	for _, set := range s.sets {
-		if all := have.contents(set); all.exists {
+		all := have.contents(set)
+		switch {
+		case all.exists:
 			b.kept[set.Name] = all.elements
+		case set.like != nil:
+			b.fresh[set.Name] = have.elements(set.like)
 		}
 	}
 	return b
@@ -88,6 +93,9 @@ func removal(
 		}
 	}
 	for _, set := range s.sets {
+		if set.unowned {
+			continue
+		}
 		ch := change{skeleton: s, set: set}
 		for _, x := range have.elements(set) {
 			if x.Comment != "" && match(x.Comment) {

@@ -11,7 +11,8 @@ import (
 )
 
 // Filtering filters packets that the host forwards: it drops those between isolated interfaces, and
-// then accepts packets from admitted addresses and replies to them. An accept verdict ends chain
+// then accepts packets from admitted addresses, replies to them, and packets between pools of a
+// cluster. An accept verdict ends chain
 // forward of table inet tenon and of no other table: it is meant for hosts that set the policy of
 // this chain to drop. The sets name the owner of each address.
 var Filtering = &RuleSet{name: "filter", skeleton: filterSkeleton}
@@ -42,15 +43,17 @@ func filterSkeleton() skeleton {
 	s := isolationSkeleton()
 	forward := &s.chains[0]
 	for _, p := range []protocol{ip4(), ip6()} {
-		set := p.admitted()
-		s.sets = append(s.sets, set)
+		set, cluster := p.admitted(), p.accepts()
+		s.sets = append(s.sets, set, cluster)
 		reply := p.rule(p.daddr, set.has(p.daddr.Register))
 		reply = append(reply, ctState(stateEstablished|stateRelated)...)
 		forward.add(
 			// ip saddr @admitted4 accept
 			p.rule(p.saddr, set.has(p.saddr.Register), verdict(nftmsg.Accept)),
 			// ip daddr @admitted4 ct state established,related accept
-			append(reply, verdict(nftmsg.Accept)))
+			append(reply, verdict(nftmsg.Accept)),
+			// ip saddr . ip daddr @forward_cluster4 accept
+			p.rule(p.saddr, p.daddr, cluster.has(p.saddr.Register), verdict(nftmsg.Accept)))
 	}
 	return s
 }
@@ -104,7 +107,7 @@ func isolationSkeleton() skeleton {
 		isolated.has(unix.NFT_REG_2), together.lacks(), verdict(nftmsg.Drop),
 	})
 	return skeleton{
-		version: "filter 1", table: table,
+		version: "filter 2", table: table,
 		sets: []*set{isolated, together, members()}, chains: []chain{forward},
 	}
 }

@@ -107,8 +107,10 @@ func TestFilterReadsAsIntended(t *testing.T) {
 		iifname @isolated oifname @isolated iifname . oifname != @together drop
 		ip saddr @admitted4 accept
 		ip daddr @admitted4 ct state established,related accept
+		ip saddr . ip daddr @forward_cluster4 accept
 		ip6 saddr @admitted6 accept
 		ip6 daddr @admitted6 ct state established,related accept
+		ip6 saddr . ip6 daddr @forward_cluster6 accept
 `
 	for chain, want := range map[string]string{
 		"inet":   rules,

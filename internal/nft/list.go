@@ -26,10 +26,13 @@ func (c *Conn) List(ctx context.Context, rs *RuleSet) (list []Held, err error) {
 	return list, nil
 }
 
-// Owned returns all elements of a rule set, also if the rules were flushed. It takes no lock, so a
-// caller that holds the lock can use it.
+// Owned returns all elements of a rule set, also if the rules were flushed, except the pools of a
+// cluster, which no attachment owns. It takes no lock, so a caller that holds the lock can use it.
 func (c *Conn) Owned(rs *RuleSet) (list []Held, err error) {
 	for _, set := range rs.skeleton().sets {
+		if set.unowned {
+			continue
+		}
 		all, err := c.contents(set)
 		if err != nil {
 			return nil, err

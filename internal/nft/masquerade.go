@@ -214,11 +214,12 @@ func (p protocol) sourceMap(name string) *set {
 }
 
 func masqueradeSkeleton() skeleton {
-	s := skeleton{version: "masquerade 2", table: table}
+	s := skeleton{version: "masquerade 3", table: table}
 	postrouting := chain{Chain: natChain("postrouting", unix.NF_INET_POST_ROUTING,
 		nftmsg.PrioritySNAT)}
 	for _, p := range []protocol{ip4(), ip6()} {
-		s.sets = append(s.sets, p.addrs, p.nets, p.sources)
+		cluster := p.cluster()
+		s.sets = append(s.sets, p.addrs, p.nets, p.sources, cluster)
 		from, to, group := p.saddr.Register, p.daddr.Register, p.multicast.Addr()
 		mask := net.CIDRMask(p.multicast.Bits(), group.BitLen())
 		postrouting.add(
@@ -228,6 +229,8 @@ func masqueradeSkeleton() skeleton {
 				verdict(unix.NFT_RETURN)),
 			// ip saddr . ip daddr @nomasq4 return
 			p.rule(p.saddr, p.daddr, p.nets.has(from), verdict(unix.NFT_RETURN)),
+			// ip saddr . ip daddr @cluster4 return
+			p.rule(p.saddr, p.daddr, cluster.has(from), verdict(unix.NFT_RETURN)),
 			// snat ip to ip saddr map @snat4
 			p.rule(p.saddr, nftmsg.Map{Set: p.sources.Name, Register: from, Into: from},
 				nftmsg.NAT{Type: unix.NFT_NAT_SNAT, Family: uint32(p.nfproto), Addr: from}),

@@ -121,7 +121,7 @@ func TestRulesetReadsAsIntended(t *testing.T) {
 	set masq4 {
 		type ipv4_addr
 		size 32768
-		comment "masquerade 2"
+		comment "masquerade 3"
 		elements = { 10.1.2.3 comment "owner a" }
 	}
 
@@ -134,6 +134,11 @@ func TestRulesetReadsAsIntended(t *testing.T) {
 	map snat4 {
 		type ipv4_addr : ipv4_addr
 		size 4096
+	}
+
+	set cluster4 {
+		type ipv4_addr . ipv4_addr
+		flags interval
 	}
 
 	set masq6 {
@@ -153,14 +158,21 @@ func TestRulesetReadsAsIntended(t *testing.T) {
 		size 4096
 	}
 
+	set cluster6 {
+		type ipv6_addr . ipv6_addr
+		flags interval
+	}
+
 	chain postrouting {
 		type nat hook postrouting priority srcnat; policy accept;
 		ip daddr 224.0.0.0/4 return
 		ip saddr . ip daddr @nomasq4 return
+		ip saddr . ip daddr @cluster4 return
 		snat ip to ip saddr map @snat4
 		ip saddr @masq4 masquerade
 		ip6 daddr ff00::/8 return
 		ip6 saddr . ip6 daddr @nomasq6 return
+		ip6 saddr . ip6 daddr @cluster6 return
 		snat ip6 to ip6 saddr map @snat6
 		ip6 saddr @masq6 masquerade
 	}
@@ -338,7 +350,7 @@ func TestSkeletonIsMadeOnce(t *testing.T) {
 		t.Errorf("%d transactions for one element", after-before)
 	}
 	if out := ns.Command("nft", "-a", "list", "chain", "inet", "tenon",
-		"postrouting"); strings.Count(out, "# handle") != 9 {
+		"postrouting"); strings.Count(out, "# handle") != 11 {
 		t.Errorf("chain:\n%s", out)
 	}
 }

@@ -60,6 +60,13 @@ type set struct {
 	// same type: an owner that takes over a scope takes it over in all of them.
 	subject nftmsg.Type
 
+	// unowned marks a set with elements that no attachment owns: requests neither add nor remove
+	// them, and a rebuilt skeleton keeps them.
+	unowned bool
+
+	// like is a set of another rule set with the same elements, or nil. A new set copies them.
+	like *set
+
 	text func(nftmsg.Element) string // describes an element for users
 }
 

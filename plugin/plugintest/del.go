@@ -135,12 +135,13 @@ func (r *Runtime) brokenConfigurations() []delCase {
 			}
 		}
 		if ipam, ok := q.Conf["ipam"].(object); ok {
-			reduced["ipam"] = object{"type": ipam["type"], "dataDir": ipam["dataDir"]}
+			reduced["ipam"] = object{"type": ipam["type"], "dataDir": ipam["dataDir"],
+				"dir": ipam["dir"]}
 		}
 		q.Conf = reduced
 	}}}
 	for _, m := range members(r.Conf) {
-		if slices.Contains(append([]string{"ipam", "ipam.type", "ipam.dataDir"}, needed...),
+		if slices.Contains(append([]string{"ipam", "ipam.type", "ipam.dataDir", "ipam.dir"}, needed...),
 			m.String()) {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugins/bandwidth"
 	"github.com/tenon-cni/tenon/plugins/bridge"
+	"github.com/tenon-cni/tenon/plugins/cluster"
 	"github.com/tenon-cni/tenon/plugins/dhcp"
 	"github.com/tenon-cni/tenon/plugins/dummy"
 	"github.com/tenon-cni/tenon/plugins/firewall"
@@ -34,6 +35,7 @@ import (
 var Plugins = []plugin.Definition{
 	bandwidth.Plugin,
 	bridge.Plugin,
+	cluster.Plugin,
 	dhcp.Plugin,
 	dummy.Plugin,
 	firewall.Plugin,

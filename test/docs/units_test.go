@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenon-cni/tenon/internal/cluster/local"
 	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
@@ -20,7 +21,10 @@ var needed = map[string][]string{
 		"After=nftables.service firewalld.service", "ReloadPropagatedFrom=nftables.service firewalld.service",
 	},
 	"tenon-dhcp.service": {"Requires=tenon-dhcp.socket", "ExecStart=/usr/local/bin/tenon dhcp-daemon", "Restart=always"},
-	"tenon-dhcp.socket":  {"ListenStream=" + dhcp.DefaultSocket, "SocketMode=0600", "RemoveOnStop=yes"},
+	"tenon-cluster.service": {
+		"Type=notify", "ExecStart=/usr/local/bin/tenon-cluster agent", "Restart=always",
+	},
+	"tenon-dhcp.socket": {"ListenStream=" + dhcp.DefaultSocket, "SocketMode=0600", "RemoveOnStop=yes"},
 }
 
 // TestUnits lets systemd verify the units in contrib.
@@ -45,7 +49,9 @@ func TestUnits(t *testing.T) {
 			}
 		}
 		to := filepath.Join(dir, filepath.Base(unit))
-		program := strings.ReplaceAll(string(text), "=/usr/local/bin/tenon ", "=/bin/true ") // a program that exists
+		program := strings.NewReplacer( // a program that exists
+			"=/usr/local/bin/tenon ", "=/bin/true ", "=/usr/local/bin/tenon-cluster ", "=/bin/true ",
+		).Replace(string(text))
 		if err := os.WriteFile(to, []byte(program), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -76,6 +82,37 @@ func TestManifest(t *testing.T) {
 		"- {name: run, mountPath: " + prefix + "/run, mountPropagation: HostToContainer}",
 		"- {name: run, mountPath: " + prefix + "/var/run, mountPropagation: HostToContainer}",
 		"hostPath: {path: /run, type: Directory}",
+	} {
+		if !slices.Contains(lines, line) {
+			t.Errorf("no line %s", line)
+		}
+	}
+}
+
+// TestClusterManifest: the agent of the DaemonSet has the node's name, state and socket at the paths
+// that the plugin uses, and the configuration in it has only known keys.
+func TestClusterManifest(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../contrib/kubernetes/tenon-cluster.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(text), "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimSpace(line)
+	}
+	socketDir := filepath.Dir(local.DefaultSocket)
+	for _, line := range []string{
+		"kind: DaemonSet", "hostNetwork: true", "- operator: Exists",
+		"privileged: true # routes, nftables and sysctls of the node",
+		`command: ["/usr/local/bin/tenon-cluster", "agent"]`,
+		`exec: {command: ["/usr/local/bin/tenon-cluster", "status", "--local"]}`,
+		"- name: TENON_CLUSTER_NODE",
+		"- {name: config, mountPath: /etc/tenon}",
+		"- {name: state, mountPath: " + local.DefaultDir + "}",
+		"hostPath: {path: " + local.DefaultDir + ", type: DirectoryOrCreate}",
+		"- {name: socket, mountPath: " + socketDir + "}",
+		"hostPath: {path: " + socketDir + ", type: DirectoryOrCreate}",
 	} {
 		if !slices.Contains(lines, line) {
 			t.Errorf("no line %s", line)

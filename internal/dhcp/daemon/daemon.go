@@ -22,6 +22,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/ledger"
 	"github.com/tenon-cni/tenon/internal/statefile"
+	"github.com/tenon-cni/tenon/internal/unixsocket"
 )
 
 // Options are the flags of the daemon.
@@ -163,7 +164,7 @@ func (d *Daemon) takeOver(ctx context.Context) error {
 	if r.Listener == nil {
 		return errors.New("take over: the running daemon has not passed its socket")
 	}
-	d.listener, err = Inherited(r.Listener)
+	d.listener, err = unixsocket.Inherited(r.Listener)
 	return err
 }
 
@@ -172,9 +173,9 @@ func (d *Daemon) listen() (err error) {
 	switch {
 	case d.listener != nil:
 	case d.Options.Listener != nil:
-		d.listener, err = Inherited(d.Options.Listener)
+		d.listener, err = unixsocket.Inherited(d.Options.Listener)
 	default:
-		d.listener, err = Listen(d.Socket)
+		d.listener, err = unixsocket.Listen(d.Socket)
 	}
 	return err
 }

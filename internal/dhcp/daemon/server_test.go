@@ -21,13 +21,14 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/dhcp/daemon"
 	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/internal/unixsocket"
 )
 
 // serve starts a server for a test.
 func serve(t *testing.T, handle func(context.Context, *dhcp.Request) *dhcp.Reply) (socket string) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "dhcp.sock")
-	l, err := daemon.Listen(socket)
+	l, err := unixsocket.Listen(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +140,7 @@ func TestErrors(t *testing.T) {
 	}
 	for path, want := range map[string]string{file: "is not a socket", "/" +
 		strings.Repeat("x", 107): "this one has 108"} {
-		if _, err := daemon.Listen(path); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := unixsocket.Listen(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("listen on %s: %v", path, err)
 		}
 		if _, err := dhcp.Call(t.Context(), path, dhcp.Request{}); !errors.Is(err,
@@ -152,11 +153,11 @@ func TestErrors(t *testing.T) {
 		dhcp.ErrUnreachable) {
 		t.Error(err)
 	}
-	l, err := daemon.Listen(stale)
+	l, err := unixsocket.Listen(stale)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := daemon.Listen(stale); !errors.Is(err, unix.EADDRINUSE) {
+	if _, err := unixsocket.Listen(stale); !errors.Is(err, unix.EADDRINUSE) {
 		t.Errorf("listen on a socket in use: %v", err)
 	}
 	if err := l.Close(); err != nil {
@@ -166,7 +167,7 @@ func TestErrors(t *testing.T) {
 		dhcp.ErrUnreachable) {
 		t.Error(err)
 	}
-	l, err = daemon.Listen(stale)
+	l, err = unixsocket.Listen(stale)
 	if err != nil {
 		t.Fatalf("listen on a stale socket: %v", err)
 	}

@@ -3,13 +3,15 @@
 // other. It does not decide which address to reserve.
 //
 //	DIR/NETWORK/
-//	    ADDRESS              container ID CR LF interface name
+//	    ADDRESS              container ID CR LF interface name [CR LF network [CR LF namespace]]
 //	    last_reserved_ip.N   the address that was last reserved for range set N
 //	    lock                 flock(2) target
 //	    .owners/             read only by this package
 //	        index            hash of the container ID in an address file → address
 //	        map.START-END    one bit per address of a range, set if the address is reserved
 //	        new              the next address file, until it is complete
+//
+// Only plugins other than host-local write the lines of network and namespace; see [ipam.Owner].
 //
 // Only the address files count. They are created complete, so an empty one is left from a killed
 // process or a full disk, and is removed. The extended attribute user.tenon.boot names the boot in
@@ -42,6 +44,9 @@ type Options struct {
 	BootID string
 	Change ipam.Change  // makes the changes to reservations; nil makes them at once and permanently
 	Log    *slog.Logger // receives warnings and the number of reclaimed addresses; may be nil
+	// Forget is called before a complete reservation is removed permanently: by Release, Free and
+	// Collect, and as outdated. If it returns an error, the reservation stays. It may be nil.
+	Forget func(ipam.Lease) error
 }
 
 // ownersDir is hidden so that listings of a network's directory equal upstream's.
@@ -58,6 +63,7 @@ type Store struct {
 	closed bool
 	boot   string
 	change ipam.Change
+	forget func(ipam.Lease) error
 	log    *slog.Logger
 }
 
@@ -67,7 +73,7 @@ var _ ipam.Store = (*Store)(nil)
 // Peek it never waits: if another process has the lock, the store shows the current address files,
 // including reservations of an earlier boot, and cannot be changed. Errors contain the path.
 func Open(ctx context.Context, o Options) (*Store, error) {
-	s := &Store{boot: o.BootID, change: o.Change, log: o.Log}
+	s := &Store{boot: o.BootID, change: o.Change, forget: o.Forget, log: o.Log}
 	if s.change == nil {
 		s.change = func(_ string, apply, _ func() error) error { return apply() }
 	}

@@ -17,20 +17,42 @@ import (
 // record is the content of an address file.
 type record struct {
 	addr  netip.Addr
-	key   string // the trimmed content; an empty one is debris
+	key   string // the trimmed content without the namespace; an empty one is debris
+	space string // the namespace, or ""
 	boot  string // the boot of the reservation; empty if not known
 	since time.Time
 }
 
 const separator = "\r\n"
 
-// key returns the content of a file of the owner. A file written before version 0.7 contains no
-// interface.
+// key returns the part of the content of a file that identifies the owner. A file written before
+// version 0.7 contains no interface.
 func key(o ipam.Owner) string {
-	if o.IfName == "" {
-		return container(o)
+	switch {
+	case o.Network != "":
+		return container(o) + separator + o.IfName + separator + o.Network
+	case o.IfName != "":
+		return container(o) + separator + o.IfName
 	}
-	return container(o) + separator + o.IfName
+	return container(o)
+}
+
+// content returns the content of a file of the owner.
+func content(o ipam.Owner) string {
+	if o.Network == "" || o.Namespace == "" {
+		return key(o)
+	}
+	return key(o) + separator + o.Namespace
+}
+
+// parse splits the trimmed content of a file into key and namespace.
+func parse(content string) (key, namespace string) {
+	const lines = 4
+	line := strings.SplitN(content, separator, lines)
+	if len(line) < lines {
+		return content, ""
+	}
+	return strings.Join(line[:lines-1], separator), line[lines-1]
 }
 
 // container returns the container ID of the owner as it appears in files.
@@ -82,13 +104,15 @@ func (s *Store) reserved() ([]netip.Addr, error) {
 
 func (s *Store) read(a netip.Addr) (record, error) {
 	f, err := s.dir.read(a.String())
-	return record{a, trim(f.content), f.boot, f.modified}, err
+	key, namespace := parse(trim(f.content))
+	return record{a, key, namespace, f.boot, f.modified}, err
 }
 
 func (s *Store) lease(r record) ipam.Lease {
-	container, ifName, _ := strings.Cut(r.key, separator)
-	l := ipam.Lease{Addr: r.addr, Owner: ipam.Owner{Container: container, IfName: ifName},
-		Since: r.since, Age: max(0, time.Since(r.since))}
+	container, rest, _ := strings.Cut(r.key, separator)
+	ifName, network, _ := strings.Cut(rest, separator)
+	o := ipam.Owner{Container: container, IfName: ifName, Network: network, Namespace: r.space}
+	l := ipam.Lease{Addr: r.addr, Owner: o, Since: r.since, Age: max(0, time.Since(r.since))}
 	switch {
 	case s.earlier(r):
 		l.Boot = ipam.BootEarlier
@@ -113,19 +137,19 @@ func uptime() time.Duration {
 func (s *Store) earlier(r record) bool { return r.boot != "" && s.boot != "" && r.boot != s.boot }
 
 // create creates a complete address file. The error wraps fs.ErrExist if it exists.
-func (s *Store) create(a netip.Addr, key string) error {
+func (s *Store) create(a netip.Addr, content string) error {
 	if err := s.makeOwners(); err != nil {
 		return err
 	}
 	const unfinished = "new"
-	if err := s.owners.put(unfinished, []byte(key), s.boot); err != nil {
+	if err := s.owners.put(unfinished, []byte(content), s.boot); err != nil {
 		return err
 	}
 	s.dirty = true
 	err := unix.Linkat(s.owners.fd, unfinished, s.dir.fd, a.String(), 0)
 	_ = s.owners.remove(unfinished) // if this fails, the next put removes the file
 	if linksUnsupported(err) {
-		return s.dir.create(a.String(), []byte(key), s.boot)
+		return s.dir.create(a.String(), []byte(content), s.boot)
 	}
 	return s.dir.fail("create", a.String(), err)
 }

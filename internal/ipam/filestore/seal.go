@@ -90,9 +90,12 @@ func (s *Store) rebuild(
 			continue
 		}
 		if r.key == "" || s.earlier(r) || drop(r) {
-			err := s.change("reclaim "+s.dir.name(a.String()), func() error {
-				return s.unlink(a)
-			}, nil)
+			err := s.forgetting(r)
+			if err == nil {
+				err = s.change("reclaim "+s.dir.name(a.String()), func() error {
+					return s.unlink(a)
+				}, nil)
+			}
 			if err == nil {
 				removed = append(removed, s.lease(r))
 				continue

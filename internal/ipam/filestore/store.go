@@ -93,7 +93,7 @@ func (s *Store) Reserve(ctx context.Context, set int, a netip.Addr, o ipam.Owner
 	if err := s.load(ctx); err != nil {
 		return err
 	}
-	apply := func() error { return s.add(a, key(o)) }
+	apply := func() error { return s.add(a, o) }
 	undo := func() error { return s.drop(a, key(o)) }
 	if err := s.change("reserve "+s.dir.name(a.String())+" for "+o.String(), apply,
 		undo); err != nil {
@@ -102,8 +102,8 @@ func (s *Store) Reserve(ctx context.Context, set int, a netip.Addr, o ipam.Owner
 	return s.setLast(set, a)
 }
 
-func (s *Store) add(a netip.Addr, key string) error {
-	err := s.create(a, key)
+func (s *Store) add(a netip.Addr, o ipam.Owner) error {
+	err := s.create(a, content(o))
 	if errors.Is(err, fs.ErrExist) {
 		r, err := s.read(a)
 		if err != nil {
@@ -113,7 +113,7 @@ func (s *Store) add(a netip.Addr, key string) error {
 		return &ipam.InUseError{Holder: s.lease(r)}
 	}
 	if err == nil {
-		s.remember(entryOf(a, key), true)
+		s.remember(entryOf(a, key(o)), true)
 	}
 	return err
 }
@@ -146,8 +146,19 @@ func (s *Store) Release(ctx context.Context, o ipam.Owner) error {
 	return errors.Join(errs...)
 }
 
+// forgetting calls the function of the options before the reservation in r is removed permanently.
+func (s *Store) forgetting(r record) error {
+	if s.forget == nil || r.key == "" {
+		return nil
+	}
+	return s.forget(s.lease(r))
+}
+
 // release frees the address of r permanently.
 func (s *Store) release(r record) error {
+	if err := s.forgetting(r); err != nil {
+		return err
+	}
 	op := "release " + s.dir.name(r.addr.String()) + " held by " + s.lease(r).Owner.String()
 	return s.change(op, func() error { return s.drop(r.addr, r.key) }, nil)
 }
@@ -165,7 +176,7 @@ func (s *Store) Free(ctx context.Context, l ipam.Lease) error {
 	if err != nil {
 		return err
 	}
-	if holder := s.lease(r); holder.Owner != l.Owner {
+	if holder := s.lease(r); !holder.Owner.Is(l.Owner) {
 		return fmt.Errorf("not released: %s", holder)
 	}
 	return s.release(r)

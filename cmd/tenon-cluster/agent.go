@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/agent"
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/settings"
+	"github.com/tenon-cni/tenon/internal/cluster"
+	"github.com/tenon-cni/tenon/internal/cluster/local"
+	"github.com/tenon-cni/tenon/internal/cluster/routes"
+	"github.com/tenon-cni/tenon/internal/statefile"
+	"github.com/tenon-cni/tenon/internal/unixsocket"
+)
+
+// lockTime is how long a starting agent waits for an earlier one to end.
+const lockTime = 5 * time.Second
+
+// runAgent runs the agent of this node until ctx ends.
+func runAgent(ctx context.Context, s settings.Settings, log *slog.Logger) error {
+	lock, err := onlyAgent(ctx, s.Dir)
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	boot, err := statefile.BootID()
+	if err != nil {
+		return err
+	}
+	node, err := self(s)
+	if err != nil {
+		return err
+	}
+	client, err := s.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	listener, err := unixsocket.Listen(s.Socket)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	router, err := newRouter(s, node, log)
+	if err != nil {
+		return err
+	}
+	files := local.New(local.Options{Dir: s.Dir, BootID: boot, Log: log})
+	o := agent.Options{
+		Registry: registry.New(client, registry.Options{Cluster: s.Cluster}),
+		Local:    files,
+		Dir:      s.Dir,
+		Cluster:  s.Cluster,
+		Node:     node,
+		BootID:   boot,
+		Clock:    files.Clock(),
+		Log:      log,
+		Listener: listener,
+		Changes:  agent.WatchAddresses(s.Dir),
+		Notify:   notifier(os.Getenv("NOTIFY_SOCKET"), log),
+	}
+	if router != nil {
+		o.Router = router
+	}
+	if s.FenceHook != "" {
+		o.Evidence = hook(s.FenceHook)
+	}
+	return agent.New(o).Run(ctx)
+}
+
+// newRouter returns the router that the settings ask for, or nil.
+func newRouter(s settings.Settings, n cluster.Node, log *slog.Logger) (*routes.Router, error) {
+	if routes.Mode(s.Routes.Mode) == routes.ModeOff {
+		return nil, nil
+	}
+	return routes.New(routes.Options{
+		Mode:              routes.Mode(s.Routes.Mode),
+		Cluster:           s.Cluster,
+		Nodes:             n.Addresses,
+		VNI:               s.Routes.VNI,
+		Port:              uint16(s.Routes.Port),
+		NoChecksumOffload: s.Routes.DisableChecksumOffload,
+		Log:               log,
+	})
+}
+
+// removeRoutes removes the routes and devices that an agent has made. The agent must have stopped.
+func removeRoutes(ctx context.Context, s settings.Settings, log *slog.Logger) error {
+	lock, err := onlyAgent(ctx, s.Dir)
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	r, err := routes.New(routes.Options{Mode: routes.ModeOff, Cluster: s.Cluster, Log: log})
+	if err != nil {
+		return err
+	}
+	return r.Remove(ctx)
+}
+
+// hookTime limits a run of the fence hook.
+const hookTime = time.Minute
+
+// hook returns a function that runs a program with the name of a node. Exit status 0 is evidence
+// that the node is off, which the output describes.
+func hook(program string) func(ctx context.Context, node string) (string, error) {
+	return func(ctx context.Context, node string) (string, error) {
+		ctx, cancel := context.WithTimeout(ctx, hookTime)
+		defer cancel()
+		out, err := exec.CommandContext(ctx, program, node).CombinedOutput()
+		text, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+		if err != nil {
+			return "", fmt.Errorf("%s %s: %w: %s", program, node, err, text)
+		}
+		return strings.TrimSpace(program + ": " + text), nil
+	}
+}
+
+// onlyAgent excludes a second agent for the same directory.
+func onlyAgent(ctx context.Context, dir string) (statefile.Lock, error) {
+	ctx, cancel := context.WithTimeout(ctx, lockTime)
+	defer cancel()
+	lock, err := statefile.TakeLock(ctx, filepath.Join(dir, "agent.lock"), statefile.Exclusive)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return lock, fmt.Errorf("another agent uses %s", dir)
+	}
+	return lock, err
+}
+
+// self returns what the settings say about this node.
+func self(s settings.Settings) (cluster.Node, error) {
+	n := cluster.Node{Name: s.Node, Labels: s.Labels, MTU: s.Routes.MTU, Mode: s.Routes.Mode}
+	for _, text := range s.Routes.Addresses {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			return n, fmt.Errorf("addresses: %w", err)
+		}
+		n.Addresses = append(n.Addresses, a)
+	}
+	if len(s.Routes.Addresses) == 0 {
+		n.Addresses = sources()
+	}
+	return n, nil
+}
+
+// sources returns the source addresses of the default routes. Connecting a datagram socket sends
+// nothing; the destinations are reserved for documentation (RFC 5737, RFC 3849).
+func sources() (all []netip.Addr) {
+	for _, to := range []string{"192.0.2.1:9", "[2001:db8::1]:9"} {
+		c, err := net.Dial("udp", to)
+		if err != nil {
+			continue
+		}
+		if a, ok := c.LocalAddr().(*net.UDPAddr); ok {
+			all = append(all, a.AddrPort().Addr().Unmap().WithZone(""))
+		}
+		c.Close()
+	}
+	return all
+}
+
+// notifier returns a function that reports states to the service manager at a socket (sd_notify(3)).
+// An empty path means that there is none.
+func notifier(path string, log *slog.Logger) func(state string) {
+	return func(state string) {
+		if path == "" {
+			return
+		}
+		if path[0] == '@' { // the abstract namespace
+			path = "\x00" + path[1:]
+		}
+		c, err := net.Dial("unixgram", path)
+		if err == nil {
+			_, err = c.Write([]byte(state))
+			err = errors.Join(err, c.Close())
+		}
+		if err != nil {
+			log.Warn("cannot report to the service manager", "error", err)
+		}
+	}
+}

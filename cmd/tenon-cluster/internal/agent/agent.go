@@ -1,0 +1,214 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
+	"github.com/tenon-cni/tenon/internal/cluster"
+	"github.com/tenon-cni/tenon/internal/cluster/local"
+)
+
+// Options are the parts of an agent. Registry, Local, Dir, Cluster, Node and BootID are required.
+type Options struct {
+	Registry *registry.Registry
+	Local    *local.Store
+	Dir      string       // the directory of Local
+	Cluster  string       // the name of the cluster
+	Node     cluster.Node // Name, Addresses, MTU, Labels and Mode; the agent sets the rest
+	BootID   string
+	Clock    local.Clock                             // both clocks of hold; time.Now if nil
+	TTL      time.Duration                           // of the lease; 30 s if zero
+	Nonce    func() string                           // 128 random bits if nil
+	Jitter   func(limit time.Duration) time.Duration // a random duration below limit, if not nil
+	Log      *slog.Logger                            // nothing is logged if nil
+	Router   Router                                  // programs the routes to other nodes, if not nil
+	Listener *net.UnixListener                       // of the socket, if not nil
+	// Evidence reports whether a suspect node is proven to be off, if not nil. It asks a power
+	// controller or an operator's program.
+	Evidence func(ctx context.Context, node string) (evidence string, err error)
+	// Changes calls changed when the reservations of a pool have changed, until ctx ends, if not
+	// nil. Without it, the agent looks at every renewal.
+	Changes func(ctx context.Context, changed func(pool string)) error
+	Notify  func(state string) // reports to the service manager (sd_notify(3)), if not nil
+}
+
+// Durations of the agent. Package tests depend on none of them being changed.
+const (
+	defaultTTL = 30 * time.Second
+	// idleTime is the time for which a block must be unnecessary before the agent gives it back.
+	idleTime = 10 * time.Minute
+	// scarceIdleTime applies instead while the pool has no free block.
+	scarceIdleTime = time.Minute
+	// resyncTime is the interval at which the watch and the routes compare everything.
+	resyncTime = 90 * time.Second
+	// batchTime collects changes of routes before they are programmed.
+	batchTime = 100 * time.Millisecond
+	// minBackoff and maxBackoff limit the wait after an error of the store.
+	minBackoff = 100 * time.Millisecond
+	maxBackoff = 10 * time.Second
+)
+
+// Agent is the agent of a node.
+type Agent struct {
+	o   Options
+	log *slog.Logger
+	// turn is held during a transaction that changes the document of this node, or files that
+	// describe its blocks.
+	turn chan struct{}
+	wake chan struct{} // ends the wait for the next renewal
+	rout chan struct{} // the view has changed
+	// tried is closed when the first attempt to join has ended.
+	tried chan struct{}
+	// planned has an event while claims are planned.
+	planned chan struct{}
+
+	mu       sync.Mutex         // guards the following fields
+	bound    *registry.Registry // its writes fail if the store is replaced
+	session  *registry.Session
+	identity local.Node
+	fenced   bool          // in the store, and not rejoined
+	restored bool          // the store is not the one that the node knew: see confirm
+	rewound  bool          // the store has lost transactions of this node
+	rival    rival         // another host that may use the identity
+	contact  stamp         // of the last answer of the store
+	view     registry.View // of the last list or watch
+	viewed   bool
+	flights  map[string]*flight // claims in progress, by pool
+	bursts   map[string]burst   // last claims, by pool
+	problems map[string]string  // by topic
+	idle     map[blockID]idle   // since when blocks have been unnecessary
+	underlay int                // MTU of the link to the other nodes, from the routes
+	peers    int
+	watched  map[string]*suspicion // suspect nodes, by name
+	checked  map[string]bool       // pools to look at before the next renewal
+	commons  commons
+}
+
+// stamp is an instant on both clocks of [local.Deadline]. The zero stamp means never.
+type stamp struct {
+	boot time.Duration
+	wall time.Time
+}
+
+// after returns the deadline that lies d after the instant.
+func (s stamp) after(d time.Duration) local.Deadline {
+	return local.Deadline{Boot: s.boot + d, Wall: s.wall.Add(d)}
+}
+
+// New returns an agent. It does no I/O.
+func New(o Options) *Agent {
+	o.TTL = cmp.Or(o.TTL, defaultTTL)
+	if o.Clock == nil {
+		start := time.Now()
+		o.Clock = func() (time.Duration, time.Time) { return time.Since(start), time.Now() }
+	}
+	if o.Nonce == nil {
+		o.Nonce = rand.Text
+	}
+	if o.Jitter == nil {
+		o.Jitter = func(d time.Duration) time.Duration {
+			return time.Duration(mathrand.Int64N(int64(max(d, 1))))
+		}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Notify == nil {
+		o.Notify = func(string) {}
+	}
+	return &Agent{
+		o:        o,
+		log:      o.Log,
+		turn:     make(chan struct{}, 1),
+		wake:     make(chan struct{}, 1),
+		rout:     make(chan struct{}, 1),
+		tried:    make(chan struct{}),
+		planned:  make(chan struct{}, 1),
+		flights:  map[string]*flight{},
+		bursts:   map[string]burst{},
+		problems: map[string]string{},
+		idle:     map[blockID]idle{},
+		watched:  map[string]*suspicion{},
+		checked:  map[string]bool{},
+		commons:  newCommons(),
+	}
+}
+
+// Run runs the agent until ctx ends and then returns nil. It leaves routes, blocks and files as
+// they are. It returns an error only if the node can never join: one that wraps
+// [registry.ErrIdentity] if another host uses the name or the identity, or an error about the
+// node's own files.
+func (a *Agent) Run(ctx context.Context) error {
+	if err := a.identify(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var running sync.WaitGroup
+	parts := []func(context.Context) error{a.live, a.watch, a.claims, a.reclaim, a.route, a.observe,
+		a.serve, a.common, a.lends}
+	for _, part := range parts {
+		running.Go(func() {
+			if err := part(ctx); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	running.Wait()
+	a.o.Notify("STOPPING=1")
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// store returns the registry of the store that the node has joined.
+func (a *Agent) store() *registry.Registry {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return cmp.Or(a.bound, a.o.Registry)
+}
+
+// exclusive waits until no other transaction of this node is in progress. The caller calls end.
+func (a *Agent) exclusive(ctx context.Context) (end func(), err error) {
+	select {
+	case a.turn <- struct{}{}:
+		return func() { <-a.turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// poke sends to a channel that holds at most one event.
+func poke(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// sleep waits for a duration. It returns false if ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// now returns the present instant.
+func (a *Agent) now() stamp {
+	boot, wall := a.o.Clock()
+	return stamp{boot, wall}
+}

@@ -1,0 +1,9 @@
+// Package agent is the part of a node that talks to the store of the cluster. It joins the node and
+// keeps its lease, claims blocks before the node's are full, gives empty ones back, notices that
+// the node was fenced, frees the blocks of nodes that are proven dead, and hands the routes to the
+// other nodes to a [Router]. The plugin cluster allocates from the blocks without the agent; while
+// the agent or the store is down, it allocates from what the node has.
+//
+// All clocks, random numbers and connections are options, so that an agent runs in a bubble of
+// testing/synctest. Transactions are those of package registry, files those of package local.
+package agent

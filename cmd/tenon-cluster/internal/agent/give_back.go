@@ -1,0 +1,156 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
+	"github.com/tenon-cni/tenon/internal/cluster"
+	"github.com/tenon-cni/tenon/internal/cluster/local"
+)
+
+// freePercent is the part of the other blocks that must be free before a block is given back.
+const freePercent = 25
+
+// idle is the time since which a block has been empty and unnecessary.
+type idle struct{ since time.Time }
+
+// unnecessary returns the blocks that have been empty long enough, while the others kept enough free
+// addresses. In a scarce pool, and on a draining node, a node keeps no empty block.
+func (a *Agent) unnecessary(use []local.Use, scarce bool) (old []local.Block) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	limit := idleTime
+	if scarce {
+		limit = scarceIdleTime
+	}
+	draining := a.session != nil && a.session.Node.State == cluster.NodeDraining
+	if draining {
+		limit = 0
+	}
+	capacity, used := total(use)
+	now := time.Now()
+	for _, u := range slices.Backward(use) {
+		if u.Phase != local.Owned {
+			continue
+		}
+		rest := capacity - u.Capacity
+		enough := rest > 0 && (rest-used)*100 >= rest*freePercent
+		id := blockID{u.Block.Block, u.Nonce}
+		if u.Used > 0 || !enough && !scarce && !draining {
+			delete(a.idle, id)
+			continue
+		}
+		if _, ok := a.idle[id]; !ok {
+			a.idle[id] = idle{now}
+		}
+		if now.Sub(a.idle[id].since) >= limit {
+			old = append(old, u.Block)
+			capacity = rest
+		}
+	}
+	return old
+}
+
+// retire marks a block as returning, durably, unless an address of it is in use by now.
+func (a *Agent) retire(ctx context.Context, pool string, b local.Block) error {
+	return a.edit(ctx, pool, func(p *local.Pool) error {
+		used, err := inUse(ctx, p)
+		if err != nil || used[b.Block] > 0 {
+			return err
+		}
+		for i, o := range p.State.Blocks {
+			if o.Nonce == b.Nonce && o.Block == b.Block && o.Phase == local.Owned {
+				p.State.Blocks[i].Phase = local.Returning
+			}
+		}
+		return nil
+	})
+}
+
+// returning is a block on its way back to the store.
+type returning struct {
+	pool  string
+	block local.Block
+}
+
+// returns gives the blocks back that are marked as returning, and then drops them from the files.
+// The caller has the turn.
+func (a *Agent) returns(ctx context.Context) error {
+	a.mu.Lock()
+	restored := a.restored
+	a.mu.Unlock()
+	if restored {
+		return nil // the block may be another node's
+	}
+	marked, err := a.marked(ctx)
+	if err != nil || len(marked) == 0 {
+		return err
+	}
+	n, owned, err := a.store().Owned(ctx, a.o.Node.Name)
+	if err != nil {
+		return a.lapse(err)
+	}
+	a.setNode(n)
+	var errs []error
+	for _, m := range marked {
+		if err := a.giveBack(ctx, m, owned); err != nil {
+			errs = append(errs, fmt.Errorf("return block %s of pool %s: %w", m.block.Block, m.pool, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// giveBack gives one block back, if the store still shows it.
+func (a *Agent) giveBack(ctx context.Context, m returning, owned []registry.Block) error {
+	i := slices.IndexFunc(owned, func(o registry.Block) bool {
+		return o.Pool == m.pool && o.Block.Block == m.block.Block && o.Block.Nonce == m.block.Nonce
+	})
+	if i >= 0 {
+		s, err := a.joined()
+		if err != nil {
+			return err
+		}
+		n, err := a.store().Return(ctx, s.Node, owned[i], "returned")
+		if err != nil {
+			return a.lapse(err)
+		}
+		a.setNode(n)
+		a.log.Info("returned", "pool", m.pool, "block", m.block.Block)
+	}
+	a.mu.Lock()
+	delete(a.idle, blockID{m.block.Block, m.block.Nonce})
+	a.mu.Unlock()
+	return a.edit(ctx, m.pool, func(p *local.Pool) error {
+		p.State.Blocks = slices.DeleteFunc(p.State.Blocks, func(b local.Block) bool {
+			return b.Nonce == m.block.Nonce && b.Block == m.block.Block && b.Phase == local.Returning
+		})
+		return nil
+	})
+}
+
+// marked returns the blocks that are marked as returning.
+func (a *Agent) marked(ctx context.Context) (all []returning, err error) {
+	pools, err := a.o.Local.Pools()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range pools {
+		p, err := a.o.Local.Open(ctx, name, true)
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range p.State.Blocks {
+			if b.Phase == local.Returning && !b.Of.IsValid() {
+				all = append(all, returning{name, b})
+			}
+		}
+		if err := p.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,301 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
+	"github.com/tenon-cni/tenon/internal/cluster"
+	"github.com/tenon-cni/tenon/internal/cluster/local"
+)
+
+// Errors of claims. registry.ErrFull is another.
+var (
+	errDraining  = errors.New("an operator drains this node")
+	errSelector  = errors.New("the labels of this node do not match the pool's selector")
+	errMaxBlocks = errors.New("this node has as many blocks as the pool allows")
+	errRestored  = errors.New("the store was restored from a snapshot and not confirmed since")
+)
+
+const (
+	// claimAttempts limits the attempts of a claim that lose a race to other nodes.
+	claimAttempts = 64
+	// maxClaim limits the blocks of a claim.
+	maxClaim = 16
+	// burstTime is the time within which another claim of a pool takes twice as many blocks.
+	burstTime = time.Second
+	// burstReserve is the number of free blocks for each node that a burst requires.
+	burstReserve = 4 * maxClaim
+	// claimTime limits a claim, whoever waits for it.
+	claimTime = 20 * time.Second
+)
+
+// flight is a claim that is planned or in progress. Requests that arrive before it ends share its
+// outcome.
+type flight struct {
+	have []string      // the nonces of the blocks that do not suffice
+	wait uint64        // requests that wait for it
+	done chan struct{} // closed when err is valid
+	err  error
+}
+
+// burst is the last claim of a pool.
+type burst struct {
+	at     time.Time
+	blocks int
+}
+
+// grow waits until the pool has a block that the caller did not know, and claims one if necessary.
+func (a *Agent) grow(ctx context.Context, pool string, have []string) error {
+	select {
+	case <-a.tried: // an agent that has just started may be about to confirm the blocks
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	f := a.plan(pool, have)
+	a.mu.Lock()
+	f.wait++
+	a.mu.Unlock()
+	select {
+	case <-f.done:
+		return f.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// plan returns the claim of a pool that is planned or in progress, or plans one.
+func (a *Agent) plan(pool string, have []string) *flight {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	f := a.flights[pool]
+	if f == nil {
+		f = &flight{have: have, done: make(chan struct{})}
+		a.flights[pool] = f
+		poke(a.planned)
+	}
+	return f
+}
+
+// claims makes the planned claims until ctx ends.
+func (a *Agent) claims(ctx context.Context) error {
+	for {
+		select {
+		case <-a.planned:
+		case <-ctx.Done():
+			return nil
+		}
+		for name, f := range a.flown() {
+			err := a.claimFor(ctx, name, f)
+			a.mu.Lock()
+			delete(a.flights, name)
+			a.mu.Unlock()
+			f.err = err
+			close(f.done)
+		}
+	}
+}
+
+// flown returns the claims that are planned.
+func (a *Agent) flown() map[string]*flight {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return maps.Clone(a.flights)
+}
+
+// claimFor makes a planned claim, unless the pool has got a block since.
+func (a *Agent) claimFor(ctx context.Context, pool string, f *flight) error {
+	ctx, cancel := context.WithTimeout(ctx, claimTime)
+	defer cancel()
+	end, err := a.exclusive(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if err := a.resolve(ctx); err != nil {
+		return err
+	}
+	if fresh, err := a.hasOther(ctx, pool, f.have); fresh || err != nil {
+		return err
+	}
+	a.mu.Lock()
+	wait := f.wait
+	a.mu.Unlock()
+	err = a.claim(ctx, pool, wait)
+	if errors.Is(err, registry.ErrFull) {
+		err = a.borrow(ctx, pool, err)
+	}
+	a.report("claim "+pool, err)
+	return err
+}
+
+// hasOther reports whether the node can allocate from a block whose nonce is not in have.
+func (a *Agent) hasOther(ctx context.Context, pool string, have []string) (bool, error) {
+	p, err := a.o.Local.Open(ctx, pool, true)
+	if err != nil {
+		return false, err
+	}
+	defer p.Close()
+	usable := func(b local.Block) bool {
+		return (b.Phase == local.Owned || b.Phase == local.Borrowed) &&
+			!slices.Contains(have, b.Nonce)
+	}
+	return p.State.Boot == a.o.BootID && slices.ContainsFunc(p.State.Blocks, usable), nil
+}
+
+// claim claims as many blocks as the waiting requests need, at least one. Its intent precedes it. The
+// caller has the turn.
+func (a *Agent) claim(ctx context.Context, pool string, wait uint64) error {
+	if _, err := a.mayClaim(ctx, pool); err != nil {
+		return err
+	}
+	in := intent{Kind: intentClaim, Nonce: a.o.Nonce(), Pool: pool, Since: a.now().wall}
+	if err := a.intend(in); err != nil {
+		return err
+	}
+	blocks, err := a.race(ctx, in, wait)
+	if errors.Is(err, registry.ErrUnknown) || ctx.Err() != nil {
+		return err // the intent stays until the outcome is known
+	}
+	if err == nil {
+		err = a.adopt(ctx, blocks)
+	}
+	if err != nil && len(blocks) > 0 {
+		return err
+	}
+	a.mu.Lock()
+	a.bursts[pool] = burst{time.Now(), len(blocks)}
+	a.mu.Unlock()
+	for _, b := range blocks {
+		a.log.Info("claimed", "pool", pool, "block", b.Block.Block, "generation", b.Generation)
+	}
+	return errors.Join(err, a.settle(in))
+}
+
+// race tries to claim free blocks until it is faster than the other nodes.
+func (a *Agent) race(ctx context.Context, in intent, wait uint64) ([]registry.Block, error) {
+	backoff := minBackoff / 10
+	for attempt := 0; ; attempt++ {
+		p, err := a.mayClaim(ctx, in.Pool)
+		if err != nil {
+			return nil, err
+		}
+		blocks, err := a.try(ctx, p, in.Nonce, a.need(p, wait))
+		if !errors.Is(err, registry.ErrConflict) || attempt == claimAttempts {
+			return blocks, a.lapse(err)
+		}
+		if !sleep(ctx, a.o.Jitter(backoff)) {
+			return nil, ctx.Err()
+		}
+		backoff = min(2*backoff, maxBackoff/10)
+		if err := a.reread(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// need returns the number of blocks that waiting requests need, within the limits of the pool and of
+// a claim.
+func (a *Agent) need(p registry.Pool, wait uint64) int {
+	units := max(p.Units(p.Block(0)), 1)
+	blocks := int(min((wait+units-1)/units, maxClaim))
+	a.mu.Lock()
+	last := a.bursts[p.Name]
+	a.mu.Unlock()
+	if time.Since(last.at) < burstTime && a.plenty(p.Name, burstReserve) {
+		blocks = min(max(blocks, 2*last.blocks), maxClaim)
+	}
+	if p.MaxBlocks > 0 {
+		s, _ := a.joined()
+		blocks = min(blocks, p.MaxBlocks-ownedOf(s.Node, p))
+	}
+	return max(blocks, 1)
+}
+
+// try makes one attempt at the first free blocks.
+func (a *Agent) try(
+	ctx context.Context, p registry.Pool, nonce string, count int,
+) ([]registry.Block, error) {
+	s, err := a.joined()
+	if err != nil {
+		return nil, err
+	}
+	free, err := a.store().Free(ctx, p, s.Node.Name, count)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		if len(free) == 0 {
+			return nil, registry.ErrFull
+		}
+		n, blocks, err := a.store().Claim(ctx, s.Node, p, free, nonce)
+		switch {
+		case err == nil:
+			a.setNode(n)
+			return blocks, nil
+		case errors.Is(err, registry.ErrUnknown) && sleep(ctx, a.o.Jitter(minBackoff)):
+			continue // the same nonce finds what the first call claimed
+		}
+		return nil, err
+	}
+}
+
+// reread reads node and pools after a conflict, for the case that these have changed.
+func (a *Agent) reread(ctx context.Context) error {
+	if err := a.refresh(ctx); err != nil {
+		return err
+	}
+	pools, err := a.store().Pools(ctx)
+	if err == nil {
+		a.setPools(pools)
+	}
+	return err
+}
+
+// mayClaim returns the pool if the node may claim a block of it.
+func (a *Agent) mayClaim(ctx context.Context, name string) (registry.Pool, error) {
+	s, err := a.joined()
+	if err != nil {
+		return registry.Pool{}, err
+	}
+	p, ok := a.pool(name)
+	if !ok {
+		pools, err := a.store().Pools(ctx)
+		if err != nil {
+			return p, err
+		}
+		a.setPools(pools)
+		if p, ok = a.pool(name); !ok {
+			return p, fmt.Errorf("pool %s: %w", name, registry.ErrNotFound)
+		}
+	}
+	own := ownedOf(s.Node, p)
+	a.mu.Lock()
+	restored := a.restored
+	a.mu.Unlock()
+	switch {
+	case restored:
+		return p, errRestored
+	case s.Node.State == cluster.NodeDraining:
+		return p, errDraining
+	case !a.uses(p):
+		return p, errSelector
+	case p.MaxBlocks > 0 && own >= p.MaxBlocks:
+		return p, fmt.Errorf("%w (%d)", errMaxBlocks, p.MaxBlocks)
+	}
+	return p, nil
+}
+
+// ownedOf returns the number of blocks of a pool that a node owns.
+func ownedOf(n registry.Node, p registry.Pool) (own int) {
+	for _, b := range n.Blocks {
+		if b.Pool == p.Name && b.Block.Bits() == p.BlockBits {
+			own++
+		}
+	}
+	return own
+}

@@ -1,0 +1,76 @@
+package agent
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/tenon-cni/tenon/internal/cluster"
+	"github.com/tenon-cni/tenon/internal/cluster/local"
+)
+
+// holdSteps is the number of parts of a hold: the deadline on disk is written again when it has
+// fallen behind by one part. A deadline that is too early is safe.
+const holdSteps = 100
+
+// holdOf returns the deadline of a pool after the last contact: the present one if a new one would
+// gain little, nil if the pool has no hold. The caller holds a.mu.
+func (a *Agent) holdOf(p cluster.Pool, have *local.Deadline) *local.Deadline {
+	hold := a.observed(p)
+	if hold <= 0 {
+		return nil
+	}
+	next := a.contact.after(hold)
+	if have != nil {
+		gain := min(next.Boot-have.Boot, next.Wall.Sub(have.Wall))
+		if gain >= 0 && gain < hold/holdSteps {
+			return have
+		}
+	}
+	return &next
+}
+
+// observed returns the hold that the node observes. Other nodes fence this one after the hold that it
+// has published, so that a node observes a shorter hold before it publishes it, and publishes a
+// longer one, or none, before it observes that. The caller holds a.mu.
+func (a *Agent) observed(p cluster.Pool) time.Duration {
+	hold := time.Duration(p.Hold)
+	if a.session == nil {
+		return hold
+	}
+	published := time.Duration(a.session.Node.Holds[p.Name])
+	switch {
+	case published == 0:
+		return hold
+	case hold == 0:
+		return published
+	}
+	return min(hold, published)
+}
+
+// publish writes the holds of the pools into the node's document, after the files observe the
+// shorter ones. The caller has the turn.
+func (a *Agent) publish(ctx context.Context) error {
+	s, err := a.joined()
+	if err != nil {
+		return err
+	}
+	holds := map[string]cluster.Duration{}
+	a.mu.Lock()
+	for _, p := range a.view.Pools {
+		if p.Hold > 0 && a.uses(p) {
+			holds[p.Name] = p.Hold
+		}
+	}
+	a.mu.Unlock()
+	if maps.Equal(holds, s.Node.Holds) {
+		return nil
+	}
+	n, err := a.store().Update(ctx, s.Node, func(n *cluster.Node) { n.Holds = holds })
+	if err != nil {
+		return a.lapse(err)
+	}
+	a.setNode(n)
+	poke(a.wake) // observe the longer ones
+	return nil
+}

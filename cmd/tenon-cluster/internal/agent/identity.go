@@ -1,0 +1,63 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/cluster"
+	"github.com/tenon-cni/tenon/internal/cluster/local"
+)
+
+// identify reads the identity of this installation, or creates it once.
+func (a *Agent) identify() error {
+	n, err := a.o.Local.Node()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		n = local.Node{Schema: cluster.Schema, Cluster: a.o.Cluster, Name: a.o.Node.Name,
+			Identity: a.o.Nonce()}
+		if err := a.o.Local.SetNode(n); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	case n.Name != a.o.Node.Name || n.Cluster != a.o.Cluster:
+		return cni.Errorf(cni.CodeInvalidConfig,
+			"%w: the files in %s belong to node %s of cluster %s, not to node %s of cluster %s",
+			registry.ErrIdentity, a.o.Dir, n.Name, n.Cluster, a.o.Node.Name, a.o.Cluster).
+			WithDetails("if the disk is a copy, run `tenon-cluster node reset`; " +
+				"otherwise set \"node\" and \"cluster\" to the earlier names")
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.identity = n
+	return nil
+}
+
+// remember writes a change of the node's own document.
+func (a *Agent) remember(change func(*local.Node)) error {
+	a.mu.Lock()
+	n := a.identity
+	a.mu.Unlock()
+	old := n
+	if change(&n); n == old {
+		return nil
+	}
+	if err := a.o.Local.SetNode(n); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.identity = n
+	return nil
+}
+
+// foreign returns the error for a second host with the name, or the identity, of this node.
+func (a *Agent) foreign(err error) error {
+	return cni.Errorf(cni.CodeInvalidConfig, "join node %s: %w", a.o.Node.Name, err).
+		WithDetails(fmt.Sprintf("give this host another name; if its disk is a copy, run "+
+			"`tenon-cluster node reset`; if it replaces a dead host, release that one first: "+
+			"`tenon-cluster release --node %s`", a.o.Node.Name))
+}

@@ -1,0 +1,108 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
+	"github.com/tenon-cni/tenon/internal/cluster"
+	"github.com/tenon-cni/tenon/internal/cluster/local"
+)
+
+// uses reports whether the labels of this node match the pool's selector.
+func (a *Agent) uses(p registry.Pool) bool {
+	for label, value := range p.Nodes {
+		if got, ok := a.o.Node.Labels[label]; !ok || got != value {
+			return false
+		}
+	}
+	return true
+}
+
+// setPools records the pools of a linearizable read.
+func (a *Agent) setPools(pools []registry.Pool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.view.Pools = pools
+}
+
+// pool returns the last known document of a pool.
+func (a *Agent) pool(name string) (registry.Pool, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range a.view.Pools {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return registry.Pool{}, false
+}
+
+// edit changes the state of a pool under its lock and writes it if it has changed. No request to the
+// store is made while the lock is held.
+func (a *Agent) edit(ctx context.Context, name string, change func(*local.Pool) error) (err error) {
+	p, err := a.o.Local.Open(ctx, name, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	before := p.State
+	before.Blocks = slices.Clone(p.State.Blocks)
+	for i, b := range before.Blocks {
+		before.Blocks[i].Lent = maps.Clone(b.Lent)
+	}
+	before.Tokens = maps.Clone(p.State.Tokens)
+	if err := change(p); err != nil {
+		return err
+	}
+	if p.State.Pool.Name == "" || reflect.DeepEqual(before, p.State) {
+		return nil // a pool without document has nothing but reservations
+	}
+	return p.Save()
+}
+
+// fill sets the parts of a pool's state that do not depend on its blocks. It leaves the pool's
+// document as it is if the pool no longer exists.
+func (a *Agent) fill(st *local.State, name string) {
+	p, ok := a.pool(name)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	st.Schema, st.Node, st.Store = cluster.Schema, a.o.Node.Name, a.identity.Store
+	if ok {
+		st.Pool = p.Pool
+	}
+	if s := a.session; s != nil {
+		st.Epoch = s.Node.Epoch
+		st.Draining = s.Node.State == cluster.NodeDraining
+	}
+	st.Hold = a.holdOf(st.Pool, st.Hold)
+}
+
+// adopt adds blocks to the states of their pools.
+func (a *Agent) adopt(ctx context.Context, blocks []registry.Block) error {
+	s, err := a.joined()
+	if err != nil {
+		return err
+	}
+	for name, own := range ownBlocks(s.Node, blocks) {
+		err := a.edit(ctx, name, func(p *local.Pool) error {
+			for _, b := range own {
+				p.State.Blocks = slices.DeleteFunc(p.State.Blocks, func(o local.Block) bool {
+					return o.Block == b.Block
+				})
+				p.State.Blocks = append(p.State.Blocks, b)
+			}
+			a.fill(&p.State, name)
+			p.State.Boot = a.o.BootID
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("pool %s: %w", name, err)
+		}
+	}
+	return nil
+}

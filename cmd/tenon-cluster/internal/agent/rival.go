@@ -1,0 +1,48 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
+)
+
+// errEarlierBoot means that the store still has a lease that another boot of this node took.
+var errEarlierBoot = errors.New("the lease of an earlier boot has not ended yet")
+
+// rival is a holder of the lease with this node's identity and another boot ID.
+type rival struct {
+	boot  string
+	since time.Time // first seen
+}
+
+// rivalTimes is the number of lease times after which a rival is certainly alive.
+const rivalTimes = 3
+
+// excludeRival waits for the end of the lease that an earlier boot of this node took. If the lease
+// is renewed meanwhile, another host runs with a copy of this node's files. The error then wraps
+// [registry.ErrIdentity].
+func (a *Agent) excludeRival(ctx context.Context) error {
+	n, err := a.store().Node(ctx, a.o.Node.Name)
+	if errors.Is(err, registry.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if n.Identity != a.identity.Identity || n.Boot == a.o.BootID || !n.Live || !alive(n) {
+		a.rival = rival{}
+		return nil
+	}
+	if a.rival.boot != n.Boot {
+		a.rival = rival{n.Boot, time.Now()}
+	}
+	if time.Since(a.rival.since) < rivalTimes*a.o.TTL {
+		return errEarlierBoot
+	}
+	return fmt.Errorf("%w: boot %s of the same identity keeps its lease", registry.ErrIdentity, n.Boot)
+}

@@ -1,0 +1,87 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/cluster/agentcall"
+	"github.com/tenon-cni/tenon/internal/cluster/local"
+)
+
+// serve answers requests on the socket until ctx ends.
+func (a *Agent) serve(ctx context.Context) error {
+	if a.o.Listener == nil {
+		return nil
+	}
+	defer context.AfterFunc(ctx, func() { a.o.Listener.Close() })()
+	return agentcall.Serve(ctx, a.o.Listener, a.log, a.Handle)
+}
+
+// Handle answers a request of the plugin or of a command.
+func (a *Agent) Handle(ctx context.Context, q *agentcall.Request) *agentcall.Reply {
+	if !q.Deadline.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, q.Deadline)
+		defer cancel()
+	}
+	switch q.Verb {
+	case agentcall.Grow:
+		return &agentcall.Reply{Error: a.explain(q.Pool, a.grow(ctx, q.Pool, q.Have))}
+	case agentcall.Acquire:
+		return a.handleAcquire(ctx, q)
+	case agentcall.Draw:
+		return a.handleDraw(ctx, q)
+	case agentcall.Released:
+		poke(a.commons.noted)
+		return &agentcall.Reply{}
+	case agentcall.Report:
+		status := a.Status(ctx)
+		return &agentcall.Reply{Status: &status}
+	}
+	return &agentcall.Reply{Error: cni.Errorf(cni.CodeInvalidConfig, "unknown request %q", q.Verb)}
+}
+
+// explain returns the protocol's error for a request that failed: code 11 with the pool, the last
+// contact and the remaining hold, because each of the causes may pass.
+func (a *Agent) explain(pool string, err error) *cni.Error {
+	if err == nil {
+		return nil
+	}
+	text := err
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, registry.ErrUnknown):
+		text = fmt.Errorf("the store did not answer in time: %w", err)
+	case errors.Is(err, registry.ErrFull):
+		text = fmt.Errorf("all blocks of the pool are in use or cool down: %w", err)
+	}
+	e := cni.Errorf(cni.CodeTryAgainLater, "pool %s: %w", pool, text)
+	return e.WithDetails(a.circumstances(pool))
+}
+
+// circumstances describes the contact with the store and the hold of a pool.
+func (a *Agent) circumstances(pool string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.contact == (stamp{}) {
+		return "the agent has had no contact with the store since it started"
+	}
+	now := a.now()
+	text := fmt.Sprintf("last contact with the store %s ago",
+		now.wall.Sub(a.contact.wall).Round(time.Second))
+	for _, p := range a.view.Pools {
+		if hold := a.observed(p.Pool); p.Name == pool && hold > 0 {
+			left := remaining(a.contact.after(hold), now)
+			text += fmt.Sprintf("; blocks may be used for another %s", left.Round(time.Second))
+		}
+	}
+	return text
+}
+
+// remaining returns the time until a deadline by the clock that is further.
+func remaining(d local.Deadline, now stamp) time.Duration {
+	return max(0, min(d.Boot-now.boot, d.Wall.Sub(now.wall)))
+}

@@ -1,0 +1,254 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
+	"github.com/tenon-cni/tenon/internal/cluster"
+	"github.com/tenon-cni/tenon/internal/cluster/local"
+	"github.com/tenon-cni/tenon/internal/cluster/routes"
+)
+
+// errAway means that the node has no session: the store has not answered since the agent started or
+// since the lease ended.
+var errAway = errors.New("the agent has no contact with the store")
+
+// live joins the node, renews its lease every third of its duration, and joins again after the
+// lease was lost. It returns an error only if the node can never join.
+func (a *Agent) live(ctx context.Context) error {
+	backoff := minBackoff
+	first := sync.OnceFunc(func() { close(a.tried) })
+	defer first()
+	defer a.leave(ctx)
+	for ctx.Err() == nil {
+		err := a.beat(ctx)
+		first()
+		if errors.Is(err, registry.ErrIdentity) {
+			return a.foreign(err)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		a.report("store", err)
+		pause := a.o.TTL / 3
+		if err != nil {
+			backoff = min(2*backoff, maxBackoff)
+			pause = min(backoff/2+a.o.Jitter(backoff), pause)
+		} else {
+			backoff = minBackoff
+		}
+		a.rest(ctx, pause)
+	}
+	return nil
+}
+
+// leave ends the lease of an agent that stops, so that it need not wait for itself after a reboot.
+func (a *Agent) leave(ctx context.Context) {
+	if s, err := a.joined(); err == nil {
+		a.store().Leave(context.WithoutCancel(ctx), s)
+	}
+}
+
+// rest waits for a duration, an event, or the end of ctx.
+func (a *Agent) rest(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-a.wake:
+	case <-ctx.Done():
+	}
+}
+
+// beat joins or renews, and then does the work that depends on it.
+func (a *Agent) beat(ctx context.Context) error {
+	end, err := a.exclusive(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	at := a.now() // hold counts from before the request
+	if err := a.renew(ctx); err != nil {
+		return err
+	}
+	a.touch(at)
+	return a.upkeep(ctx)
+}
+
+// renew proves that the node may go on. After the loss of the lease, or when another node suspects
+// this one, it joins again; after fencing it gives the blocks up.
+func (a *Agent) renew(ctx context.Context) error {
+	for {
+		s, err := a.joined()
+		if err != nil {
+			return a.join(ctx)
+		}
+		err = a.store().Renew(ctx, s)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, registry.ErrConflict):
+			if err := a.refresh(ctx); err != nil {
+				return err
+			}
+		case errors.Is(err, registry.ErrIdentity):
+			a.lose()
+			return err
+		case ends(err), errors.Is(err, registry.ErrNotFound):
+			a.log.Warn("the session has ended; joining again", "cause", err)
+			a.lose()
+		default:
+			return fmt.Errorf("renew: %w", err)
+		}
+	}
+}
+
+// refresh reads the node's document after another program changed it. A document of another boot or
+// identity means that a second host, a copy of this one, has joined under the name.
+func (a *Agent) refresh(ctx context.Context) error {
+	n, err := a.store().Node(ctx, a.o.Node.Name)
+	if err != nil {
+		return a.lapse(err)
+	}
+	s, err := a.joined()
+	if err != nil {
+		return err
+	}
+	switch {
+	case n.Revision < s.Node.Revision:
+		a.setRewound()
+		a.lose()
+		return nil
+	case n.Identity != s.Node.Identity || n.Boot != s.Node.Boot:
+		a.lose()
+		return fmt.Errorf("%w (boot %s)", registry.ErrIdentity, n.Boot)
+	case n.State == cluster.NodeSuspect || n.State == cluster.NodeFenced || n.Epoch != s.Node.Epoch:
+		a.lose()
+		return nil
+	}
+	a.setNode(n)
+	return a.accept(n)
+}
+
+// lapse ends the session if the error of a transaction shows that the store has given the node up.
+// It returns the error.
+func (a *Agent) lapse(err error) error {
+	if ends(err) {
+		a.lose()
+		poke(a.wake)
+	}
+	return err
+}
+
+// ends reports whether an error means that the session has ended: the lease is gone, the node is
+// suspect or fenced, or the store was restored or replaced.
+func ends(err error) bool {
+	return slices.ContainsFunc([]error{registry.ErrLease, registry.ErrSuspect, registry.ErrFenced,
+		registry.ErrForeign}, func(end error) bool { return errors.Is(err, end) })
+}
+
+// joined returns the session, or an error that wraps errAway or [registry.ErrFenced].
+func (a *Agent) joined() (registry.Session, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.fenced:
+		return registry.Session{}, registry.ErrFenced
+	case a.session == nil:
+		return registry.Session{}, errAway
+	}
+	return *a.session, nil
+}
+
+// lose ends the session.
+func (a *Agent) lose() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.session = nil
+}
+
+// setNode records the present document of the node.
+func (a *Agent) setNode(n registry.Node) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.session != nil {
+		a.session = &registry.Session{Node: n, Lease: a.session.Lease}
+	}
+}
+
+// touch records the time of an answer of the store.
+func (a *Agent) touch(at stamp) {
+	a.mu.Lock()
+	a.contact = at
+	a.mu.Unlock()
+	a.report("contact", a.o.Local.SetContact())
+}
+
+// document returns what this node publishes of itself.
+func (a *Agent) document() cluster.Node {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := a.o.Node
+	n.Schema, n.Identity, n.Boot = cluster.Schema, a.identity.Identity, a.o.BootID
+	n.Epoch, n.Store = a.identity.Epoch, a.identity.Store
+	n.MTU = cmp.Or(n.MTU, a.underlay)
+	if a.o.Router != nil {
+		n.MAC = routes.VTEPMAC(n.Identity).String()
+	}
+	n.Labels, n.Addresses = maps.Clone(n.Labels), slices.Clone(n.Addresses)
+	return n
+}
+
+// join makes the node known, or known again, and confirms its blocks.
+func (a *Agent) join(ctx context.Context) error {
+	at := a.now() // hold counts from before the request
+	meta, err := a.o.Registry.Meta(ctx)
+	if err != nil {
+		return fmt.Errorf("read the identity of the store: %w", err)
+	}
+	a.bind(meta)
+	if err := a.excludeRival(ctx); err != nil {
+		return fmt.Errorf("join: %w", err)
+	}
+	s, err := a.store().Join(ctx, a.document(), a.o.TTL)
+	if errors.Is(err, registry.ErrFenced) {
+		s, err = a.comeBack(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("join: %w", err)
+	}
+	a.mu.Lock()
+	a.session, a.fenced, a.contact = &s, false, at
+	first := a.identity.Store == ""
+	a.rival = rival{}
+	a.commons.reconciled = time.Time{}
+	a.mu.Unlock()
+	if first {
+		if err := a.remember(func(n *local.Node) { n.Store = meta.Nonce }); err != nil {
+			return err
+		}
+	}
+	if err := a.confirm(ctx, meta); err != nil {
+		if !errors.Is(err, errAway) {
+			a.lose() // allocations from unconfirmed blocks stay forbidden; try again
+		}
+		return fmt.Errorf("confirm the blocks: %w", err)
+	}
+	a.log.Info("joined", "node", s.Node.Name, "epoch", s.Node.Epoch, "blocks", len(s.Node.Blocks))
+	a.o.Notify("READY=1\nSTATUS=joined, epoch " + fmt.Sprint(s.Node.Epoch))
+	return nil
+}
+
+// bind makes all further transactions depend on the nonce of the store.
+func (a *Agent) bind(meta cluster.Meta) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.bound = a.o.Registry.Bound(meta.Nonce)
+}

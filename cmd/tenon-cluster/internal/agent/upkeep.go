@@ -1,0 +1,201 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/tenon-cni/tenon/internal/cluster/local"
+)
+
+// upkeep does what must be done after each contact with the store. The caller has the turn.
+func (a *Agent) upkeep(ctx context.Context) error {
+	if err := a.resolve(ctx); err != nil {
+		return err
+	}
+	names, err := a.poolNames()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range names {
+		if err := a.sync(ctx, name); err != nil {
+			errs = append(errs, fmt.Errorf("pool %s: %w", name, err))
+			continue
+		}
+		if err := a.look(ctx, name); err != nil {
+			errs = append(errs, fmt.Errorf("pool %s: %w", name, err))
+		}
+	}
+	errs = append(errs, a.publish(ctx), a.returns(ctx), a.commonUpkeep(ctx))
+	return errors.Join(errs...)
+}
+
+// poolNames returns the pools that this node may use and those of its files, sorted.
+func (a *Agent) poolNames() ([]string, error) {
+	names, err := a.o.Local.Pools()
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range a.view.Pools {
+		if a.uses(p) {
+			names = append(names, p.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// sync writes what has changed of a pool: its document, the deadline of hold, the state of the node.
+func (a *Agent) sync(ctx context.Context, name string) error {
+	return a.edit(ctx, name, func(p *local.Pool) error {
+		if a.drifted(name, p) {
+			a.log.Error("the files of a pool do not agree with the store; confirming the blocks",
+				"pool", name, "cause", p.Err())
+			a.lose() // the next renewal joins and confirms
+			return nil
+		}
+		a.fill(&p.State, name)
+		if len(p.State.Blocks) == 0 { // nothing to confirm
+			p.State.Boot = a.o.BootID
+		}
+		return a.dropLost(ctx, p)
+	})
+}
+
+// blockID identifies a claimed block. All blocks of one claim have the same nonce.
+type blockID struct {
+	block netip.Prefix
+	nonce string
+}
+
+// drifted reports whether the blocks in the files are not those of the node's document, for instance
+// because a file was damaged or removed. A restored store is an exception that stays.
+func (a *Agent) drifted(name string, p *local.Pool) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.session == nil || a.restored {
+		return false
+	}
+	missing := map[blockID]bool{}
+	for _, b := range a.session.Node.Blocks {
+		if b.Pool == name && b.Block.Bits() < b.Block.Addr().BitLen() {
+			missing[blockID{b.Block, b.Nonce}] = true
+		}
+	}
+	for _, b := range p.State.Blocks {
+		if b.Phase == local.Lost || b.Of.IsValid() {
+			continue
+		}
+		id := blockID{b.Block, b.Nonce}
+		if !missing[id] {
+			return true
+		}
+		delete(missing, id)
+	}
+	return len(missing) > 0
+}
+
+// dropLost removes lost blocks whose addresses are all free again.
+func (a *Agent) dropLost(ctx context.Context, p *local.Pool) error {
+	lost := func(b local.Block) bool { return b.Phase == local.Lost }
+	if !slices.ContainsFunc(p.State.Blocks, lost) {
+		return nil
+	}
+	used, err := inUse(ctx, p)
+	if err != nil {
+		return err
+	}
+	p.State.Blocks = slices.DeleteFunc(p.State.Blocks, func(b local.Block) bool {
+		return lost(b) && used[b.Block] == 0
+	})
+	return nil
+}
+
+// look reads the use of a pool. It plans a claim if the blocks are nearly full, and marks blocks as
+// returning that have been unnecessary for long.
+func (a *Agent) look(ctx context.Context, name string) error {
+	use, err := a.usage(ctx, name)
+	if err != nil {
+		return err
+	}
+	scarce := a.scarce(name)
+	if nearlyFull(use) && !scarce {
+		if _, err := a.mayClaim(ctx, name); err == nil {
+			a.plan(name, nonces(use))
+		}
+	}
+	for _, b := range a.unnecessary(use, scarce) {
+		if err := a.retire(ctx, name, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// usage reads the use of a pool's blocks.
+func (a *Agent) usage(ctx context.Context, name string) (use []local.Use, err error) {
+	p, err := a.o.Local.Open(ctx, name, true)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	use, _, err = p.Usage(ctx)
+	return use, err
+}
+
+// nonces returns the nonces of blocks.
+func nonces(use []local.Use) (all []string) {
+	for _, u := range use {
+		all = append(all, u.Nonce)
+	}
+	return all
+}
+
+// fullPercent is the use at which the agent claims ahead.
+const fullPercent = 75
+
+// nearlyFull reports whether so many addresses are in use that another block will be needed soon.
+func nearlyFull(use []local.Use) bool {
+	capacity, used := total(use)
+	return capacity > 0 && used*100 >= capacity*fullPercent
+}
+
+// total sums the blocks from which addresses are allocated.
+func total(use []local.Use) (capacity, used uint64) {
+	for _, u := range use {
+		if u.Phase == local.Owned || u.Phase == local.Borrowed {
+			capacity += u.Capacity
+			used += u.Used
+		}
+	}
+	return capacity, used
+}
+
+// scarce reports whether a pool has so few free blocks that a node should neither claim ahead nor
+// keep empty ones: fewer than two for each node.
+func (a *Agent) scarce(name string) bool { return !a.plenty(name, 2) }
+
+// plenty reports whether a pool has a number of blocks for each node that no node owns.
+func (a *Agent) plenty(name string, each uint64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	needed := each * uint64(len(a.view.Nodes))
+	for _, n := range a.view.Nodes {
+		for _, b := range n.Blocks {
+			if b.Pool == name {
+				needed++
+			}
+		}
+	}
+	for _, p := range a.view.Pools {
+		if p.Name == name {
+			return a.viewed && p.Blocks() >= needed
+		}
+	}
+	return false
+}

@@ -1,0 +1,66 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
+	"github.com/tenon-cni/tenon/internal/cluster"
+)
+
+// watch follows nodes, pools and shared addresses until ctx ends.
+func (a *Agent) watch(ctx context.Context) error {
+	var sampled time.Time
+	a.store().Watch(ctx, resyncTime+a.o.Jitter(resyncTime/2), func(v registry.View, err error) {
+		a.report("watch", err)
+		if err != nil {
+			return
+		}
+		if a.see(v) {
+			poke(a.wake)
+		}
+		poke(a.rout)
+		sampled = a.sample(v, sampled)
+	})
+	return nil
+}
+
+// see records a view. It reports whether it concerns this node or its pools.
+func (a *Agent) see(v registry.View) (concerned bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	concerned = poolRevisions(v.Pools) != poolRevisions(a.view.Pools)
+	own := int64(0)
+	if a.session != nil {
+		own = a.session.Node.Revision
+	}
+	a.peers = 0
+	for _, n := range v.Nodes {
+		if n.Name != a.o.Node.Name {
+			a.peers++
+		} else if n.Revision > own {
+			concerned = true
+		}
+	}
+	a.view, a.viewed = v, true
+	a.suspect(v.Nodes)
+	return concerned
+}
+
+// poolRevisions returns the sum of the revisions of pools, which grows with each change, and their
+// number.
+func poolRevisions(pools []registry.Pool) (r struct {
+	sum    int64
+	number int
+}) {
+	for _, p := range pools {
+		r.sum += p.Revision
+	}
+	r.number = len(pools)
+	return r
+}
+
+// alive reports whether a node should have a leased key.
+func alive(n registry.Node) bool {
+	return n.State == cluster.NodeActive || n.State == cluster.NodeDraining
+}

@@ -1,0 +1,85 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
+	"github.com/tenon-cni/tenon/internal/cluster"
+)
+
+func (a *app) confirm() *cobra.Command {
+	all, restored := false, false
+	cmd := &cobra.Command{
+		Use:   "confirm --restored | --all-nodes",
+		Short: "Handle a restored snapshot of etcd",
+		Long: `A restored snapshot shows blocks as they were when it was taken. In order:
+
+1. Run "confirm --restored" at once. From then on, no node claims or returns
+   blocks; each goes on with those that both its files and etcd show.
+2. Run "check" on each node, and detach the containers that it reports.
+3. Run "confirm --all-nodes". The nodes adopt the blocks that etcd shows for them,
+   and claim new ones again.`,
+		Example: a.examples("confirm --restored", "confirm --all-nodes"),
+		Args:    arguments(),
+		RunE: a.withStore(func(ctx context.Context, s *session, _ []string) error {
+			if all == restored {
+				return usagef("give either --restored or --all-nodes")
+			}
+			if restored {
+				return a.confirmRestored(ctx, s)
+			}
+			return a.confirmNodes(ctx, s)
+		}),
+	}
+	cmd.Flags().BoolVar(&restored, "restored", false, "stop growth: the store was restored")
+	cmd.Flags().BoolVar(&all, "all-nodes", false, "let all nodes use the store again")
+	return a.yesFlag(cmd)
+}
+
+func (a *app) confirmRestored(ctx context.Context, s *session) error {
+	if _, err := s.registry.NewNonce(ctx); err != nil {
+		return err
+	}
+	a.printf("no node claims blocks now\n")
+	a.hint("run on each node: " + a.name + " check")
+	return nil
+}
+
+func (a *app) confirmNodes(ctx context.Context, s *session) error {
+	snapshot, err := s.registry.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	if found := snapshot.Check(); len(found) > 0 {
+		return hint(fmt.Errorf("the store has %s", plural(len(found), "finding")),
+			"list them: "+a.name+" check")
+	}
+	var waiting []registry.Node
+	for _, n := range snapshot.Nodes {
+		if n.Store != snapshot.Meta.Nonce && n.State != cluster.NodeFenced {
+			waiting = append(waiting, n)
+		}
+	}
+	if len(waiting) == 0 {
+		a.printf("all nodes use the store already\n")
+		return nil
+	}
+	if err := a.confirmed(fmt.Sprintf("Did check report no findings on each of %s?",
+		plural(len(waiting), "node"))); err != nil {
+		return err
+	}
+	var errs []error
+	for _, n := range waiting {
+		_, err := s.registry.Update(ctx, n, func(n *cluster.Node) { n.Store = snapshot.Meta.Nonce })
+		if err != nil {
+			errs = append(errs, fmt.Errorf("node %s: %w", n.Name, err))
+			continue
+		}
+		a.printf("confirmed node %s\n", n.Name)
+	}
+	return errors.Join(errs...)
+}

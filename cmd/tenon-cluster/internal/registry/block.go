@@ -1,0 +1,567 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tenon-cni/tenon/internal/cluster"
+)
+
+func decodeBlock(kv *mvccpb.KeyValue) (Block, error) {
+	b, err := cluster.Decode[cluster.Block](string(kv.Key), kv.Value)
+	return Block{Block: b, Generation: kv.CreateRevision, Revision: kv.ModRevision}, err
+}
+
+// Borrowed reports whether an entry of a node's list is a single address of another node's block.
+func Borrowed(ref cluster.BlockRef) bool { return ref.Block.IsSingleIP() }
+
+// alone returns the prefix of a single address, which names it in lists and keys.
+func alone(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+
+// compareRefs orders the list of a node.
+func compareRefs(a, b cluster.BlockRef) int {
+	if c := strings.Compare(a.Pool, b.Pool); c != 0 {
+		return c
+	}
+	return a.Block.Compare(b.Block)
+}
+
+// with returns the node's document with more blocks in its list.
+func with(n cluster.Node, refs ...cluster.BlockRef) cluster.Node {
+	n.Blocks = slices.Concat(n.Blocks, refs)
+	slices.SortFunc(n.Blocks, compareRefs)
+	return n
+}
+
+// withoutRefs returns the node's document without some blocks.
+func withoutRefs(n cluster.Node, drop func(cluster.BlockRef) bool) cluster.Node {
+	n.Blocks = slices.DeleteFunc(slices.Clone(n.Blocks), drop)
+	return n
+}
+
+// window is the number of blocks whose keys Free reads with one request, windows the number of such
+// requests before it lists the whole pool.
+const (
+	window  = 64
+	windows = 4
+)
+
+// Free returns at most count free blocks for a node, in the order in which it should try them. It
+// frees cooled-down blocks if it needs them. ErrFull.
+func (r *Registry) Free(ctx context.Context, p Pool, node string, count int) ([]netip.Prefix, error) {
+	total := p.Blocks()
+	start := p.Start(node)
+	var free []netip.Prefix
+	for i := uint64(0); i < min(total, window*windows) && len(free) < count; i += window {
+		found, err := r.freeOf(ctx, p, func(yield func(netip.Prefix) bool) {
+			for j := i; j < min(i+window, total) && yield(p.Block((start+j)%total)); j++ {
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+		free = append(free, found...)
+	}
+	if len(free) == 0 && total > window*windows {
+		var err error
+		if free, err = r.freeOfAll(ctx, p, start, count); err != nil {
+			return nil, err
+		}
+	}
+	if len(free) == 0 {
+		freed, err := r.expire(ctx, p.Name, count)
+		if err != nil {
+			return nil, err
+		}
+		free = freed
+	}
+	if len(free) == 0 {
+		return nil, fmt.Errorf("pool %s: %w", p.Name, ErrFull)
+	}
+	return free[:min(len(free), count)], nil
+}
+
+// freeOf returns the candidates without a key that have an address to allocate.
+func (r *Registry) freeOf(ctx context.Context, p Pool, candidates func(func(netip.Prefix) bool)) (free []netip.Prefix, err error) {
+	blocks := slices.Collect(candidates)
+	ops := make([]clientv3.Op, len(blocks))
+	for i, b := range blocks {
+		ops[i] = clientv3.OpGet(r.keys.Block(p.Name, b), clientv3.WithCountOnly())
+	}
+	answers, _, err := r.read(ctx, "blocks of pool "+p.Name, ops...)
+	if err != nil {
+		return nil, err
+	}
+	for i, b := range blocks {
+		if answers[i].Count == 0 && p.Units(b) > 0 {
+			free = append(free, b)
+		}
+	}
+	return free, nil
+}
+
+// freeOfAll searches the whole pool.
+func (r *Registry) freeOfAll(ctx context.Context, p Pool, start uint64, count int) (free []netip.Prefix, err error) {
+	kvs, _, err := r.list(ctx, r.keys.Blocks(p.Name), clientv3.WithKeysOnly())
+	if err != nil {
+		return nil, err
+	}
+	taken := make(map[string]bool, len(kvs))
+	for _, kv := range kvs {
+		taken[string(kv.Key)] = true
+	}
+	for i := uint64(0); i < p.Blocks() && len(free) < count; i++ {
+		b := p.Block((start + i) % p.Blocks())
+		if !taken[r.keys.Block(p.Name, b)] && p.Units(b) > 0 {
+			free = append(free, b)
+		}
+	}
+	return free, nil
+}
+
+// Claim makes the node the owner of free blocks, at most 40. If some are no longer free it claims the
+// others. With the nonce of an earlier call whose outcome is unknown it returns the blocks that the
+// call claimed. ErrConflict: all blocks are in use, or the pool has changed. ErrFull: the node has
+// the pool's MaxBlocks. ErrRefused: the node drains, or the pool does not serve it. ErrFenced,
+// ErrSuspect, ErrIdentity. After an error other than ErrUnknown nothing is claimed later.
+func (r *Registry) Claim(ctx context.Context, n Node, p Pool, blocks []netip.Prefix, nonce string) (now Node, claimed []Block, err error) {
+	if nonce == "" {
+		nonce = r.o.Nonce()
+	}
+	if err := claimable(p, blocks); err != nil {
+		return n, nil, err
+	}
+	c := claim{r: r, known: n, now: n, pool: p, blocks: slices.Clone(blocks), nonce: nonce}
+	err = r.gain(ctx, n.Name, func(ctx context.Context) error {
+		claimed, err = c.try(ctx)
+		return err
+	})
+	return c.now, claimed, err
+}
+
+// claimable checks the blocks of a claim.
+func claimable(p Pool, blocks []netip.Prefix) error {
+	if len(blocks) == 0 || len(blocks) > maxBlocks {
+		return fmt.Errorf("claim %d blocks: %w: a claim has 1 to %d", len(blocks), ErrRefused, maxBlocks)
+	}
+	seen := map[netip.Prefix]bool{}
+	for _, b := range blocks {
+		if !p.IsBlock(b) || seen[b] {
+			return fmt.Errorf("claim %s: %w: it is no block of pool %s, or occurs twice", b,
+				ErrRefused, p.Name)
+		}
+		seen[b] = true
+	}
+	return nil
+}
+
+// claim is the state of a call of Claim.
+type claim struct {
+	r      *Registry
+	known  Node // by the caller
+	now    Node // at the revision that the next try compares
+	pool   Pool
+	blocks []netip.Prefix // those that may be free
+	nonce  string
+	stale  bool // now must be read again
+}
+
+func (c *claim) try(ctx context.Context) ([]Block, error) {
+	r := c.r
+	if c.stale {
+		now, err := r.Node(ctx, c.known.Name)
+		if err != nil {
+			return nil, err
+		}
+		c.now = now
+	}
+	c.stale = true
+	if refs := claimedWith(c.now.Node, c.nonce); len(refs) > 0 {
+		return r.blocksOf(ctx, c.now, refs)
+	}
+	if len(c.blocks) == 0 {
+		return nil, fmt.Errorf("claim blocks of pool %s: they are in use, or the pool has changed: %w",
+			c.pool.Name, ErrConflict)
+	}
+	if err := c.permitted(); err != nil {
+		return nil, err
+	}
+	t, written := c.change()
+	o, err := r.commit(ctx, fmt.Sprintf("claim %d blocks of pool %s", len(c.blocks), c.pool.Name), t)
+	switch {
+	case err != nil:
+		return nil, err
+	case !o.held:
+		return nil, c.conflict(o.answers)
+	}
+	refs := make([]cluster.BlockRef, len(written))
+	for i, b := range written {
+		refs[i] = cluster.BlockRef{Pool: b.Pool, Block: b.Block.Block, Nonce: b.Nonce}
+		written[i].Generation, written[i].Revision = o.revision, o.revision
+	}
+	c.now = Node{Node: with(c.now.Node, refs...), Revision: o.revision, Live: c.now.Live}
+	return written, nil
+}
+
+// permitted checks the rules for a claim.
+func (c *claim) permitted() error {
+	if err := c.now.mayGain(c.known.Node); err != nil {
+		return err
+	}
+	for key, value := range c.pool.Nodes {
+		if c.now.Labels[key] != value {
+			return fmt.Errorf("pool %s serves nodes with label %s=%s: %w", c.pool.Name, key, value,
+				ErrRefused)
+		}
+	}
+	if c.pool.MaxBlocks == 0 {
+		return nil
+	}
+	have := 0
+	for _, ref := range c.now.Blocks {
+		if ref.Pool == c.pool.Name && !Borrowed(ref) {
+			have++
+		}
+	}
+	c.blocks = c.blocks[:min(len(c.blocks), max(c.pool.MaxBlocks-have, 0))]
+	if len(c.blocks) == 0 {
+		return fmt.Errorf("node %s has %d blocks of pool %s, the pool's maxBlocks is %d: %w",
+			c.now.Name, have, c.pool.Name, c.pool.MaxBlocks, ErrFull)
+	}
+	return nil
+}
+
+// change returns the transaction and the blocks that it writes.
+func (c *claim) change() (t change, blocks []Block) {
+	r := c.r
+	t.same(r.keys.Node(c.now.Name), c.now.Revision)
+	t.same(r.keys.Pool(c.pool.Name), c.pool.Revision)
+	t.otherwise = append(t.otherwise, clientv3.OpGet(r.keys.Pool(c.pool.Name), clientv3.WithKeysOnly()))
+	var refs []cluster.BlockRef
+	for _, b := range c.blocks {
+		key := r.keys.Block(c.pool.Name, b)
+		block := cluster.Block{
+			Schema: cluster.Schema, Pool: c.pool.Name, Block: b, State: cluster.BlockOwned,
+			Owner: c.now.Name, Epoch: c.now.Epoch, Nonce: c.nonce, Since: r.o.Now(),
+		}
+		t.absent(key)
+		t.put(key, block)
+		t.otherwise = append(t.otherwise, clientv3.OpGet(key, clientv3.WithCountOnly()))
+		refs = append(refs, cluster.BlockRef{Pool: c.pool.Name, Block: b, Nonce: c.nonce})
+		blocks = append(blocks, Block{Block: block})
+	}
+	t.put(r.keys.Node(c.now.Name), with(c.now.Node, refs...))
+	return t, blocks
+}
+
+// conflict drops the blocks that are not free any more.
+func (c *claim) conflict(answers []*pb.RangeResponse) error {
+	if kvs := answers[0].Kvs; len(kvs) == 0 || kvs[0].ModRevision != c.pool.Revision {
+		// An earlier try may have committed before the pool changed: look once more.
+		c.blocks = nil
+	}
+	free := c.blocks[:0]
+	for i, b := range c.blocks {
+		if answers[i+1].Count == 0 {
+			free = append(free, b)
+		}
+	}
+	c.blocks = free
+	return errAgain
+}
+
+// claimedWith returns the entries of a node's list with a nonce.
+func claimedWith(n cluster.Node, nonce string) (refs []cluster.BlockRef) {
+	for _, ref := range n.Blocks {
+		if nonce != "" && ref.Nonce == nonce {
+			refs = append(refs, ref)
+		}
+	}
+	return refs
+}
+
+// blocksOf reads the blocks of entries of a node's list as they are while the node is unchanged. For
+// a borrowed address it reads the block of the address.
+func (r *Registry) blocksOf(ctx context.Context, n Node, refs []cluster.BlockRef) (blocks []Block, err error) {
+	pools := map[string]Pool{}
+	for part := range slices.Chunk(refs, maxOps-2) {
+		var c change
+		c.same(r.keys.Node(n.Name), n.Revision)
+		for _, ref := range part {
+			block := ref.Block
+			if Borrowed(ref) {
+				if block, err = r.lender(ctx, ref, pools); err != nil {
+					return nil, err
+				}
+			}
+			c.then = append(c.then, clientv3.OpGet(r.keys.Block(ref.Pool, block)))
+		}
+		answers, err := r.readIf(ctx, "blocks of node "+n.Name, c)
+		if err != nil {
+			return nil, err
+		}
+		for i, answer := range answers {
+			if len(answer.Kvs) == 0 {
+				return nil, fmt.Errorf("block %s of pool %s is in the list of node %s: %w",
+					part[i].Block, part[i].Pool, n.Name, ErrNotFound)
+			}
+			b, err := decodeBlock(answer.Kvs[0])
+			if err != nil {
+				return nil, err
+			}
+			blocks = append(blocks, b)
+		}
+	}
+	return blocks, nil
+}
+
+// lender returns the block of a borrowed address.
+func (r *Registry) lender(ctx context.Context, ref cluster.BlockRef, pools map[string]Pool) (netip.Prefix, error) {
+	p, ok := pools[ref.Pool]
+	if !ok {
+		var err error
+		if p, err = r.Pool(ctx, ref.Pool); err != nil {
+			return netip.Prefix{}, err
+		}
+		pools[ref.Pool] = p
+	}
+	block, _ := p.BlockOf(ref.Block.Addr())
+	return block, nil
+}
+
+// readIf runs reads under compares. It returns errAgain if a compare fails.
+func (r *Registry) readIf(ctx context.Context, what string, c change) ([]*pb.RangeResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
+	defer cancel()
+	answer, err := r.client.Txn(ctx).If(c.compares...).Then(c.then...).Commit()
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", what, err)
+	}
+	if !answer.Succeeded {
+		return nil, errAgain
+	}
+	var answers []*pb.RangeResponse
+	for _, one := range answer.Responses {
+		answers = append(answers, one.GetResponseRange())
+	}
+	return answers, nil
+}
+
+// Exclude makes sure that a transaction with this nonce never commits any more: it changes the
+// node's document, which every transaction that gives the node something compares. It returns the
+// blocks that the transaction did claim. Only Name of n is used. ErrNotFound: the node is deleted,
+// and nothing can commit.
+func (r *Registry) Exclude(ctx context.Context, n Node, nonce string) (now Node, claimed []Block, err error) {
+	first := int64(0)
+	_, err = r.repeat(ctx, func(ctx context.Context) error {
+		now, err = r.Node(ctx, n.Name)
+		if err != nil {
+			return err
+		}
+		if refs := claimedWith(now.Node, nonce); len(refs) > 0 {
+			claimed, err = r.blocksOf(ctx, now, refs)
+			return err
+		}
+		if first == 0 {
+			first = now.Revision
+		}
+		if now.Revision != first { // somebody has changed it since the call began
+			return nil
+		}
+		now, err = r.writeNode(ctx, "exclude requests of node "+n.Name, now, now.Node)
+		return err
+	})
+	return now, claimed, err
+}
+
+// Owned reads the node and all blocks in its list as of one revision of the node. For a borrowed
+// address it returns the block of the address.
+func (r *Registry) Owned(ctx context.Context, name string) (n Node, blocks []Block, err error) {
+	_, err = r.repeat(ctx, func(ctx context.Context) error {
+		if n, err = r.Node(ctx, name); err != nil {
+			return err
+		}
+		blocks, err = r.blocksOf(ctx, n, n.Blocks)
+		return err
+	})
+	return n, blocks, err
+}
+
+// Block reads a block. ErrNotFound: it is free.
+func (r *Registry) Block(ctx context.Context, pool string, b netip.Prefix) (Block, error) {
+	answers, _, err := r.read(ctx, "block "+b.String(), clientv3.OpGet(r.keys.Block(pool, b)),
+		clientv3.OpGet(r.keys.Cool(pool, b), clientv3.WithCountOnly()))
+	if err != nil {
+		return Block{}, err
+	}
+	if len(answers[0].Kvs) == 0 {
+		return Block{}, fmt.Errorf("block %s of pool %s: %w", b, pool, ErrNotFound)
+	}
+	block, err := decodeBlock(answers[0].Kvs[0])
+	block.Cool = answers[1].Count > 0
+	return block, err
+}
+
+// Return gives a block back: it cools down. It succeeds if the block has left the node already.
+// ErrInUse: addresses of the block are lent. ErrFenced, ErrIdentity.
+func (r *Registry) Return(ctx context.Context, n Node, b Block, reason string) (now Node, err error) {
+	pool, err := r.Pool(ctx, b.Pool)
+	if err != nil {
+		return n, err
+	}
+	cool, err := r.lease(ctx, time.Duration(pool.Cooldown))
+	if err != nil {
+		return n, err
+	}
+	done := false
+	unknown, err := r.repeat(ctx, func(ctx context.Context) error {
+		now, done, err = r.tryReturn(ctx, n, b, cool, reason)
+		return err
+	})
+	if !done && !unknown {
+		r.revoke(ctx, cool)
+	}
+	return now, err
+}
+
+func (r *Registry) tryReturn(ctx context.Context, n Node, b Block, cool clientv3.LeaseID, reason string) (now Node, done bool, err error) {
+	now, err = r.Node(ctx, n.Name)
+	if err != nil {
+		return now, false, err
+	}
+	here := func(ref cluster.BlockRef) bool {
+		return ref.Pool == b.Pool && ref.Block == b.Block.Block && ref.Nonce == b.Nonce
+	}
+	if !slices.ContainsFunc(now.Blocks, here) {
+		return now, true, nil
+	}
+	if err := now.still(n.Node); err != nil && !errors.Is(err, ErrSuspect) {
+		return now, false, err
+	}
+	present, err := r.Block(ctx, b.Pool, b.Block.Block)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return now, false, errAgain
+	case err != nil:
+		return now, false, err
+	case present.Generation != b.Generation:
+		return now, true, nil // another incarnation of the block
+	case len(present.Grants) > 0:
+		return now, false, fmt.Errorf("return %s: %d addresses are lent: %w", b.Block.Block,
+			len(present.Grants), ErrInUse)
+	}
+	var c change
+	next := withoutRefs(now.Node, here)
+	c.same(r.keys.Node(n.Name), now.Revision)
+	c.put(r.keys.Node(n.Name), next)
+	r.cool(&c, present, cool, reason)
+	o, err := r.commit(ctx, "return "+b.Block.Block.String(), c)
+	switch {
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		return now, false, fmt.Errorf("%w: %w", ErrLease, err)
+	case err != nil:
+		return now, false, err
+	case !o.held:
+		return now, false, errAgain
+	}
+	return Node{Node: next, Revision: o.revision, Live: now.Live}, true, nil
+}
+
+// cool adds to a transaction that a block cools down.
+func (r *Registry) cool(c *change, b Block, lease clientv3.LeaseID, reason string) {
+	key := r.keys.Block(b.Pool, b.Block.Block)
+	next := b.Block
+	next.State, next.Owner, next.Epoch, next.Grants = cluster.BlockCooling, "", 0, nil
+	next.Since = r.o.Now()
+	c.same(key, b.Revision)
+	c.put(key, next)
+	c.then = append(c.then, clientv3.OpPut(r.keys.Cool(b.Pool, b.Block.Block), reason,
+		clientv3.WithLease(lease)))
+}
+
+// Expire frees at most count blocks of a pool that have cooled down. It returns their number.
+func (r *Registry) Expire(ctx context.Context, pool string, count int) (int, error) {
+	freed, err := r.expire(ctx, pool, count)
+	return len(freed), err
+}
+
+func (r *Registry) expire(ctx context.Context, pool string, count int) (freed []netip.Prefix, err error) {
+	cooled, err := r.cooled(ctx, pool, count)
+	if err != nil {
+		return nil, err
+	}
+	for part := range slices.Chunk(cooled, maxBlocks) {
+		o, err := r.commit(ctx, "free blocks of pool "+pool, r.expireAll(part))
+		if err != nil {
+			return freed, err
+		}
+		if o.held {
+			for _, b := range part {
+				freed = append(freed, b.Block.Block)
+			}
+			continue
+		}
+		for _, b := range part { // one of them has changed
+			o, err := r.commit(ctx, "free block "+b.Block.Block.String(), r.expireAll([]Block{b}))
+			if err != nil {
+				return freed, err
+			}
+			if o.held {
+				freed = append(freed, b.Block.Block)
+			}
+		}
+	}
+	return freed, nil
+}
+
+func (r *Registry) expireAll(blocks []Block) (c change) {
+	for _, b := range blocks {
+		key := r.keys.Block(b.Pool, b.Block.Block)
+		c.same(key, b.Revision)
+		c.absent(r.keys.Cool(b.Pool, b.Block.Block))
+		c.then = append(c.then, clientv3.OpDelete(key))
+	}
+	return c
+}
+
+// cooled returns at most count cooling blocks without cool key.
+func (r *Registry) cooled(ctx context.Context, pool string, count int) (found []Block, err error) {
+	cools, _, err := r.list(ctx, r.keys.Cools(pool), clientv3.WithKeysOnly())
+	if err != nil {
+		return nil, err
+	}
+	cooling := map[netip.Prefix]bool{}
+	for _, kv := range cools {
+		b, err := cluster.ParseBlock(string(kv.Key))
+		if err != nil {
+			return nil, err
+		}
+		cooling[b] = true
+	}
+	// A block that began to cool after the first list is refused by the transaction.
+	var wrong error
+	err = r.pages(ctx, r.keys.Blocks(pool), nil, func(page []*mvccpb.KeyValue, _ int64) bool {
+		for _, kv := range page {
+			b, err := decodeBlock(kv)
+			if err != nil {
+				wrong = err
+				return false
+			}
+			if b.State == cluster.BlockCooling && !cooling[b.Block.Block] && len(found) < count {
+				found = append(found, b)
+			}
+		}
+		return len(found) < count
+	})
+	return found, errors.Join(err, wrong)
+}

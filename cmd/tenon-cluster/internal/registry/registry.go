@@ -1,0 +1,111 @@
+// Package registry makes the transactions of a cluster in etcd: each changes the store from one
+// state that keeps the invariants to another, or not at all. It decides nothing by time and keeps
+// no state between calls. Package agent decides when to call it.
+//
+// An error after a request was sent does not mean that etcd did not commit it. Every document
+// therefore carries a nonce; after an error that wraps [ErrUnknown] the caller repeats the call with
+// the same nonce, and the call finds what it committed, or excludes that it ever commits.
+package registry
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tenon-cni/tenon/internal/cluster"
+)
+
+// Errors of this package. Use errors.Is.
+var (
+	ErrUnknown  = errors.New("the outcome is not known")
+	ErrConflict = errors.New("another node was faster")
+	ErrIdentity = errors.New("another host has joined under this name")
+	ErrFenced   = errors.New("the node is fenced")
+	ErrSuspect  = errors.New("the node is suspect")
+	ErrLease    = errors.New("the lease has ended")
+	ErrFull     = errors.New("no block is free")
+	ErrNotFound = errors.New("not found")
+	ErrForeign  = errors.New("the store belongs to another cluster")
+	ErrQuota    = errors.New("the quota of the namespace is used up")
+	ErrInUse    = errors.New("in use")
+	ErrRefused  = errors.New("not permitted") // by the pool's rules, or because the node drains
+)
+
+// Client is the part of etcd's client that the registry needs. *clientv3.Client has it.
+type Client interface {
+	clientv3.KV
+	clientv3.Lease
+	clientv3.Watcher
+}
+
+// Options are options of a registry.
+type Options struct {
+	Cluster string
+	// Store is the nonce of the meta document. With it, every write fails with ErrForeign after the
+	// nonce has changed. Without it, a write requires only that the cluster exists.
+	Store   string
+	Timeout time.Duration    // of a request; 5 s if zero
+	Now     func() time.Time // for the times in documents; time.Now if nil
+	Nonce   func() string    // 128 random bits in hexadecimal if nil
+}
+
+// Registry makes transactions.
+type Registry struct {
+	client Client
+	keys   cluster.Keys
+	o      Options
+}
+
+// Pool, Node and Block are documents with the revisions that transactions compare.
+type (
+	// Pool is a pool with its revision.
+	Pool struct {
+		cluster.Pool
+		Revision int64 // mod revision
+	}
+	// Node is a node with its revision.
+	Node struct {
+		cluster.Node
+		Revision int64 // mod revision
+		Live     bool  // its leased key exists
+	}
+	// Block is a block with its revisions.
+	Block struct {
+		cluster.Block
+		Generation int64 // create revision
+		Revision   int64 // mod revision
+		Cool       bool  // its cool key exists
+	}
+)
+
+// Session is a joined node with its lease.
+type Session struct {
+	Node  Node
+	Lease clientv3.LeaseID
+}
+
+// defaultTimeout is the time limit of a request.
+const defaultTimeout = 5 * time.Second
+
+// New returns a registry.
+func New(c Client, o Options) *Registry {
+	if o.Timeout == 0 {
+		o.Timeout = defaultTimeout
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Nonce == nil {
+		o.Nonce = nonce
+	}
+	return &Registry{client: c, keys: cluster.NewKeys(o.Cluster), o: o}
+}
+
+func nonce() string {
+	b := make([]byte, 16)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
+}

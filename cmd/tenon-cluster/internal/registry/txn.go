@@ -1,0 +1,272 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/tenon-cni/tenon/internal/cluster"
+)
+
+// Limits of etcd's default configuration, and of the repetition of a transaction.
+const (
+	maxOps    = 128
+	maxValue  = 1_500_000 // bytes of a request
+	maxBlocks = 40        // per transaction; each needs at most three compares or operations
+	page      = 500       // keys per request of a list
+	attempts  = 12
+	minPause  = 4 * time.Millisecond
+	maxPause  = time.Second
+)
+
+// errAgain reports that a compare failed for a reason that another try can overcome.
+var errAgain = errors.New("the store changed in between")
+
+// change is a transaction.
+type change struct {
+	compares  []clientv3.Cmp
+	then      []clientv3.Op
+	otherwise []clientv3.Op // reads
+}
+
+// put adds the write of a document.
+func (c *change) put(key string, document any, opts ...clientv3.OpOption) {
+	c.then = append(c.then, clientv3.OpPut(key, encode(document), opts...))
+}
+
+// same requires that a key still has a mod revision; 0 means that it is absent.
+func (c *change) same(key string, revision int64) {
+	c.compares = append(c.compares, clientv3.Compare(clientv3.ModRevision(key), "=", revision))
+}
+
+// absent requires that a key does not exist.
+func (c *change) absent(key string) {
+	c.compares = append(c.compares, clientv3.Compare(clientv3.CreateRevision(key), "=", 0))
+}
+
+// encode writes a document. All documents can be encoded.
+func encode(document any) string {
+	b, err := json.Marshal(document)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+// outcome is the answer to a transaction.
+type outcome struct {
+	held     bool                // all compares held
+	revision int64               // of the store; if held, the mod revision of what the transaction wrote
+	answers  []*pb.RangeResponse // otherwise, the reads of change.otherwise
+}
+
+// commit runs a transaction. The error wraps ErrUnknown if it may have committed or may still commit.
+func (r *Registry) commit(ctx context.Context, what string, c change) (o outcome, err error) {
+	if err := c.check(); err != nil {
+		return o, fmt.Errorf("%s: %w", what, err)
+	}
+	meta := clientv3.Compare(clientv3.CreateRevision(r.keys.Meta()), ">", 0)
+	if r.o.Store != "" {
+		meta = clientv3.Compare(clientv3.Value(r.keys.Meta()), "=", encode(r.meta(r.o.Store)))
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
+	defer cancel()
+	reads := append([]clientv3.Op{clientv3.OpGet(r.keys.Meta())}, c.otherwise...)
+	answer, err := r.client.Txn(ctx).If(append([]clientv3.Cmp{meta}, c.compares...)...).
+		Then(c.then...).Else(reads...).Commit()
+	switch {
+	case err != nil && definite(err):
+		return o, fmt.Errorf("%s: %w", what, err)
+	case err != nil:
+		return o, fmt.Errorf("%s: %w: %w", what, ErrUnknown, err)
+	}
+	o.held, o.revision = answer.Succeeded, answer.Header.Revision
+	if o.held {
+		return o, nil
+	}
+	for _, one := range answer.Responses {
+		o.answers = append(o.answers, one.GetResponseRange())
+	}
+	if err := r.checkMeta(o.answers[0]); err != nil {
+		return o, fmt.Errorf("%s: %w", what, err)
+	}
+	o.answers = o.answers[1:]
+	return o, nil
+}
+
+// check refuses a transaction that etcd would refuse.
+func (c *change) check() error {
+	if n := max(len(c.compares)+1, len(c.then), len(c.otherwise)+1); n > maxOps {
+		return fmt.Errorf("the transaction has %d operations, more than %d", n, maxOps)
+	}
+	size := 0
+	for _, op := range c.then {
+		size += len(op.KeyBytes()) + len(op.ValueBytes())
+	}
+	if size > maxValue {
+		return fmt.Errorf("the transaction has %d bytes, more than %d", size, maxValue)
+	}
+	return nil
+}
+
+// definite reports that etcd has refused a request, so that it never takes effect.
+func definite(err error) bool {
+	refusals := []codes.Code{
+		codes.InvalidArgument, codes.OutOfRange, codes.NotFound, codes.PermissionDenied,
+		codes.Unauthenticated, codes.Unimplemented,
+	}
+	if known := (rpctypes.EtcdError{}); errors.As(err, &known) {
+		return slices.Contains(append(refusals, codes.ResourceExhausted), known.Code())
+	}
+	s, ok := status.FromError(err)
+	return ok && slices.Contains(refusals, s.Code())
+}
+
+// read reads keys with one linearizable transaction. It returns the revision of the store.
+func (r *Registry) read(ctx context.Context, what string, ops ...clientv3.Op) ([]*pb.RangeResponse, int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
+	defer cancel()
+	answer, err := r.client.Txn(ctx).Then(ops...).Commit()
+	if err != nil {
+		return nil, 0, fmt.Errorf("read %s: %w", what, err)
+	}
+	answers := make([]*pb.RangeResponse, len(ops))
+	for i, one := range answer.Responses {
+		answers[i] = one.GetResponseRange()
+	}
+	return answers, answer.Header.Revision, nil
+}
+
+// list reads all keys with a prefix at one revision, in pages. If a compaction overtakes it, it
+// begins again.
+func (r *Registry) list(ctx context.Context, prefix string, opts ...clientv3.OpOption) (kvs []*mvccpb.KeyValue, revision int64, err error) {
+	for range attempts {
+		kvs = nil
+		err = r.pages(ctx, prefix, opts, func(page []*mvccpb.KeyValue, at int64) bool {
+			kvs, revision = append(kvs, page...), at
+			return true
+		})
+		if !errors.Is(err, rpctypes.ErrCompacted) {
+			break
+		}
+	}
+	return kvs, revision, err
+}
+
+// pages yields the keys with a prefix at one revision until yield returns false.
+func (r *Registry) pages(ctx context.Context, prefix string, opts []clientv3.OpOption, yield func(page []*mvccpb.KeyValue, revision int64) bool) error {
+	from, revision := prefix, int64(0)
+	for {
+		answer, err := r.get(ctx, from, append([]clientv3.OpOption{
+			clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(page),
+			clientv3.WithRev(revision),
+		}, opts...)...)
+		if err != nil {
+			return fmt.Errorf("list %s: %w", prefix, err)
+		}
+		if revision == 0 {
+			revision = answer.Header.Revision
+		}
+		if !yield(answer.Kvs, revision) || !answer.More {
+			return nil
+		}
+		from = string(answer.Kvs[len(answer.Kvs)-1].Key) + "\x00"
+	}
+}
+
+func (r *Registry) get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
+	defer cancel()
+	return r.client.Get(ctx, key, opts...)
+}
+
+// repeat calls try until it succeeds, or fails for a reason that another try does not change. Each
+// try reads what it compares, and recognizes by nonces what an earlier one has committed. unknown
+// reports that a transaction of an earlier try may still commit.
+func (r *Registry) repeat(ctx context.Context, try func(context.Context) error) (unknown bool, err error) {
+	for attempt := range attempts {
+		err = try(ctx)
+		switch {
+		case err == nil:
+			return false, nil
+		case errors.Is(err, ErrUnknown):
+			unknown = true
+		case errors.Is(err, errAgain):
+		case !unknown || decided(err):
+			return unknown, err
+		}
+		if pause(ctx, attempt) != nil {
+			break
+		}
+	}
+	switch {
+	case !unknown && errors.Is(err, errAgain):
+		err = fmt.Errorf("%w: %w", ErrConflict, err)
+	case unknown && !errors.Is(err, ErrUnknown):
+		err = fmt.Errorf("%w: %w", ErrUnknown, err)
+	}
+	return unknown, err
+}
+
+// decided reports that an error is an answer of the store.
+func decided(err error) bool {
+	return definite(err) || slices.ContainsFunc([]error{
+		ErrConflict, ErrIdentity, ErrFenced, ErrSuspect, ErrLease, ErrFull, ErrNotFound, ErrForeign,
+		ErrQuota, ErrInUse, ErrRefused,
+	}, func(known error) bool { return errors.Is(err, known) })
+}
+
+// gain is repeat for a transaction that gives a node something. If it fails although an attempt of it
+// may still commit, gain excludes that: every such transaction compares the node's document.
+func (r *Registry) gain(ctx context.Context, node string, try func(context.Context) error) error {
+	unknown, err := r.repeat(ctx, try)
+	if err == nil || !unknown || errors.Is(err, ErrUnknown) {
+		return err
+	}
+	if _, _, e := r.Exclude(ctx, Node{Node: cluster.Node{Name: node}}, ""); e != nil && !errors.Is(e, ErrNotFound) {
+		return fmt.Errorf("%w: %w, and %w", ErrUnknown, err, e)
+	}
+	return err
+}
+
+// pause waits with full jitter.
+func pause(ctx context.Context, attempt int) error {
+	limit := min(minPause<<attempt, maxPause)
+	t := time.NewTimer(rand.N(limit))
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// lease grants a lease of at least d.
+func (r *Registry) lease(ctx context.Context, d time.Duration) (clientv3.LeaseID, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
+	defer cancel()
+	answer, err := r.client.Grant(ctx, int64((d+time.Second-1)/time.Second))
+	if err != nil {
+		return 0, fmt.Errorf("grant a lease: %w", err)
+	}
+	return answer.ID, nil
+}
+
+// revoke ends a lease that no key uses. It is a courtesy: the lease ends by itself.
+func (r *Registry) revoke(ctx context.Context, id clientv3.LeaseID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.o.Timeout)
+	defer cancel()
+	_, _ = r.client.Revoke(ctx, id)
+}

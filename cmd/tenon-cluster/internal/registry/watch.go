@@ -1,0 +1,212 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/tenon-cni/tenon/internal/cluster"
+)
+
+// View is what a node needs to know of the others.
+type View struct {
+	Pools   []Pool           // sorted by name
+	Nodes   []Node           // with their block lists, sorted by name; Live is not set
+	Holders []cluster.Holder // shared addresses need routes of their own; sorted by key
+}
+
+// settle is the time that Watch waits after an event for more of them.
+const settle = 100 * time.Millisecond
+
+// minResync is the shortest pause before Watch lists again after an error.
+const minResync = time.Second
+
+// Watch calls changed with the present view and after each batch of changes, until ctx ends. It
+// lists and compares again after a compaction, a lost watch, and every resync interval, so that no
+// deletion is lost. While the store cannot be read it calls changed with the last view and the
+// error. It returns only when ctx has ended.
+func (r *Registry) Watch(ctx context.Context, resync time.Duration, changed func(View, error)) {
+	w := watcher{r: r, changed: changed}
+	for failures := 0; ctx.Err() == nil; {
+		err := w.run(ctx, resync)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			failures = 0
+			continue
+		}
+		w.changed(w.view(), err)
+		failures++
+		wait(ctx, minResync/2+rand.N(min(minResync<<min(failures, 5), max(resync, minResync))))
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// watcher is the state of a Watch: the decoded documents by their keys.
+type watcher struct {
+	r       *Registry
+	changed func(View, error)
+	pools   map[string]Pool
+	nodes   map[string]Node
+	holders map[string]cluster.Holder
+	wrong   error // a document that cannot be decoded
+}
+
+// run lists the keys and watches them until it is time to list again. It returns nil then, and after
+// a compaction or the end of a watch.
+func (w *watcher) run(ctx context.Context, resync time.Duration) error {
+	revision, err := w.list(ctx)
+	if err != nil {
+		return err
+	}
+	w.changed(w.view(), w.wrong)
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	prefixes := []string{w.r.keys.Pools(), w.r.keys.Nodes(), w.r.keys.Addrs("")}
+	events := make(chan clientv3.WatchResponse)
+	for _, prefix := range prefixes {
+		watch := w.r.client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(revision+1))
+		go forward(ctx, watch, events)
+	}
+	again := time.NewTimer(resync + rand.N(resync/4+1)) // agents do not list at the same time
+	defer again.Stop()
+	return w.follow(ctx, events, again.C)
+}
+
+// forward sends the responses of a watch to events, and a canceled one when the watch has ended.
+func forward(ctx context.Context, watch clientv3.WatchChan, events chan<- clientv3.WatchResponse) {
+	for {
+		response, ok := <-watch
+		if !ok {
+			response.Canceled, response.CancelReason = true, "the watch has ended"
+		}
+		select {
+		case events <- response:
+		case <-ctx.Done():
+			return
+		}
+		if !ok {
+			return
+		}
+	}
+}
+
+// follow applies events and calls changed after each batch.
+func (w *watcher) follow(ctx context.Context, events <-chan clientv3.WatchResponse, again <-chan time.Time) error {
+	var batch <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-again:
+			return nil
+		case <-batch:
+			batch = nil
+			w.changed(w.view(), w.wrong)
+		case response := <-events:
+			if response.CompactRevision != 0 {
+				return nil
+			}
+			if err := response.Err(); err != nil {
+				return fmt.Errorf("watch the store: %w", err)
+			}
+			for _, e := range response.Events {
+				w.apply(e.Kv, e.Type == clientv3.EventTypeDelete)
+			}
+			if len(response.Events) > 0 && batch == nil {
+				batch = time.After(settle)
+			}
+		}
+	}
+}
+
+// list replaces the documents by those of the store at one revision.
+func (w *watcher) list(ctx context.Context) (revision int64, err error) {
+	fresh := watcher{
+		r: w.r, pools: map[string]Pool{}, nodes: map[string]Node{},
+		holders: map[string]cluster.Holder{},
+	}
+	err = w.r.pages(ctx, w.r.keys.Pools(), nil, fresh.page(&revision))
+	for _, prefix := range []string{w.r.keys.Nodes(), w.r.keys.Addrs("")} {
+		if err == nil {
+			err = w.r.pages(ctx, prefix, []clientv3.OpOption{clientv3.WithRev(revision)},
+				fresh.page(new(int64)))
+		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	w.pools, w.nodes, w.holders, w.wrong = fresh.pools, fresh.nodes, fresh.holders, fresh.wrong
+	return revision, nil
+}
+
+func (w *watcher) page(revision *int64) func([]*mvccpb.KeyValue, int64) bool {
+	return func(kvs []*mvccpb.KeyValue, at int64) bool {
+		*revision = at
+		for _, kv := range kvs {
+			w.apply(kv, false)
+		}
+		return true
+	}
+}
+
+// apply changes one document.
+func (w *watcher) apply(kv *mvccpb.KeyValue, deleted bool) {
+	key := string(kv.Key)
+	if deleted {
+		delete(w.pools, key)
+		delete(w.nodes, key)
+		delete(w.holders, key)
+		return
+	}
+	var err error
+	switch {
+	case strings.HasPrefix(key, w.r.keys.Pools()):
+		var p Pool
+		if p, err = decodePool(kv); err == nil {
+			w.pools[key] = p
+		}
+	case strings.HasPrefix(key, w.r.keys.Nodes()):
+		var n Node
+		if n, err = decodeNode(kv); err == nil {
+			w.nodes[key] = n
+		}
+	default:
+		var h cluster.Holder
+		if h, err = cluster.Decode[cluster.Holder](key, kv.Value); err == nil {
+			w.holders[key] = h
+		}
+	}
+	w.wrong = errors.Join(w.wrong, err)
+}
+
+// view returns a copy of the documents.
+func (w *watcher) view() (v View) {
+	for _, key := range slices.Sorted(maps.Keys(w.pools)) {
+		v.Pools = append(v.Pools, w.pools[key])
+	}
+	for _, key := range slices.Sorted(maps.Keys(w.nodes)) {
+		v.Nodes = append(v.Nodes, w.nodes[key])
+	}
+	for _, key := range slices.Sorted(maps.Keys(w.holders)) {
+		v.Holders = append(v.Holders, w.holders[key])
+	}
+	return v
+}

@@ -1,0 +1,116 @@
+package local
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/tenon-cni/tenon/internal/cluster"
+)
+
+// DefaultDir is the directory of a node's state.
+const DefaultDir = "/var/lib/cni/cluster"
+
+// DefaultSocket is the socket of the agent.
+const DefaultSocket = "/run/tenon/cluster.sock"
+
+// Phase is the phase of a block on its node.
+type Phase string
+
+// The phases of a block.
+const (
+	Owned     Phase = "owned"     // addresses are allocated from it
+	Borrowed  Phase = "borrowed"  // a single address of another node's block; allocated, too
+	Returning Phase = "returning" // not used any more; the agent gives it back
+	Lost      Phase = "lost"      // the node was fenced; its addresses drain and are not replaced
+)
+
+// Block is a block of this node.
+type Block struct {
+	Block      netip.Prefix `json:"block"`       // or a single borrowed address
+	Of         netip.Prefix `json:"of,omitzero"` // the block of a borrowed address
+	Generation int64        `json:"generation"`
+	Epoch      uint64       `json:"epoch"`
+	Nonce      string       `json:"nonce"`
+	Phase      Phase        `json:"phase"`
+	Since      time.Time    `json:"since"`
+	// Lent maps addresses that [Pool.Withdraw] has withdrawn to the borrowing nodes. They survive a
+	// reboot, unlike reservations.
+	Lent map[netip.Addr]string `json:"lent,omitempty"`
+}
+
+// usable reports whether addresses of the block may be allocated.
+func (b *Block) usable() bool { return b.Phase == Owned || b.Phase == Borrowed }
+
+// Deadline is an instant that two clocks decide: it has passed when either says so. A paused or
+// restored virtual machine, or a changed clock, therefore never extends it.
+type Deadline struct {
+	Boot time.Duration `json:"boot"` // CLOCK_BOOTTIME, in nanoseconds
+	Wall time.Time     `json:"wall"`
+}
+
+// Passed reports whether the instant has passed by either clock.
+func (d Deadline) Passed(now Clock) bool {
+	boot, wall := now()
+	return boot >= d.Boot || !wall.Before(d.Wall)
+}
+
+// Left returns the time until the instant by the clock that reaches it first, or 0.
+func (d Deadline) Left(now Clock) time.Duration {
+	boot, wall := now()
+	return max(0, min(d.Boot-boot, d.Wall.Sub(wall)))
+}
+
+// NewDeadline returns the instant a duration after a reading of both clocks. For hold, the reading
+// must precede the request to the store.
+func NewDeadline(boot time.Duration, wall time.Time, d time.Duration) Deadline {
+	return Deadline{boot + d, wall.Round(0).Add(d)}
+}
+
+// State is what a node knows of one pool: all that the plugin needs to allocate.
+type State struct {
+	Schema int          `json:"schema"`
+	Pool   cluster.Pool `json:"pool"`
+	Node   string       `json:"node"`
+	Epoch  uint64       `json:"epoch"`
+	Store  string       `json:"store"` // nonce of [cluster.Meta]
+	// Boot is the ID of the boot in which the agent confirmed the blocks with a linearizable read.
+	// In another boot, ADD waits for the agent.
+	Boot string `json:"boot"`
+	// Hold, if set, is the time after which the blocks must not be used.
+	Hold   *Deadline         `json:"hold,omitempty"`
+	Blocks []Block           `json:"blocks"`
+	Tokens map[string]uint64 `json:"tokens,omitempty"` // quota per namespace that this node may use
+	// Draining forbids allocations: an operator drains the node.
+	Draining bool `json:"draining,omitempty"`
+}
+
+// BlockOf returns the block of this node that contains an address, or nil.
+func (s *State) BlockOf(a netip.Addr) *Block {
+	for i := range s.Blocks {
+		if s.Blocks[i].Block.Contains(a) {
+			return &s.Blocks[i]
+		}
+	}
+	return nil
+}
+
+// has reports whether a block is in a phase.
+func (s *State) has(p Phase) bool {
+	for i := range s.Blocks {
+		if s.Blocks[i].Phase == p {
+			return true
+		}
+	}
+	return false
+}
+
+// Node is the identity of this node.
+type Node struct {
+	Schema   int    `json:"schema"`
+	Cluster  string `json:"cluster"`
+	Name     string `json:"name"`
+	Identity string `json:"identity"`
+	Epoch    uint64 `json:"epoch"`
+	Store    string `json:"store"`
+	MTU      int    `json:"mtu,omitempty"` // for container interfaces, from the routes; 0 if not known
+}

@@ -1,0 +1,158 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"time"
+)
+
+// Meta identifies the store. It changes when an operator restores a snapshot or starts a new
+// cluster, and nodes then confirm their blocks again.
+type Meta struct {
+	Schema int    `json:"schema"`
+	Nonce  string `json:"nonce"`
+}
+
+// NodeState is the state of a node in the store.
+type NodeState string
+
+// The states of a node.
+const (
+	NodeActive   NodeState = "active"
+	NodeDraining NodeState = "draining" // keeps its addresses and gets no new blocks
+	NodeSuspect  NodeState = "suspect"  // the store has not heard from it; it may be alive
+	NodeFenced   NodeState = "fenced"   // evidence says that it uses no address any more
+)
+
+// Node is a node of the cluster. Every transaction that gives the node something compares its key.
+type Node struct {
+	Schema   int    `json:"schema"`
+	Name     string `json:"name"`
+	Identity string `json:"identity"` // of this installation; a second host of the name has another
+	Epoch    uint64 `json:"epoch"`    // counts the lives of the node; fencing ends one
+	// State is the state, and Since the time of the store's last change of it by the writer's clock.
+	State     NodeState         `json:"state"`
+	Since     time.Time         `json:"since"`
+	Addresses []netip.Addr      `json:"addresses"`     // of the underlay, at most one per family
+	MAC       string            `json:"mac,omitempty"` // of the VXLAN device
+	MTU       int               `json:"mtu,omitempty"` // of the underlay, in bytes
+	Mode      string            `json:"mode,omitempty"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	Boot      string            `json:"boot,omitempty"` // ID of the boot in which the node last joined
+	Blocks    []BlockRef        `json:"blocks"`         // owned blocks, and borrowed addresses, sorted
+	// Store is the nonce of the [Meta] with which the node's blocks were last confirmed. A node whose
+	// Store differs gets no new blocks until an operator sets it.
+	Store string `json:"store,omitempty"`
+	// Holds are the holds, by pool, that the node observes at present. The pool's document may have
+	// changed since the node last read it, so that fencing by hold relies on these alone.
+	Holds    map[string]Duration `json:"holds,omitempty"`
+	Evidence string              `json:"evidence,omitempty"`
+	Author   string              `json:"author,omitempty"` // of the fencing
+}
+
+// BlockRef names a block in a node's list.
+type BlockRef struct {
+	Pool  string       `json:"pool"`
+	Block netip.Prefix `json:"block"`
+	Nonce string       `json:"nonce"` // of the block
+}
+
+// BlockState is the state of a block in the store. A block without a key is free.
+type BlockState string
+
+// The states of a block.
+const (
+	BlockOwned   BlockState = "owned"
+	BlockCooling BlockState = "cooling" // no owner; free when its cool key has expired
+	BlockShared  BlockState = "shared"  // each of its addresses in use has a key
+)
+
+// Block is a block of a pool. The create revision of its key is its generation.
+type Block struct {
+	Schema int                  `json:"schema"`
+	Pool   string               `json:"pool"`
+	Block  netip.Prefix         `json:"block"`
+	State  BlockState           `json:"state"`
+	Owner  string               `json:"owner,omitempty"`
+	Epoch  uint64               `json:"epoch,omitempty"` // of the owner
+	Nonce  string               `json:"nonce"`           // of the transaction that claimed it
+	Grants map[netip.Addr]Grant `json:"grants,omitempty"`
+	Since  time.Time            `json:"since"`
+}
+
+// Grant is an address that the owner of a block has lent.
+type Grant struct {
+	Borrower string `json:"borrower"`
+	Epoch    uint64 `json:"epoch"`
+	Nonce    string `json:"nonce"`
+}
+
+// Holder is the attachment that holds a shared address.
+type Holder struct {
+	Schema    int        `json:"schema"`
+	Pool      string     `json:"pool"`
+	Addr      netip.Addr `json:"addr"`
+	Node      string     `json:"node"`
+	Epoch     uint64     `json:"epoch"`
+	Network   string     `json:"network"`
+	Container string     `json:"container"`
+	IfName    string     `json:"ifname"`
+	Namespace string     `json:"namespace,omitempty"`
+	Name      string     `json:"name,omitempty"` // of the pod, if the address is sticky
+	Nonce     string     `json:"nonce"`
+	Since     time.Time  `json:"since"`
+}
+
+// Sticky is the address that belongs to a name. It outlives its holder.
+type Sticky struct {
+	Schema    int        `json:"schema"`
+	Pool      string     `json:"pool"`
+	Namespace string     `json:"namespace"`
+	Name      string     `json:"name"`
+	Addr      netip.Addr `json:"addr"`
+}
+
+// Tokens are the addresses of a namespace's quota that a node may use.
+type Tokens struct {
+	Schema    int    `json:"schema"`
+	Namespace string `json:"namespace"`
+	Node      string `json:"node"`
+	Epoch     uint64 `json:"epoch"`
+	Count     uint64 `json:"count"`
+}
+
+// Duration is a time.Duration that JSON documents write as "5m0s".
+type Duration time.Duration
+
+// String returns the duration as Go writes it.
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	*d = Duration(v)
+	return err
+}
+
+// Decode reads a document of the store. The error names the key.
+func Decode[T any](key string, value []byte) (v T, err error) {
+	var head struct {
+		Schema int `json:"schema"`
+	}
+	err = json.Unmarshal(value, &head)
+	if err == nil && head.Schema > Schema {
+		return v, fmt.Errorf("key %s: schema %d is newer than %d; update tenon-cluster", key,
+			head.Schema, Schema)
+	}
+	if err == nil {
+		err = json.Unmarshal(value, &v)
+	}
+	if err != nil {
+		return *new(T), fmt.Errorf("key %s: %w", key, err)
+	}
+	return v, nil
+}

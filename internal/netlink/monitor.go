@@ -1,0 +1,105 @@
+package netlink
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Monitor receives the changes of links, addresses, routes and neighbours of a namespace. Close may
+// be called while another goroutine waits in Next.
+type Monitor struct {
+	file   *os.File
+	buffer []byte
+}
+
+// Event is a change in a namespace. Exactly one of Lost, Link, Addr, Route and Neighbour is set.
+type Event struct {
+	Deleted  bool
+	Replaced bool // the new route takes the place of another one
+
+	Lost      bool // changes that happened faster than they were read, of any kind
+	Link      *Link
+	Addr      *LinkAddr
+	Route     *NodeRoute // of the table main, with any protocol
+	Protocol  int        // of Route
+	Neighbour *Neighbour // permanent or deleted
+}
+
+// Monitor opens a monitor of the namespace of the connection, which the caller may then close.
+func (c *Conn) Monitor() (*Monitor, error) {
+	var groups uint32
+	for _, group := range []uint{
+		unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
+		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE,
+	} {
+		groups |= 1 << (group - 1)
+	}
+	file, err := c.join(groups)
+	if err != nil {
+		return nil, fmt.Errorf("monitor of %s: %w", c.ns, err)
+	}
+	return &Monitor{file: file, buffer: make([]byte, maxAnswer)}, nil
+}
+
+// Close closes the monitor, and makes Next return an error that wraps [os.ErrClosed].
+func (m *Monitor) Close() error { return m.file.Close() }
+
+// Next waits for changes and returns them in their order.
+func (m *Monitor) Next() ([]Event, error) {
+	for {
+		n, err := m.file.Read(m.buffer)
+		if errors.Is(err, unix.ENOBUFS) {
+			return []Event{{Lost: true}}, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("monitor: %w", err)
+		}
+		if events := readEvents(m.buffer[:n]); len(events) > 0 {
+			return events, nil
+		}
+	}
+}
+
+// readEvents decodes a datagram, and reports a message that it cannot decode as lost.
+func readEvents(data []byte) (events []Event) {
+	for len(data) >= unix.SizeofNlMsghdr {
+		m, rest, err := next(data)
+		if err != nil {
+			return append(events, Event{Lost: true})
+		}
+		flags := binary.NativeEndian.Uint16(data[6:])
+		data = rest
+		e, ok := readEvent(m)
+		e.Replaced = e.Route != nil && !e.Deleted && flags&unix.NLM_F_REPLACE != 0
+		if ok {
+			events = append(events, e)
+		}
+	}
+	return events
+}
+
+func readEvent(m reply) (e Event, ok bool) {
+	switch m.kind {
+	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
+		l, err := readLink(m.payload)
+		return Event{Deleted: m.kind == unix.RTM_DELLINK, Link: &l, Lost: err != nil}, true
+	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
+		a, index, err := readAddr(m.payload)
+		return Event{Deleted: m.kind == unix.RTM_DELADDR, Addr: &LinkAddr{index, a.Addr},
+			Lost: err != nil}, true
+	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
+		r, protocol, ok := readNodeRoute(m.payload)
+		return Event{Deleted: m.kind == unix.RTM_DELROUTE, Route: &r, Protocol: protocol}, ok
+	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
+		var entry unix.NdMsg
+		attributes, err := ReadBody(m.payload, &entry)
+		n := readNeighbour(entry, attributes)
+		deleted := m.kind == unix.RTM_DELNEIGH
+		return Event{Deleted: deleted, Neighbour: &n}, err == nil && (deleted || !n.Other)
+	}
+	return Event{}, false
+}

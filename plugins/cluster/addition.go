@@ -1,0 +1,294 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/cluster/agentcall"
+	"github.com/tenon-cni/tenon/internal/cluster/local"
+	"github.com/tenon-cni/tenon/internal/ipam"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/session"
+	"github.com/tenon-cni/tenon/plugin"
+)
+
+const (
+	// agentTime limits a request to the agent, unless the context ends earlier.
+	agentTime = 20 * time.Second
+	// maxAsks is the number of requests to the agent about one pool. Other calls may take the
+	// addresses of a new block first.
+	maxAsks = 3
+	// undoTime limits the release of an address in a rollback, even if the context has ended.
+	undoTime = 10 * time.Second
+)
+
+// addition is one ADD.
+type addition struct {
+	*Config
+	call    *plugin.Call
+	tx      *kernel.Tx
+	request local.Request
+	addrs   []netip.Addr  // requested addresses that no pool has provided
+	states  []local.State // of the pools that have provided an address of the node's blocks
+}
+
+// newAddition reads the request of the runtime. The error has code 4 if a sticky address has no
+// name.
+func (c *Config) newAddition(ctx context.Context, call *plugin.Call) (*addition, error) {
+	args, err := cni.ParseArgs(call.Args)
+	if err != nil {
+		return nil, err
+	}
+	pod, ok := cni.PodFrom(args)
+	if c.IPAM.Sticky && !ok {
+		return nil, cni.Errorf(cni.CodeInvalidEnvironment,
+			"CNI_ARGS: a sticky address needs K8S_POD_NAMESPACE and K8S_POD_NAME").
+			WithDetails("remove \"sticky\" for containers that are not pods")
+	}
+	a := &addition{Config: c, call: call, tx: session.Begin(ctx, call),
+		request: local.Request{Owner: owner(call), Namespace: pod.Namespace, Pod: pod.Name}}
+	for _, text := range call.Asked.IPs {
+		addr, err := ipam.ParseRequested(text)
+		if err != nil {
+			return nil, cni.Errorf(cni.CodeInvalidConfig, "%w", err)
+		}
+		if !slices.Contains(a.addrs, addr) {
+			a.addrs = append(a.addrs, addr)
+		}
+	}
+	return a, nil
+}
+
+// allocate gets an address of a pool, from the blocks of the node or through the agent.
+func (a *addition) allocate(ctx context.Context, pool string) (got local.Allocation, err error) {
+	requested := netip.Addr{}
+	for asks := 0; ; asks++ {
+		verb := agentcall.Acquire
+		if !a.IPAM.Sticky {
+			got, requested, err = a.fromBlocks(ctx, pool)
+			if verb = remedy(err); verb == "" || asks == maxAsks {
+				return got, a.explain(ctx, pool, err, nil)
+			}
+		}
+		reply, askErr := a.ask(ctx, pool, verb, requested, err)
+		if askErr != nil {
+			return got, a.explain(ctx, pool, err, askErr)
+		}
+		if verb == agentcall.Acquire {
+			a.provided(reply.Address.Addr())
+			return local.Allocation{Addr: reply.Address, Gateway: reply.Gateway}, nil
+		}
+	}
+}
+
+// remedy returns the request to the agent that can end an error, or "".
+func remedy(err error) agentcall.Verb {
+	switch {
+	case errors.Is(err, local.ErrForeignAddress):
+		return agentcall.Acquire
+	case errors.Is(err, local.ErrQuota):
+		return agentcall.Draw
+	case errors.Is(err, local.ErrFull), errors.Is(err, local.ErrUnconfirmed),
+		errors.Is(err, local.ErrNoPool), errors.Is(err, local.ErrDamaged):
+		return agentcall.Grow
+	}
+	return ""
+}
+
+// fromBlocks allocates an address of the node's blocks. requested is the requested address that
+// lies in the pool, or the zero Addr.
+func (a *addition) fromBlocks(
+	ctx context.Context, pool string,
+) (got local.Allocation, requested netip.Addr, err error) {
+	var state local.State
+	apply := func() error {
+		got, requested, state, err = a.inLock(ctx, pool)
+		return err
+	}
+	doErr := a.tx.Do("allocate an address of pool "+pool, apply, a.release(ctx, pool))
+	if doErr != nil && err == nil { // the change was not made
+		err = doErr
+	}
+	if err != nil {
+		return got, requested, err
+	}
+	a.states = append(a.states, state)
+	a.provided(requested)
+	return got, requested, nil
+}
+
+// inLock allocates while the pool is locked. On error nothing is allocated.
+func (a *addition) inLock(ctx context.Context, pool string) (
+	got local.Allocation, requested netip.Addr, state local.State, err error,
+) {
+	tx := session.Begin(ctx, a.call)
+	store := local.New(local.Options{Dir: a.dir(), Change: tx.Do, Log: a.call.Log})
+	p, err := store.Open(ctx, pool, false)
+	if err != nil {
+		return got, requested, state, err
+	}
+	defer p.Abandon()
+	q := a.request
+	for _, addr := range a.addrs {
+		if p.State.Pool.Range.Contains(addr) {
+			q.Addr = addr
+			break
+		}
+	}
+	if got, err = p.Allocate(ctx, q); err != nil {
+		err = errors.Join(err, tx.Rollback())
+	}
+	return got, q.Addr, p.State, errors.Join(err, p.Close())
+}
+
+// provided removes an address from the requested ones.
+func (a *addition) provided(addr netip.Addr) {
+	a.addrs = slices.DeleteFunc(a.addrs, func(b netip.Addr) bool { return b == addr })
+}
+
+// release returns the undo of an allocation: the attachment held no address of the pool before.
+func (a *addition) release(ctx context.Context, pool string) func() error {
+	return func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+		defer cancel()
+		p, err := a.existing(a.call, nil).Open(ctx, pool, false)
+		if err != nil {
+			return err
+		}
+		defer p.Abandon()
+		noted, err := p.Release(ctx, a.request.Owner)
+		if err = errors.Join(err, p.Close()); noted {
+			a.notify(ctx, a.call)
+		}
+		return err
+	}
+}
+
+// ask sends a request to the agent because of cause. The undo of Acquire releases the address.
+func (a *addition) ask(
+	ctx context.Context, pool string, verb agentcall.Verb, addr netip.Addr, cause error,
+) (reply *agentcall.Reply, err error) {
+	ctx, cancel := context.WithTimeout(ctx, agentTime)
+	defer cancel()
+	o := a.request.Owner
+	q := agentcall.Request{Verb: verb, Pool: pool, Network: o.Network, Container: o.Container,
+		IfName: o.IfName, Namespace: a.request.Namespace, Addr: addr}
+	var full *local.FullError
+	if errors.As(cause, &full) {
+		q.Have = full.Blocks
+	}
+	if verb != agentcall.Acquire {
+		return agentcall.Call(ctx, a.socket(), q)
+	}
+	if a.IPAM.Sticky {
+		q.Name = a.request.Pod
+	}
+	op := "acquire a shared address of pool " + pool
+	if doErr := a.tx.Do(op, func() error {
+		reply, err = agentcall.Call(ctx, a.socket(), q)
+		return err
+	}, a.release(ctx, pool)); doErr != nil && err == nil {
+		return nil, doErr
+	}
+	return reply, err
+}
+
+// finish checks that all requested addresses were provided, and that hold has not ended since they
+// were allocated.
+func (a *addition) finish(ctx context.Context) error {
+	if len(a.addrs) > 0 {
+		return &ipam.LeftoverError{Addrs: a.addrs}
+	}
+	store := a.existing(a.call, nil)
+	for i := range a.states {
+		if err := store.Usable(&a.states[i]); err != nil {
+			return a.explain(ctx, a.states[i].Pool.Name, err, nil)
+		}
+	}
+	return nil
+}
+
+// explain adds code and details to an error of package local, which asking the agent has not
+// remedied because of askErr, or which no request can remedy.
+func (a *addition) explain(ctx context.Context, pool string, err, askErr error) error {
+	var refusal *cni.Error
+	switch {
+	case err == nil && askErr == nil:
+		return nil
+	case errors.As(askErr, &refusal): // of the agent, which knows the cause
+		if refusal.Details == "" {
+			refusal = refusal.WithDetails(a.facts(ctx, pool))
+		}
+		return refusal
+	case err == nil: // a sticky address
+		err = fmt.Errorf("pool %s: the agent must provide a shared address: %w", pool, askErr)
+		return cni.Errorf(cni.CodeTryAgainLater, "%w", err).WithDetails(a.details(ctx, pool, err))
+	case askErr != nil:
+		err = fmt.Errorf("%w; the agent cannot help: %w", err, askErr)
+	}
+	coded := coded(err)
+	e := cni.AsError(coded)
+	if e.Code != cni.CodeTryAgainLater || e.Details != "" {
+		return coded
+	}
+	return cni.Errorf(e.Code, "%w", err).WithDetails(a.details(ctx, pool, err))
+}
+
+// details returns the facts about a pool, and a hint.
+func (a *addition) details(ctx context.Context, pool string, err error) string {
+	text := a.facts(ctx, pool)
+	var full *local.FullError
+	if errors.As(err, &full) && full.Details() != "" {
+		text += "; " + full.Details()
+	}
+	return text + "; " + hint(err)
+}
+
+// facts describes the last contact with the store and the remaining hold of a pool.
+func (c *Config) facts(ctx context.Context, pool string) string {
+	store := local.New(local.Options{Dir: c.dir(), Existing: true})
+	_, now := store.Clock()()
+	text := []string{"pool " + pool}
+	switch contact, err := store.Contact(); {
+	case errors.Is(err, fs.ErrNotExist):
+		text = append(text, "no contact with the store so far")
+	case err == nil:
+		text = append(text, "last contact with the store "+ipam.FormatAge(now.Sub(contact))+" ago")
+	}
+	p, err := store.Open(ctx, pool, true)
+	if err != nil {
+		return strings.Join(text, ", ")
+	}
+	hold := "hold is off"
+	if h := p.State.Hold; h != nil {
+		hold = "hold ends in " + ipam.FormatAge(h.Left(store.Clock()))
+		if h.Passed(store.Clock()) {
+			hold = "hold has ended"
+		}
+	}
+	_ = p.Close()
+	return strings.Join(append(text, hold), ", ")
+}
+
+// hint says what an operator can do about an error.
+func hint(err error) string {
+	switch {
+	case errors.Is(err, agentcall.ErrUnreachable):
+		return "start the agent of this node: `tenon-cluster agent`"
+	case errors.Is(err, local.ErrDraining):
+		return "an operator drains this node; use another node, or run `tenon-cluster node resume`"
+	case errors.Is(err, local.ErrLost):
+		return "the node rejoins when its remaining containers have ended, or after " +
+			"`tenon-cluster node rejoin`"
+	case errors.Is(err, local.ErrHold):
+		return "restore the connection of this node to the store"
+	}
+	return "run `tenon cluster status`"
+}
