@@ -27,6 +27,9 @@ func TestDatabaseFaults(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []cni.Command{cni.Add, cni.Check, cni.Del, cni.GC} {
 		for _, f := range []fault{cutBefore, cutAfter, goneBefore, goneAfter, killBefore, killAfter} {
+			if verb == cni.Check && f > cutAfter { // CHECK changes nothing
+				continue
+			}
 			t.Run(fmt.Sprintf("%s/%s", verb, strings.ReplaceAll(f.String(), " ", "-")), func(t *testing.T) {
 				t.Parallel()
 				l := start(t, impatient(), segment)

@@ -107,9 +107,8 @@ func TestSegmentConflicts(t *testing.T) {
 	t.Parallel()
 	l := start(t, under, header+`,"vxlanID":42,"vlan":7,"vxlanRemotes":["192.0.2.2"]}`)
 	l.Add("first")
-	before := l.state()
 	l.Container("c")
-	before = l.state()
+	before := l.state()
 	for _, row := range []struct {
 		name string
 		conf map[string]any

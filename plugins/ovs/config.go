@@ -30,7 +30,7 @@ type Config struct {
 	ConfigurationPath string `json:"configuration_path"`
 
 	dial   Dialer
-	alone  bool // there is no switch, see [Plugin]
+	alone  bool             // there is no switch, see [Plugin]
 	file   error            // of reading the file with further options
 	mac    net.HardwareAddr // derived from the call by [Config.Validate]
 	ovn    string           // the port in OVN, or ""
@@ -218,7 +218,8 @@ func (c *Config) mtu() int {
 // patience returns the time that ADD waits for the port to come up.
 func (c *Config) patience() time.Duration {
 	retries := cmp.Or(c.LinkStateCheckRetries, defaultRetries)
-	return time.Duration(retries) * time.Duration(cmp.Or(c.LinkStateCheckInterval, defaultInterval)) * time.Millisecond
+	interval := cmp.Or(c.LinkStateCheckInterval, defaultInterval)
+	return time.Duration(retries) * time.Duration(interval) * time.Millisecond
 }
 
 // tag returns the VLAN of an access port, or 0.
@@ -266,7 +267,8 @@ func (c *Config) Validate(call *plugin.Call) (err error) {
 		}
 	}
 	if c.MACFromIP && call.IPAM.Type == "" {
-		return invalid("macFromIP has no effect without ipam").WithDetails("add ipam, or remove macFromIP")
+		return invalid("macFromIP has no effect without ipam").
+			WithDetails("add ipam, or remove macFromIP")
 	}
 	c.mac, err = attach.ParseMAC(cmp.Or(call.Asked.MAC, c.MAC))
 	return err

@@ -134,7 +134,9 @@ func wait(ctx context.Context, pause time.Duration) {
 // transact makes one transaction, and returns the results of its operations. The error wraps
 // errConflict if one of the first guards operations, which are waits, does not hold, and
 // [ovs.ErrUnreachable] if there is no answer.
-func (c *conn) transact(ctx context.Context, guards int, ops ...ovsdb.Operation) ([]ovsdb.OperationResult, error) {
+func (c *conn) transact(
+	ctx context.Context, guards int, ops ...ovsdb.Operation,
+) ([]ovsdb.OperationResult, error) {
 	var results []ovsdb.OperationResult
 	if err := c.call(ctx, "transact", ovsdb.NewTransactArgs(database, ops...), &results); err != nil {
 		return nil, err

@@ -34,7 +34,8 @@ func (p *plan) guard(table string, where []ovsdb.Condition, want ovsdb.Row) {
 	now := 0
 	p.guards = append(p.guards, ovsdb.Operation{
 		Op: ovsdb.OperationWait, Table: table, Where: where, Timeout: &now,
-		Columns: slices.Sorted(maps.Keys(want)), Until: string(ovsdb.WaitConditionEqual), Rows: []ovsdb.Row{want},
+		Columns: slices.Sorted(maps.Keys(want)), Until: string(ovsdb.WaitConditionEqual),
+		Rows: []ovsdb.Row{want},
 	})
 }
 
@@ -106,7 +107,9 @@ func (s *state) createBridge(name string, datapath ovs.Datapath) *plan {
 	p := &plan{}
 	local := p.insert("Interface", ovsdb.Row{"name": name, "type": "internal"})
 	port := p.insert("Port", ovsdb.Row{"name": name, "interfaces": local})
-	bridge := p.insert("Bridge", ovsdb.Row{"name": name, "datapath_type": string(datapath), "ports": port})
+	bridge := p.insert("Bridge", ovsdb.Row{
+		"name": name, "datapath_type": string(datapath), "ports": port,
+	})
 	p.mutate("Open_vSwitch", s.root, "bridges", ovsdb.MutateOperationInsert, bridge)
 	return p
 }
@@ -144,7 +147,8 @@ func (s *state) attach(want ovs.Port) (*plan, error) {
 		p.guard("Bridge", is(b.id), ovsdb.Row{"external_ids": toMap(b.ids)})
 	}
 	link := p.insert("Interface", interfaceRow(want))
-	p.mutate("Bridge", b.id, "ports", ovsdb.MutateOperationInsert, p.insert("Port", portRow(want, tag, link)))
+	port := p.insert("Port", portRow(want, tag, link))
+	p.mutate("Bridge", b.id, "ports", ovsdb.MutateOperationInsert, port)
 	return p, nil
 }
 
@@ -171,7 +175,9 @@ func portRow(want ovs.Port, tag int, link ovsdb.UUID) ovsdb.Row {
 	if want.Segment != nil {
 		ids[idVNI] = strconv.Itoa(want.Segment.VNI)
 	}
-	row := ovsdb.Row{"name": want.Name, "interfaces": link, "vlan_mode": "trunk", "external_ids": toMap(ids)}
+	row := ovsdb.Row{
+		"name": want.Name, "interfaces": link, "vlan_mode": "trunk", "external_ids": toMap(ids),
+	}
 	if tag != 0 {
 		row["vlan_mode"], row["tag"] = "access", tag
 	} else if len(want.Trunks) > 0 {
@@ -190,7 +196,8 @@ func (s *state) segment(p *plan, b *bridge, want ovs.Segment) (tag int, err erro
 	switch {
 	case exists && want.Tag != 0 && want.Tag != tag:
 		return 0, invalid("vlan: %d cannot represent VXLAN segment %d on bridge %s, because %d does",
-			want.Tag, want.VNI, b.name, tag).WithDetails("remove vlan, or detach all containers of the segment")
+			want.Tag, want.VNI, b.name, tag).
+			WithDetails("remove vlan, or detach all containers of the segment")
 	case exists:
 		p.guardTag(b, want.VNI, tag)
 	default:
@@ -247,8 +254,8 @@ func (s *state) freeTag(b *bridge, want ovs.Segment) (int, error) {
 			return tag, nil
 		}
 	}
-	return 0, cni.Errorf(cni.CodeTryAgainLater, "bridge %s has no free VLAN for VXLAN segment %d", b.name,
-		want.VNI).WithDetails("use another bridge, or detach the containers of a segment")
+	return 0, cni.Errorf(cni.CodeTryAgainLater, "bridge %s has no free VLAN for VXLAN segment %d",
+		b.name, want.VNI).WithDetails("use another bridge, or detach the containers of a segment")
 }
 
 // tunnelName returns the name of the port of a tunnel.
@@ -267,8 +274,8 @@ func tunnelOptions(vni int, t ovs.Tunnel) map[string]string {
 	return options
 }
 
-// hasTunnel reports whether the bridge has a tunnel. A tunnel to the same node with other options is
-// an error.
+// hasTunnel reports whether the bridge has a tunnel. A tunnel to the same node with other options
+// is an error.
 func (s *state) hasTunnel(b *bridge, vni int, t ovs.Tunnel) (bool, error) {
 	name := tunnelName(b.name, vni, t.Remote)
 	for _, p := range s.on(b) {
@@ -278,7 +285,8 @@ func (s *state) hasTunnel(b *bridge, vni int, t ovs.Tunnel) (bool, error) {
 		l := s.links[first(p.links)]
 		if l == nil || !maps.Equal(l.options, tunnelOptions(vni, t)) {
 			return false, invalid("VXLAN segment %d has a tunnel to %s with other options on bridge %s", vni,
-				t.Remote, b.name).WithDetails("use the same vxlanLocalIP and vxlanPort in all networks of the segment")
+				t.Remote, b.name).
+				WithDetails("use the same vxlanLocalIP and vxlanPort in all networks of the segment")
 		}
 		return true, nil
 	}
@@ -330,13 +338,16 @@ func (s *state) detach(match func(ovs.Attached) bool) (*plan, []string) {
 	return p, names
 }
 
-// release plans the removal of ports from a bridge, and of segments that have no port left.
-func (s *state) release(p *plan, b *bridge, remove []string, left map[int]*port, touched map[int]bool) {
+// release plans the removal of ports from a bridge, and of the touched segments that have no
+// port left.
+func (s *state) release(
+	p *plan, b *bridge, remove []string, left map[int]*port, touched map[int]bool,
+) {
 	lost := map[int]bool{}
 	for _, id := range remove {
 		lost[s.ports[id].vni()] = true
 	}
-	var obsolete []string
+	ends := false // a segment ends
 	for _, vni := range slices.Sorted(maps.Keys(touched)) {
 		if q := left[vni]; q != nil {
 			if lost[vni] { // the segment stays as long as q does
@@ -345,18 +356,17 @@ func (s *state) release(p *plan, b *bridge, remove []string, left map[int]*port,
 			continue
 		}
 		if tag, ok := b.tags()[vni]; ok {
-			obsolete = append(obsolete, "")
+			ends = true
 			p.mutate("Bridge", b.id, "external_ids", ovsdb.MutateOperationDelete,
 				toMap(map[string]string{tagKey(vni): strconv.Itoa(tag)}))
 		}
 		for _, q := range s.on(b) {
 			if q.tunnel() && q.vni() == vni {
-				obsolete = append(obsolete, q.id)
-				remove = append(remove, q.id)
+				ends, remove = true, append(remove, q.id)
 			}
 		}
 	}
-	if len(obsolete) > 0 { // no container may have joined meanwhile
+	if ends { // no container may have joined meanwhile
 		p.guardPorts(b)
 	}
 	p.remove(b, remove...)

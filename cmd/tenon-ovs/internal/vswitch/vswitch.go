@@ -57,7 +57,9 @@ func (s *Switch) HasBridge(ctx context.Context, name string) (ok bool, err error
 }
 
 // Find implements [ovs.Switch].
-func (s *Switch) Find(ctx context.Context, match func(ovs.Attached) bool) (list []ovs.Attached, err error) {
+func (s *Switch) Find(
+	ctx context.Context, match func(ovs.Attached) bool,
+) (list []ovs.Attached, err error) {
 	err = s.read(ctx, func(content *state) {
 		list = nil
 		for _, b := range content.all() {
@@ -72,7 +74,9 @@ func (s *Switch) Find(ctx context.Context, match func(ovs.Attached) bool) (list 
 }
 
 // SegmentOf implements [ovs.Switch].
-func (s *Switch) SegmentOf(ctx context.Context, bridge string, vni int) (segment ovs.Segment, err error) {
+func (s *Switch) SegmentOf(
+	ctx context.Context, bridge string, vni int,
+) (segment ovs.Segment, err error) {
 	err = s.read(ctx, func(content *state) { segment = content.segmentOf(bridge, vni) })
 	return segment, err
 }
@@ -140,11 +144,12 @@ func (s *Switch) supports(want ovs.Port) error {
 	if s.protected {
 		return nil
 	}
-	return cni.Errorf(cni.CodeUnsupportedField, "%s: this Open vSwitch has no protected ports", option).
-		WithDetails("update Open vSwitch")
+	return cni.Errorf(cni.CodeUnsupportedField, "%s: this Open vSwitch has no protected ports",
+		option).WithDetails("update Open vSwitch")
 }
 
-// working returns an error if ovs-vswitchd reports one for the port, or for a tunnel of its segment.
+// working returns an error if ovs-vswitchd reports one for the port, or for a tunnel of its
+// segment.
 func (s *state) working(want ovs.Port) error {
 	names := map[string]bool{want.Name: true}
 	if want.Segment != nil {
@@ -161,7 +166,9 @@ func (s *state) working(want ovs.Port) error {
 }
 
 // Detach implements [ovs.Switch].
-func (s *Switch) Detach(ctx context.Context, match func(ovs.Attached) bool) (removed []string, err error) {
+func (s *Switch) Detach(
+	ctx context.Context, match func(ovs.Attached) bool,
+) (removed []string, err error) {
 	err = s.retry(ctx, func(ctx context.Context) error {
 		content, err := s.load(ctx)
 		if err != nil {
@@ -192,7 +199,8 @@ const removalTime = 2 * time.Second
 func (s *Switch) commit(ctx context.Context, content *state, p *plan) (cfg int, err error) {
 	p.mutate("Open_vSwitch", content.root, "next_cfg", ovsdb.MutateOperationAdd, 1)
 	ops := append(append(p.guards, p.changes...), ovsdb.Operation{
-		Op: ovsdb.OperationSelect, Table: "Open_vSwitch", Where: is(content.root), Columns: []string{"next_cfg"},
+		Op: ovsdb.OperationSelect, Table: "Open_vSwitch", Where: is(content.root),
+		Columns: []string{"next_cfg"},
 	})
 	results, err := s.transact(ctx, len(p.guards), ops...)
 	if err != nil {
@@ -219,7 +227,8 @@ func (s *Switch) applied(ctx context.Context, root string, cfg int, limit time.D
 	if late := (*answerError)(nil); errors.As(err, &late) && late.kind == timedOut ||
 		errors.Is(err, context.DeadlineExceeded) {
 		return cni.Errorf(cni.CodeTryAgainLater, "%w", errNotApplied).
-			WithDetails("look whether ovs-vswitchd runs, for example with: systemctl status openvswitch-switch")
+			WithDetails("look whether ovs-vswitchd runs, for example with: " +
+				"systemctl status openvswitch-switch")
 	}
 	return err
 }
@@ -241,7 +250,7 @@ func (s *Switch) WaitUp(ctx context.Context, name string, limit time.Duration) e
 }
 
 // await waits until the rows of an operation are as it says. It gives up shortly before the end of
-// ctx, so that the answer tells why.
+// ctx, so that the answer names the reason.
 func (s *Switch) await(ctx context.Context, limit time.Duration, op ovsdb.Operation) error {
 	if end, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(end)-answerTime)
