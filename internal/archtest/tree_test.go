@@ -22,6 +22,9 @@ import (
 
 const module = "github.com/tenon-cni/tenon"
 
+// programTests is a module of tests for a program that is a module of its own.
+const programTests = "cmd/tenon-cluster/test"
+
 // tree is the module in the form that the rules use.
 type tree struct {
 	fset  *token.FileSet
@@ -46,7 +49,7 @@ func (f *file) test() bool { return strings.HasSuffix(f.path, "_test.go") }
 
 // support reports whether the file serves tests only: a test, or a package that exists for tests.
 func (f *file) support() bool {
-	return f.test() || under(f.pkg, "test", "internal/testnet", "plugin/plugintest")
+	return f.test() || under(f.pkg, "test", "internal/testnet", "plugin/plugintest", programTests)
 }
 
 // under reports whether pkg is one of the directories or below one.

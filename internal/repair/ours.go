@@ -23,9 +23,9 @@ func (o ours) has(path string) bool {
 }
 
 // IsOurs reports whether an executable file is this program, another build of its module, or a
-// program of a module below cmd. It also returns true for a file that does not exist, because that plugin can only be part of this
-// program. IsOurs searches the file for the line in which Go records the main module; package
-// debug/buildinfo, which decodes it, is larger than any plugin.
+// program of a module below cmd. It also returns true for a file that does not exist, because that
+// plugin can only be part of this program. IsOurs searches the file for the line in which Go
+// records the main module; package debug/buildinfo, which decodes it, is larger than any plugin.
 func IsOurs(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -148,7 +148,25 @@ func (c conf) with(address string) conf {
 
 // call runs the installed plugin on the host, for an attachment of a container.
 func (h *host) call(verb cni.Command, container string, c conf) ([]byte, error) {
-	full := conf{"cniVersion": "1.1.0", "name": "net", "type": "ovs", "bridge": "ovs0", "socket_file": h.sw.Socket()}
+	netns := ""
+	if verb != cni.GC && verb != cni.Status {
+		netns = h.Container(container).Path()
+	}
+	return h.run(verb, cni.Env{ContainerID: container, IfName: "eth0", Netns: netns}, c)
+}
+
+// attach attaches a namespace that is not a container of the host.
+func (h *host) attach(container, netns, ifName string, c conf) {
+	h.t.Helper()
+	_, err := h.run(cni.Add, cni.Env{ContainerID: container, IfName: ifName, Netns: netns}, c)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *host) run(verb cni.Command, env cni.Env, c conf) ([]byte, error) {
+	full := conf{"cniVersion": "1.1.0", "name": "net", "type": "ovs", "bridge": "ovs0",
+		"socket_file": h.sw.Socket()}
 	maps.Copy(full, c)
 	stdin, err := json.Marshal(full)
 	if err != nil {
@@ -156,10 +174,7 @@ func (h *host) call(verb cni.Command, container string, c conf) ([]byte, error) 
 	}
 	cmd := exec.Command(filepath.Join(h.plugins, "ovs"))
 	cmd.Env = append(os.Environ(), "CNI_COMMAND="+string(verb), "CNI_PATH="+h.plugins,
-		"CNI_CONTAINERID="+container, "CNI_IFNAME=eth0")
-	if verb != cni.GC && verb != cni.Status {
-		cmd.Env = append(cmd.Env, "CNI_NETNS="+h.Container(container).Path())
-	}
+		"CNI_CONTAINERID="+env.ContainerID, "CNI_IFNAME="+env.IfName, "CNI_NETNS="+env.Netns)
 	var stderr bytes.Buffer
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(stdin), &stderr
 	var out []byte
@@ -168,7 +183,7 @@ func (h *host) call(verb cni.Command, container string, c conf) ([]byte, error) 
 		return err
 	})
 	if err != nil {
-		err = fmt.Errorf("%s %s on %s: %w: %s%s", verb, container, h.Host.Name, err, out, &stderr)
+		err = fmt.Errorf("%s %s on %s: %w: %s%s", verb, env.ContainerID, h.Host.Name, err, out, &stderr)
 	}
 	return out, err
 }
