@@ -106,6 +106,12 @@ func (a *Agent) exhausted(ctx context.Context, name string) string {
 	if err != nil {
 		return err.Error()
 	}
+	a.mu.Lock()
+	problem := a.problems["store"]
+	a.mu.Unlock()
+	if problem != "" {
+		return problem
+	}
 	if free, known := a.unowned(name); known && free == 0 && !p.Borrow {
 		return "the nodes own all blocks of the pool"
 	}
