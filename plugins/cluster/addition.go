@@ -289,7 +289,7 @@ func hint(err error) string {
 	case errors.Is(err, agentcall.ErrUnreachable):
 		return "start the agent of this node: `tenon-cluster agent`"
 	case errors.Is(err, local.ErrDraining):
-		return "an operator drains this node; use another node, or run `tenon-cluster node resume`"
+		return "an operator drains this node; use another node, or run `tenon-cluster node undrain`"
 	case errors.Is(err, local.ErrLost):
 		return "the node rejoins when its remaining containers have ended, or after " +
 			"`tenon-cluster node rejoin`"
