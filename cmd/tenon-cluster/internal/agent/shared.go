@@ -358,16 +358,20 @@ func (a *Agent) commonUpkeep(ctx context.Context) error {
 // reconcile compares the shared addresses and tokens of this node with the store. It runs after each
 // join, and every reconcileTime. The caller has the turn, and has settled all intents.
 func (a *Agent) reconcile(ctx context.Context) error {
-	held, err := a.store().Held(ctx, a.o.Node.Name)
-	if err != nil {
-		return err
-	}
 	a.mu.Lock()
-	restored := a.restored
-	a.mu.Unlock()
-	if restored {
-		return nil // the store may show what the node released since
+	ready := a.viewed && !a.restored // a restored store may show what the node released since
+	var held []cluster.Holder
+	for _, h := range a.view.Holders {
+		if h.Node == a.o.Node.Name {
+			held = append(held, h)
+		}
 	}
+	a.mu.Unlock()
+	if !ready {
+		return nil
+	}
+	// The watch has listed the addresses already: thousands of agents need not list them again. Its
+	// list may be old, but the release compares the nonce.
 	for _, h := range held {
 		if err := a.releaseUnlessReserved(ctx, h); err != nil {
 			return err
@@ -403,9 +407,16 @@ func (a *Agent) findLost(ctx context.Context, held []cluster.Holder) error {
 			return err
 		}
 		for _, l := range shared {
-			if !slices.ContainsFunc(held, func(h cluster.Holder) bool {
+			if slices.ContainsFunc(held, func(h cluster.Holder) bool {
 				return h.Pool == name && h.Addr == l.Addr && h.Container == l.Owner.Container
 			}) {
+				continue
+			}
+			h, err := a.store().Holder(ctx, name, l.Addr)
+			switch {
+			case err != nil && !errors.Is(err, registry.ErrNotFound):
+				return err
+			case err != nil, h.Node != a.o.Node.Name, h.Container != l.Owner.Container:
 				lost = append(lost, l.Addr.String())
 			}
 		}

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -419,62 +418,62 @@ func (r *Registry) Return(ctx context.Context, n Node, b Block, reason string) (
 	if err != nil {
 		return n, err
 	}
-	cool, err := r.lease(ctx, time.Duration(pool.Cooldown))
-	if err != nil {
-		return n, err
-	}
-	done := false
+	v := vacancy{pool: pool, leases: newCoolLeases(r), reason: reason}
 	unknown, err := r.repeat(ctx, func(ctx context.Context) error {
-		now, done, err = r.tryReturn(ctx, n, b, cool, reason)
+		now, err = r.tryReturn(ctx, n, b, v)
 		return err
 	})
-	if !done && !unknown {
-		r.revoke(ctx, cool)
-	}
+	v.leases.drop(ctx, unknown)
 	return now, err
 }
 
-func (r *Registry) tryReturn(ctx context.Context, n Node, b Block, cool clientv3.LeaseID, reason string) (now Node, done bool, err error) {
+func (r *Registry) tryReturn(ctx context.Context, n Node, b Block, v vacancy) (now Node, err error) {
 	now, err = r.Node(ctx, n.Name)
 	if err != nil {
-		return now, false, err
+		return now, err
 	}
 	here := func(ref cluster.BlockRef) bool {
 		return ref.Pool == b.Pool && ref.Block == b.Block.Block && ref.Nonce == b.Nonce
 	}
 	if !slices.ContainsFunc(now.Blocks, here) {
-		return now, true, nil
+		return now, nil
 	}
 	if err := now.still(n.Node); err != nil && !errors.Is(err, ErrSuspect) {
-		return now, false, err
+		return now, err
 	}
 	present, err := r.Block(ctx, b.Pool, b.Block.Block)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		return now, false, errAgain
+		return now, errAgain
 	case err != nil:
-		return now, false, err
+		return now, err
 	case present.Generation != b.Generation:
-		return now, true, nil // another incarnation of the block
+		return now, nil // another incarnation of the block
 	case len(present.Grants) > 0:
-		return now, false, fmt.Errorf("return %s: %d addresses are lent: %w", b.Block.Block,
+		return now, fmt.Errorf("return %s: %d addresses are lent: %w", b.Block.Block,
 			len(present.Grants), ErrInUse)
+	}
+	lease, err := v.leases.of(ctx, v.pool)
+	if err != nil {
+		return now, err
 	}
 	var c change
 	next := withoutRefs(now.Node, here)
 	c.same(r.keys.Node(n.Name), now.Revision)
 	c.put(r.keys.Node(n.Name), next)
-	r.cool(&c, present, cool, reason)
+	r.cool(&c, present, lease, v.reason)
 	o, err := r.commit(ctx, "return "+b.Block.Block.String(), c)
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
-		return now, false, fmt.Errorf("%w: %w", ErrLease, err)
+		v.leases.lost()
+		return now, errAgain
 	case err != nil:
-		return now, false, err
+		return now, err
 	case !o.held:
-		return now, false, errAgain
+		return now, errAgain
 	}
-	return Node{Node: next, Revision: o.revision, Live: now.Live}, true, nil
+	v.leases.used = true
+	return Node{Node: next, Revision: o.revision, Live: now.Live}, nil
 }
 
 // cool adds to a transaction that a block cools down.

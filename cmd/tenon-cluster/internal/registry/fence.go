@@ -31,6 +31,7 @@ func (r *Registry) Suspect(ctx context.Context, n Node) (now Node, err error) {
 			return fmt.Errorf("suspect node %s: its leased key exists: %w", n.Name, ErrConflict)
 		}
 		next := now.Node
+		next.Drain = now.State == cluster.NodeDraining
 		next.State, next.Since = cluster.NodeSuspect, r.o.Now()
 		var c change
 		c.same(r.keys.Node(n.Name), now.Revision)
@@ -80,7 +81,7 @@ func (r *Registry) Fence(ctx context.Context, n Node, evidence, author string) (
 // address cools down in the block of its owner, see Regain. ErrConflict: the node is not fenced in
 // this epoch.
 func (r *Registry) Reclaim(ctx context.Context, n Node, reason string) (rest Node, done bool, err error) {
-	leases := &coolLeases{r: r, ids: map[string]clientv3.LeaseID{}}
+	leases := newCoolLeases(r)
 	unknown, err := r.repeat(ctx, func(ctx context.Context) error {
 		rest, err = r.Node(ctx, n.Name)
 		switch {

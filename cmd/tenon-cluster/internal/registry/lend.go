@@ -240,7 +240,7 @@ func (l *loan) commit(ctx context.Context) (Block, error) {
 // Repay gives a borrowed address of a block back to its owner. It succeeds if the node has it no
 // longer. If the owner was fenced, the block cools down when its last borrowed address is repaid.
 func (r *Registry) Repay(ctx context.Context, n Node, b Block, a netip.Addr) (now Node, err error) {
-	leases := &coolLeases{r: r, ids: map[string]clientv3.LeaseID{}}
+	leases := newCoolLeases(r)
 	here := func(ref cluster.BlockRef) bool { return ref.Pool == b.Pool && ref.Block == alone(a) }
 	unknown, err := r.repeat(ctx, func(ctx context.Context) error {
 		now, err = r.Node(ctx, n.Name)

@@ -129,6 +129,9 @@ func (r *Registry) Join(ctx context.Context, n cluster.Node, ttl time.Duration) 
 		n.Epoch, n.Blocks, n.State, n.Since = old.Epoch, old.Blocks, old.State, old.Since
 		if old.State == cluster.NodeSuspect {
 			n.State, n.Since = cluster.NodeActive, r.o.Now()
+			if old.Drain {
+				n.State = cluster.NodeDraining
+			}
 		}
 		return nil
 	})
@@ -197,7 +200,7 @@ func (r *Registry) tryEnter(ctx context.Context, n cluster.Node, lease clientv3.
 		return old, old.still(old.Node)
 	}
 	n.Schema, n.Since = cluster.Schema, r.o.Now()
-	n.Evidence, n.Author = "", ""
+	n.Evidence, n.Author, n.Drain = "", "", false
 	if err := decide(old, &n); err != nil {
 		return Node{}, err
 	}

@@ -365,7 +365,7 @@ func (a *acquisition) commit(ctx context.Context, addr netip.Addr, s slot) (clus
 // Release frees a shared address if the holder with this nonce still has it. A shared block without
 // addresses cools down. Unless forget is set, a sticky name keeps its address.
 func (r *Registry) Release(ctx context.Context, h cluster.Holder, forget bool) error {
-	leases := &coolLeases{r: r, ids: map[string]clientv3.LeaseID{}}
+	leases := newCoolLeases(r)
 	unknown, err := r.repeat(ctx, func(ctx context.Context) error {
 		pool, err := r.Pool(ctx, h.Pool)
 		if errors.Is(err, ErrNotFound) { // a pool with an address cannot be deleted
@@ -471,7 +471,7 @@ func (r *Registry) takeHolder(ctx context.Context, n Node, h cluster.Holder, lea
 
 // Forget ends the reservation of an address for a sticky name. ErrInUse: an attachment holds it.
 func (r *Registry) Forget(ctx context.Context, pool, namespace, name string) error {
-	leases := &coolLeases{r: r, ids: map[string]clientv3.LeaseID{}}
+	leases := newCoolLeases(r)
 	key := r.keys.Sticky(pool, namespace, name)
 	unknown, err := r.repeat(ctx, func(ctx context.Context) error {
 		answers, _, err := r.read(ctx, "sticky name", clientv3.OpGet(key), clientv3.OpGet(r.keys.Pool(pool)))
@@ -527,6 +527,10 @@ type coolLeases struct {
 	r    *Registry
 	ids  map[string]clientv3.LeaseID
 	used bool
+}
+
+func newCoolLeases(r *Registry) *coolLeases {
+	return &coolLeases{r: r, ids: map[string]clientv3.LeaseID{}}
 }
 
 func (l *coolLeases) of(ctx context.Context, p Pool) (clientv3.LeaseID, error) {
