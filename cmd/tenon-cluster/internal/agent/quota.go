@@ -58,7 +58,9 @@ func (a *Agent) drawLocked(ctx context.Context, pool, namespace string) error {
 	return a.setTokens(ctx, pool, map[string]uint64{namespace: tokens.Count})
 }
 
-func (a *Agent) drawStored(ctx context.Context, p registry.Pool, namespace string) (cluster.Tokens, error) {
+func (a *Agent) drawStored(
+	ctx context.Context, p registry.Pool, namespace string,
+) (cluster.Tokens, error) {
 	for {
 		s, err := a.joined()
 		if err != nil {

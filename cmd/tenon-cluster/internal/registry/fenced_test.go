@@ -52,8 +52,8 @@ var gains = map[string]func(w *world, r *Registry, s Session) error{
 	},
 }
 
-// TestFencedInTheMiddle fences node a and reclaims what it has before each call of each method that
-// gives it something. The method then gains nothing, and its late requests neither.
+// TestFencedInTheMiddle fences node a and reclaims what it has before each call of each method
+// that gives it something. The method then gains nothing, and its late requests neither.
 func TestFencedInTheMiddle(t *testing.T) {
 	for name, gain := range gains {
 		calls := 0
@@ -165,7 +165,8 @@ func TestRestoredSnapshot(t *testing.T) {
 		_, _, err := r.Claim(t.Context(), s.Node, w.pool, []netip.Prefix{w.pool.Block(3)}, "")
 		wantErr(t, err, ErrForeign)
 		now := must(w.registry("a").Node(t.Context(), "a"))(w)
-		_, err = r.Return(t.Context(), now, Block{Block: cluster.Block{Pool: "pods", Block: w.pool.Block(0)}}, "x")
+		_, err = r.Return(t.Context(), now,
+			Block{Block: cluster.Block{Pool: "pods", Block: w.pool.Block(0)}}, "x")
 		if err != nil {
 			t.Fatal("a block that is not the node's:", err)
 		}
@@ -199,7 +200,7 @@ func TestCheckFinds(t *testing.T) {
 			n.Epoch++
 			put(w.keys.Node(n.Name), n)
 		}},
-		"claim after the node's last change": {fencedGains, func(w *world, put func(string, any), s Snapshot) {
+		"claim after the last change": {fencedGains, func(w *world, put func(string, any), s Snapshot) {
 			b := s.Blocks[slices.IndexFunc(s.Blocks, func(b Block) bool { return b.Owner == "a" })].Block
 			if _, err := w.store.Client("x").Delete(w.Context(), w.keys.Block(b.Pool, b.Block)); err != nil {
 				w.Fatal(err)
@@ -221,12 +222,12 @@ func TestCheckFinds(t *testing.T) {
 			h.Addr = s.Nodes[0].Blocks[0].Block.Addr().Next().Next()
 			put(w.keys.Addr(h.Pool, h.Addr), h)
 		}},
-		"holder that the block does not list": {inOwnBlock, func(w *world, put func(string, any), s Snapshot) {
+		"holder not in the block": {inOwnBlock, func(w *world, put func(string, any), s Snapshot) {
 			h := s.Holders[0]
 			h.Node = "b"
 			put(w.keys.Addr(h.Pool, h.Addr), h)
 		}},
-		"sticky name with another address": {stickyNames, func(w *world, put func(string, any), s Snapshot) {
+		"another sticky address": {stickyNames, func(w *world, put func(string, any), s Snapshot) {
 			sticky := s.Stickies[0]
 			sticky.Addr = sticky.Addr.Next()
 			put(w.keys.Sticky(sticky.Pool, sticky.Namespace, sticky.Name), sticky)
@@ -244,7 +245,7 @@ func TestCheckFinds(t *testing.T) {
 		"unreadable document": {leftovers, func(w *world, put func(string, any), s Snapshot) {
 			put(w.keys.Node("x"), "no node")
 		}},
-		"grant that nobody has": {leftovers, func(w *world, put func(string, any), s Snapshot) {
+		"unknown grant": {leftovers, func(w *world, put func(string, any), s Snapshot) {
 			b := s.Blocks[0].Block
 			b.Grants = maps.Clone(b.Grants)
 			if b.Grants == nil {
