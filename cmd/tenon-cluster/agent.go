@@ -67,6 +67,7 @@ func runAgent(ctx context.Context, s settings.Settings, log *slog.Logger) error 
 		Log:      log,
 		Listener: listener,
 		Changes:  agent.WatchAddresses(s.Dir),
+		Guard:    routes.Hold,
 		Notify:   notifier(os.Getenv("NOTIFY_SOCKET"), log),
 	}
 	if router != nil {
