@@ -3,6 +3,7 @@ module github.com/tenon-cni/tenon/cmd/tenon-cluster
 go 1.26.0
 
 require (
+	github.com/google/go-cmp v0.7.0
 	github.com/spf13/cobra v1.10.1
 	github.com/spf13/pflag v1.0.9
 	github.com/tenon-cni/tenon v0.0.0

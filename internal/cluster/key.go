@@ -52,7 +52,9 @@ func (k Keys) Live(node string) string { return k.join("live", node) }
 func (k Keys) Blocks(pool string) string { return k.under("blocks", pool) }
 
 // Block returns the key of a [Block].
-func (k Keys) Block(pool string, b netip.Prefix) string { return k.join("blocks", pool, blockName(b)) }
+func (k Keys) Block(pool string, b netip.Prefix) string {
+	return k.join("blocks", pool, blockName(b))
+}
 
 // Cool returns the leased key of a block that cools down; its value is the reason.
 func (k Keys) Cool(pool string, b netip.Prefix) string { return k.join("cool", pool, blockName(b)) }
@@ -64,7 +66,9 @@ func (k Keys) Cools(pool string) string { return k.under("cool", pool) }
 func (k Keys) Addrs(pool string) string { return k.under("addr", pool) }
 
 // Addr returns the key of the [Holder] of a shared address.
-func (k Keys) Addr(pool string, a netip.Addr) string { return k.join("addr", pool, a.String()) }
+func (k Keys) Addr(pool string, a netip.Addr) string {
+	return k.join("addr", pool, a.Unmap().String())
+}
 
 // Stickies returns the prefix of the sticky names of a pool, or of all pools if pool is empty.
 func (k Keys) Stickies(pool string) string { return k.under("sticky", pool) }
@@ -133,7 +137,10 @@ func ParseBlock(key string) (netip.Prefix, error) {
 func (p *Pool) Start(node string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(p.Name + "\x00" + node))
-	return h.Sum64() % p.Blocks()
+	// FNV mixes its lowest bits badly: fold the others into them, as MurmurHash3 does.
+	sum := h.Sum64()
+	sum = (sum ^ sum>>33) * 0xff51afd7ed558ccd
+	return (sum ^ sum>>33) % p.Blocks()
 }
 
 // maxName is the longest name of a pool or a node, in bytes; Kubernetes has the same limit.

@@ -145,15 +145,16 @@ func Decode[T any](key string, value []byte) (v T, err error) {
 	var head struct {
 		Schema int `json:"schema"`
 	}
-	if err = json.Unmarshal(value, &head); err == nil {
-		err = json.Unmarshal(value, &v)
-	}
-	switch {
-	case err != nil:
-		return v, fmt.Errorf("key %s: %w", key, err)
-	case head.Schema > Schema:
+	err = json.Unmarshal(value, &head)
+	if err == nil && head.Schema > Schema {
 		return v, fmt.Errorf("key %s: schema %d is newer than %d; update tenon-cluster", key,
 			head.Schema, Schema)
+	}
+	if err == nil {
+		err = json.Unmarshal(value, &v)
+	}
+	if err != nil {
+		return *new(T), fmt.Errorf("key %s: %w", key, err)
 	}
 	return v, nil
 }

@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/tenon-cni/tenon/internal/netlink"
 	"github.com/tenon-cni/tenon/internal/nft"
@@ -59,7 +60,7 @@ func DeleteNeighbour(n Neighbour) Change { return netlink.DeleteNeighbour(n) }
 // VXLAN device.
 func SetForwarding(n Neighbour) Change { return netlink.SetForwarding(n) }
 
-// DeleteForwarding returns the change that deletes an entry in the forwarding database of a VXLAN
+// DeleteForwarding returns the change that deletes all entries of a MAC address in the forwarding
 // device.
 func DeleteForwarding(n Neighbour) Change { return netlink.DeleteForwarding(n) }
 
@@ -154,6 +155,23 @@ func (s Rules) SetClusterPools(pools []netip.Prefix) (changed bool, err error) {
 // withoutPools ignores a kernel without nftables if there are no pools.
 func withoutPools(err error, pools []netip.Prefix) error {
 	if len(pools) == 0 {
+		return UnlessNoNFT(err)
+	}
+	return err
+}
+
+// SetHolds makes the kernel drop forwarded packets from blocks of this node when their durations
+// have elapsed, even if this program no longer runs; at once if a duration is not positive. It
+// replaces all blocks in one transaction. Rollback does not revert it. The error wraps [ErrNoNFT] if
+// there are blocks and the kernel lacks nftables.
+func (s Rules) SetHolds(left map[netip.Prefix]time.Duration) error {
+	c, err := s.space.rules()
+	if err == nil {
+		err = s.space.tx.Do(fmt.Sprintf("hold of %d blocks", len(left)), func() error {
+			return c.SetHolds(s.space.tx.ctx, left)
+		}, nil)
+	}
+	if len(left) == 0 {
 		return UnlessNoNFT(err)
 	}
 	return err

@@ -32,6 +32,10 @@ type Config struct {
 	// ADD fails with code 7. Any other IPv4 address conflicts, and any IPv6 address of an
 	// overlapping network.
 	ForceAddress bool `json:"forceAddress"`
+	// MultipleGateways allows several IPv4 gateway addresses on the bridge, for networks with more
+	// than one subnet, such as the blocks of IPAM plugin cluster. Only IPv4 addresses of an
+	// overlapping network then conflict.
+	MultipleGateways bool `json:"multipleGateways"`
 	// MTU is the MTU of the veth pair, and of a bridge that ADD creates, in bytes. 0 keeps the
 	// kernel's default.
 	MTU int `json:"mtu" min:"0" max:"65535"`

@@ -73,8 +73,8 @@ func gatewayAddr(ip cni.IP) netip.Prefix {
 	return netip.PrefixFrom(ip.Gateway, ip.Address.Bits())
 }
 
-// ensureAddr assigns a gateway address to gw. Any other IPv4 address of gw conflicts, and any IPv6
-// address of an overlapping network.
+// ensureAddr assigns a gateway address to gw. Any other IPv4 address of gw conflicts, unless
+// multipleGateways is set, and any address of an overlapping network.
 func (c *Config) ensureAddr(
 	s *attach.Session, gw kernel.Link, want netip.Prefix,
 ) (added bool, err error) {
@@ -87,14 +87,16 @@ func (c *Config) ensureAddr(
 		if a == want {
 			return false, nil
 		}
-		if a.Addr().Is4() == want.Addr().Is4() && (want.Addr().Is4() || a.Overlaps(want)) {
+		other := want.Addr().Is4() && !c.MultipleGateways
+		if a.Addr().Is4() == want.Addr().Is4() && (other || a.Overlaps(want)) {
 			conflicts = append(conflicts, a)
 		}
 	}
 	if len(conflicts) > 0 && !c.ForceAddress {
 		return false, cni.Errorf(cni.CodeInvalidConfig,
 			"%q already has an IP address different from %s", gw.Name, want).
-			WithDetails(fmt.Sprintf("found %v; set forceAddress to replace it", conflicts))
+			WithDetails(fmt.Sprintf("found %v; set forceAddress to replace it%s", conflicts,
+				c.multipleHint(want, conflicts)))
 	}
 	for _, a := range conflicts {
 		if err := s.Host.Addrs.Delete(gw, a); err != nil {
@@ -102,6 +104,14 @@ func (c *Config) ensureAddr(
 		}
 	}
 	return s.Host.Addrs.EnsureGateway(gw, want)
+}
+
+// multipleHint returns a hint at multipleGateways if it would end the conflict.
+func (c *Config) multipleHint(want netip.Prefix, conflicts []netip.Prefix) string {
+	if slices.ContainsFunc(conflicts, want.Overlaps) {
+		return ""
+	}
+	return ", or multipleGateways to keep it"
 }
 
 // pin sets the MAC address that the bridge had before the container's port joined, because

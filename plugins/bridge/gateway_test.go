@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 )
 
@@ -214,4 +215,40 @@ func TestAddressInTheHandsOfAnother(t *testing.T) {
 	}
 	r.Del("old")
 	r.Check("new")
+}
+
+// TestMultipleGateways: two subnets of IPv4 share a bridge if multipleGateways is set, and their
+// containers reach each other through it. Overlapping subnets conflict nevertheless.
+func TestMultipleGateways(t *testing.T) {
+	t.Parallel()
+	const gateways = `,"isDefaultGateway":true,"multipleGateways":true`
+	r := runtime(t, gateways+ipam4)
+	subnet := func(s string) {
+		r.Conf["ipam"].(map[string]any)["ranges"] = []any{[]any{map[string]any{"subnet": s}}}
+	}
+	first := r.Add("c").IPs[0].Address.Addr()
+	r.Check("c")
+	subnet("10.1.3.0/24")
+	r.Conf["multipleGateways"] = false
+	e := r.Refused(r.Request(cni.Add, "d"), cni.CodeInvalidConfig)
+	plugintest.Says(t, e, "set forceAddress to replace it, or multipleGateways to keep it")
+	r.Conf["multipleGateways"] = true
+	second := r.Add("d").IPs[0].Address.Addr()
+	r.Check("d")
+	testnet.Reaches(t, r.Container("c"), second, true)
+	testnet.Reaches(t, r.Container("d"), first, true)
+	subnet("10.1.0.0/16")
+	e = r.Refused(r.Request(cni.Add, "f"), cni.CodeInvalidConfig)
+	plugintest.Says(t, e, "already has an IP address different from 10.1.0.1/16")
+	want := []string{"10.1.2.1/24", "10.1.3.1/24"}
+	if diff := cmp.Diff(want, addresses(r.Host, "br0")); diff != "" {
+		t.Error(diff)
+	}
+	r.Conf["forceAddress"] = true
+	subnet("10.1.2.0/25")
+	r.Add("g")
+	want = []string{"10.1.2.1/25", "10.1.3.1/24"}
+	if diff := cmp.Diff(want, addresses(r.Host, "br0")); diff != "" {
+		t.Errorf("forceAddress must replace only the overlapping address:\n%s", diff)
+	}
 }

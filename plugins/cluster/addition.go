@@ -134,6 +134,7 @@ func (a *addition) inLock(ctx context.Context, pool string) (
 	if err != nil {
 		return got, requested, state, err
 	}
+	defer p.Abandon()
 	q := a.request
 	for _, addr := range a.addrs {
 		if p.State.Pool.Range.Contains(addr) {
@@ -161,6 +162,7 @@ func (a *addition) release(ctx context.Context, pool string) func() error {
 		if err != nil {
 			return err
 		}
+		defer p.Abandon()
 		noted, err := p.Release(ctx, a.request.Owner)
 		if err = errors.Join(err, p.Close()); noted {
 			a.notify(ctx, a.call)

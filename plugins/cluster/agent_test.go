@@ -41,7 +41,8 @@ type agent struct {
 
 	mu       sync.Mutex
 	requests []agentcall.Request
-	refuse   error // answers all requests with this error, unless nil
+	refuse   error            // answers all requests with this error, unless nil
+	fixed    *agentcall.Reply // answers all requests, unless nil
 }
 
 func newAgent(dir string) *agent { return &agent{store: local.New(local.Options{Dir: dir})} }
@@ -53,6 +54,9 @@ func (a *agent) answer(ctx context.Context, q *agentcall.Request) *agentcall.Rep
 	a.requests = append(a.requests, *q)
 	if a.refuse != nil {
 		return agentcall.Fail(a.refuse)
+	}
+	if a.fixed != nil {
+		return a.fixed
 	}
 	r := new(agentcall.Reply)
 	var err error

@@ -142,19 +142,28 @@ func (c *Config) eachPool(
 	errs := []error{err}
 	notes := false
 	for _, name := range names {
-		p, err := store.Open(ctx, name, false)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		noted, err := fn(p)
-		errs = append(errs, err, p.Close())
+		noted, err := withPool(ctx, store, name, fn)
+		errs = append(errs, err)
 		notes = notes || noted
 	}
 	if notes {
 		c.notify(ctx, call)
 	}
 	return coded(errors.Join(errs...))
+}
+
+// withPool calls fn with a locked pool.
+func withPool(
+	ctx context.Context, store *local.Store, name string,
+	fn func(*local.Pool) (noted bool, err error),
+) (noted bool, err error) {
+	p, err := store.Open(ctx, name, false)
+	if err != nil {
+		return false, err
+	}
+	defer p.Abandon()
+	noted, err = fn(p)
+	return noted, errors.Join(err, p.Close())
 }
 
 // notifyTime limits the wait for the agent in notify. The agent reads notes in any case, at
@@ -176,31 +185,30 @@ func (c *Config) notify(ctx context.Context, call *plugin.Call) {
 func (c *Config) Check(ctx context.Context, call *plugin.Call) error {
 	store := c.existing(call, nil)
 	for _, name := range c.IPAM.pools() {
-		if err := check(ctx, store, name, owner(call)); err != nil {
+		_, err := withPool(ctx, store, name, func(p *local.Pool) (bool, error) {
+			return false, check(ctx, p, owner(call))
+		})
+		if err != nil {
 			return coded(err)
 		}
 	}
 	return nil
 }
 
-func check(ctx context.Context, store *local.Store, pool string, o ipam.Owner) (err error) {
-	p, err := store.Open(ctx, pool, false)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, p.Close()) }()
+// check requires that an attachment holds an address of a pool, and that the node has not lost it.
+func check(ctx context.Context, p *local.Pool, o ipam.Owner) error {
 	held, err := p.Held(ctx, o)
 	if err != nil {
 		return err
 	}
 	if len(held) == 0 {
 		return cni.Errorf(cni.CodeInternal,
-			"cluster: Failed to find address added by container %s in pool %s", o.Container, pool)
+			"cluster: Failed to find address added by container %s in pool %s", o.Container, p.Name())
 	}
 	for _, l := range held {
 		if b := p.State.BlockOf(l.Addr); b != nil && b.Phase == local.Lost {
 			return cni.Errorf(cni.CodeInternal,
-				"address %s of pool %s is in block %s, which this node has lost", l.Addr, pool,
+				"address %s of pool %s is in block %s, which this node has lost", l.Addr, p.Name(),
 				b.Block).WithDetails("the node was fenced; replace the container")
 		}
 	}

@@ -19,6 +19,10 @@ type Config struct {
 
 	// MTU is the MTU of both ends of the veth pair, in bytes. 0 keeps the kernel's default.
 	MTU int `json:"mtu" min:"0" max:"65535"`
+	// DelegatePrefix routes the whole network of each IPv6 address to the container, not only the
+	// address. The IPAM plugin must give each container a network of its own, as cluster does with
+	// prefixBits.
+	DelegatePrefix bool `json:"delegatePrefix"`
 }
 
 // Plugin is the definition of ptp.
@@ -103,7 +107,8 @@ func (c *Config) Finish(_ context.Context, s *attach.Session, r *cni.Result) err
 	if err != nil {
 		return err
 	}
-	if err := leaveNetworks(s.Sandbox, link, r.IPs); err != nil {
+	shared := slices.DeleteFunc(slices.Clone(r.IPs), c.delegates)
+	if err := leaveNetworks(s.Sandbox, link, shared); err != nil {
 		return err
 	}
 	host, err := s.Host.Links.ByName(s.HostName())
@@ -116,6 +121,11 @@ func (c *Config) Finish(_ context.Context, s *attach.Session, r *cni.Result) err
 		}
 		if err := s.Host.Routes.Add(host, hostRoute(ip)); err != nil {
 			return err
+		}
+		if c.delegates(ip) {
+			if err := delegate(s.Host, host, ip); err != nil {
+				return err
+			}
 		}
 	}
 	if err := s.Forward(r.IPs); err != nil {
@@ -145,6 +155,9 @@ func (c *Config) Verify(_ context.Context, s *attach.Session, link kernel.Link) 
 				host.Name, want, have)
 		}
 		toContainer = append(toContainer, hostRoute(ip))
+		if c.delegates(ip) {
+			toContainer = append(toContainer, prefixRoute(ip))
+		}
 	}
 	if err := s.Host.Routes.Check(host, toContainer); err != nil {
 		return err

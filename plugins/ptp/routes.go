@@ -55,6 +55,41 @@ func hostRoute(ip cni.IP) kernel.Route {
 	return kernel.Route{Dst: single(ip.Address.Addr()), Scope: kernel.ScopeHost}
 }
 
+// delegates reports whether the container gets the whole network of an address.
+func (c *Config) delegates(ip cni.IP) bool {
+	return c.DelegatePrefix && ip.Address.Addr().Is6() && !ip.Address.IsSingleIP()
+}
+
+// prefixRoute returns the route from the host to the network of an address, for delegatePrefix.
+func prefixRoute(ip cni.IP) kernel.Route {
+	return kernel.Route{Dst: ip.Address.Masked(), GW: ip.Address.Addr()}
+}
+
+// delegate routes the network of an address to the container. It refuses a network that has a route
+// through another interface: the kernel would distribute the packets. In the container the kernel's
+// route to the network stays, because a route through the gateway would return packets to addresses
+// that nothing uses, until their hop limit ends.
+func delegate(space *kernel.Space, link kernel.Link, ip cni.IP) error {
+	rt := prefixRoute(ip)
+	if err := space.Routes.Add(link, rt); err != nil {
+		return err
+	}
+	// after the change, so that of two concurrent calls at least one sees the other's route
+	have, err := space.Routes.All(kernel.TableMain)
+	if err != nil {
+		return err
+	}
+	for _, other := range have {
+		if other.Dst == rt.Dst && other.Link != link.Index {
+			return cni.Errorf(cni.CodeInvalidConfig,
+				"delegatePrefix: network %s already has the route %s", rt.Dst, other).
+				WithDetails("use an IPAM plugin that gives each container a network of its own, " +
+					"such as cluster with a pool that has prefixBits")
+		}
+	}
+	return nil
+}
+
 // firsts returns the first address for each key.
 func firsts[K comparable](ips []cni.IP, key func(cni.IP) K) []cni.IP {
 	var list []cni.IP

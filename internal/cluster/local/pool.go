@@ -125,6 +125,10 @@ func (p *Pool) Remove() error {
 // Close unlocks the pool. Closing again does nothing.
 func (p *Pool) Close() error { return p.files.Close() }
 
+// Abandon unlocks the pool like the end of the process, for a deferred call in case of a panic. It
+// does nothing after Close.
+func (p *Pool) Abandon() error { return p.files.Abandon() }
+
 // Usable reports whether addresses may be allocated from the state now, and explains why not. The
 // error is or wraps ErrNoPool, ErrUnconfirmed, ErrLost, ErrDraining or ErrHold.
 func (s *Store) Usable(st *State) error {

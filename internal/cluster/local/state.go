@@ -63,7 +63,7 @@ func (d Deadline) Left(now Clock) time.Duration {
 // NewDeadline returns the instant a duration after a reading of both clocks. For hold, the reading
 // must precede the request to the store.
 func NewDeadline(boot time.Duration, wall time.Time, d time.Duration) Deadline {
-	return Deadline{boot + d, wall.Add(d)}
+	return Deadline{boot + d, wall.Round(0).Add(d)}
 }
 
 // State is what a node knows of one pool: all that the plugin needs to allocate.

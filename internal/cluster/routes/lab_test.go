@@ -41,6 +41,7 @@ type lab struct {
 	outside *testnet.Namespace
 	nodes   []*node
 	mode    routes.Mode
+	backend string // of masquerading; "" lets the plugin choose
 }
 
 // node is a host of the lab.
@@ -71,6 +72,12 @@ func newLab(t *testing.T, mode routes.Mode, under underlay, split bool) *lab {
 	testnet.Require(t, testnet.Kernel(kernel.FeatureNFT, kernel.FeatureBridge,
 		kernel.FeatureVXLAN, kernel.FeatureIPv6), testnet.Tool("nft"))
 	l := &lab{t: t, net: testnet.New(t), mode: mode}
+	l.build(under, split)
+	return l
+}
+
+func (l *lab) build(under underlay, split bool) {
+	l.t.Helper()
 	router := l.net.Host
 	router.Command("sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1",
 		"net.ipv6.conf.default.accept_dad=0")
@@ -89,7 +96,6 @@ func newLab(t *testing.T, mode routes.Mode, under underlay, split bool) *lab {
 		}
 		l.join(i, lan, under)
 	}
-	return l
 }
 
 // plug connects eth0 of a namespace with a link of the router.
@@ -119,6 +125,9 @@ func (l *lab) join(n, lan int, under underlay) *node {
 	conf := fmt.Sprintf(`{"cniVersion":"1.1.0","name":"pods","type":"bridge","bridge":"pods",
 		"isDefaultGateway":true,"ipMasq":true,
 		"ipam":{"type":"host-local","ranges":[[{"subnet":"10.64.%d.0/26"}],[{"subnet":"fd00:64:0:%d::/122"}]]}}`, n, n)
+	if l.backend != "" {
+		conf = strings.Replace(conf, `"ipMasq":`, `"ipMasqBackend":"`+l.backend+`","ipMasq":`, 1)
+	}
 	x := &node{Runtime: plugintest.NewRuntime(l.t, bridge.Plugin, conf), lab: l, alive: true}
 	x.Host.Command("sysctl", "-qw", "net.ipv4.conf.all.rp_filter=1", "net.ipv4.conf.default.rp_filter=1")
 	l.plug(x.Host, fmt.Sprintf("n%d", n), "lan-"+string("ab"[lan]))

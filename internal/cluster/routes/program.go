@@ -16,7 +16,11 @@ func (a *application) program(ctx context.Context, want entries) error {
 	}
 	var set, remove []kernel.Change // remove has the last change first
 	for key, n := range want.forwarding {
-		if have.forwarding[key] != n {
+		old := have.forwarding[key]
+		if old.Other { // it may have other destinations, which replacing would keep
+			set = append(set, kernel.DeleteForwarding(n))
+		}
+		if old != n {
 			set = append(set, kernel.SetForwarding(n))
 		}
 	}
@@ -76,6 +80,8 @@ func (a *application) read() (entries, error) {
 			have.neighbour(n)
 		}
 		for _, n := range forwarding {
+			_, twice := have.forwarding[forwardingKey{n.Link, n.MAC}]
+			n.Other = n.Other || twice
 			have.forward(n)
 		}
 	}

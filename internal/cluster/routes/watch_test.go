@@ -100,6 +100,12 @@ func TestWatch(t *testing.T) {
 	await("fdb entry deleted")
 	apply()
 	s.expect("fdb entry deleted", want)
+	vtep := routes.VTEPMAC("3").String()
+	s.host.Command("bridge", "fdb", "append", vtep, "dev", "tenon-vx", "dst", "198.51.100.9")
+	s.host.Command("bridge", "fdb", "append", "02:00:00:00:00:09", "dev", "tenon-vx", "dst",
+		"198.51.100.9", "port", "7")
+	apply()
+	s.expect("foreign fdb entries", want)
 	cancel()
 	for range events { // until it is closed
 	}

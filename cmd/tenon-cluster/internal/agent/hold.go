@@ -58,7 +58,7 @@ func (a *Agent) publish(ctx context.Context) error {
 	holds := map[string]cluster.Duration{}
 	a.mu.Lock()
 	for _, p := range a.view.Pools {
-		if p.Hold > 0 && a.uses(p) {
+		if p.Hold > 0 && a.uses(p) && !a.unguarded() {
 			holds[p.Name] = p.Hold
 		}
 	}

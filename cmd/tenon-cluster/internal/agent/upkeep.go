@@ -29,6 +29,7 @@ func (a *Agent) upkeep(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("pool %s: %w", name, err))
 		}
 	}
+	a.report("guard", a.guard(ctx, nil))
 	errs = append(errs, a.publish(ctx), a.returns(ctx), a.commonUpkeep(ctx))
 	return errors.Join(errs...)
 }

@@ -2,16 +2,18 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/auditlog"
 	"github.com/tenon-cni/tenon/internal/cluster/local"
 	"github.com/tenon-cni/tenon/internal/ipam"
 )
@@ -21,12 +23,6 @@ type lease struct{ ipam.Lease }
 
 // earlier reports whether the reservation is void because the node has restarted.
 func (l lease) earlier() bool { return l.Boot == ipam.BootEarlier || l.Boot == ipam.BootForeignEarlier }
-
-// auditRecord is an event with its node.
-type auditRecord struct {
-	Node string `json:"node"`
-	local.Record
-}
 
 func (a *app) audit() *cobra.Command {
 	at, days := "", 0
@@ -65,9 +61,22 @@ batches, so the last minutes may be missing. With --at, shows the holder at a ti
 	return a.jsonFlag(cmd)
 }
 
-// readAudit reads the events of an address up to a time, the oldest first.
-func readAudit(ctx context.Context, s *session, addr netip.Addr, until time.Time, days int) ([]auditRecord, error) {
-	list := []auditRecord{}
+// readAudit reads the events of an address up to a time, the oldest first: from etcd, and from the
+// files of this node, which has newer ones.
+func readAudit(ctx context.Context, s *session, addr netip.Addr, until time.Time, days int,
+) ([]auditlog.Record, error) {
+	list := []auditlog.Record{}
+	add := func(day string, records []auditlog.Record, err error) error {
+		for _, r := range records {
+			if r.Addr == addr && !r.Time.After(until) && !slices.Contains(list, r) {
+				list = append(list, r)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("audit of %s: %w", day, err)
+		}
+		return nil
+	}
 	for d := days; d >= 0; d-- {
 		day := until.UTC().AddDate(0, 0, -d).Format(time.DateOnly)
 		batches, err := s.registry.Audit(ctx, day)
@@ -75,35 +84,25 @@ func readAudit(ctx context.Context, s *session, addr netip.Addr, until time.Time
 			return nil, err
 		}
 		for _, b := range batches {
-			records, err := decodeAudit(b)
-			if err != nil {
-				return nil, fmt.Errorf("audit of %s: %w", day, err)
-			}
-			for _, r := range records {
-				if r.Addr == addr && !r.Time.After(until) {
-					list = append(list, r)
-				}
+			records, err := auditlog.Decode(b)
+			if err := add(day, records, err); err != nil {
+				return nil, err
 			}
 		}
-	}
-	slices.SortStableFunc(list, func(x, y auditRecord) int { return x.Time.Compare(y.Time) })
-	return list, nil
-}
-
-// decodeAudit decodes a batch.
-func decodeAudit(batch []byte) (list []auditRecord, err error) {
-	d := json.NewDecoder(strings.NewReader(string(batch)))
-	for d.More() {
-		var r auditRecord
-		if err := d.Decode(&r); err != nil {
+		log, err := os.ReadFile(filepath.Join(s.settings.Dir, "audit", day+".log"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		list = append(list, r)
+		records, err := auditlog.DecodeLog(s.settings.Node, log)
+		if err := add(day, records, err); err != nil {
+			return nil, err
+		}
 	}
+	slices.SortStableFunc(list, func(x, y auditlog.Record) int { return x.Time.Compare(y.Time) })
 	return list, nil
 }
 
-func (a *app) printAudit(records []auditRecord) error {
+func (a *app) printAudit(records []auditlog.Record) error {
 	if len(records) == 0 {
 		a.printf("no event is recorded\n")
 		return nil
@@ -116,7 +115,7 @@ func (a *app) printAudit(records []auditRecord) error {
 	return a.table(rows)
 }
 
-func podOf(r auditRecord) string {
+func podOf(r auditlog.Record) string {
 	if r.Namespace == "" {
 		return r.Pod
 	}
@@ -124,7 +123,7 @@ func podOf(r auditRecord) string {
 }
 
 // holderAt prints the holder after the last event before a time.
-func (a *app) holderAt(records []auditRecord, addr netip.Addr, at time.Time) error {
+func (a *app) holderAt(records []auditlog.Record, addr netip.Addr, at time.Time) error {
 	if len(records) == 0 {
 		return hint(fmt.Errorf("no event of %s is recorded before %s", addr, at.UTC().Format(time.RFC3339)),
 			"pools record events only after pool set POOL --audit; add --days to search longer")

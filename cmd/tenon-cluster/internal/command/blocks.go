@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"time"
@@ -93,9 +94,15 @@ func suggest(err error, name string, known []string, fallback ...string) error {
 	return hint(err, fallback...)
 }
 
-// localUse returns the use of this node's blocks by nonce.
-func (a *app) localUse(ctx context.Context, s *session) map[string]local.Use {
-	uses := map[string]local.Use{}
+// life identifies one life of a block.
+type life struct {
+	pool, nonce string
+	block       netip.Prefix
+}
+
+// localUse returns the use of this node's blocks.
+func (a *app) localUse(ctx context.Context, s *session) map[life]local.Use {
+	uses := map[life]local.Use{}
 	store := s.local()
 	names, err := store.Pools()
 	if err != nil {
@@ -105,7 +112,7 @@ func (a *app) localUse(ctx context.Context, s *session) map[string]local.Use {
 		err := withPool(ctx, store, name, func(p *local.Pool) error {
 			blocks, _, err := p.Usage(ctx)
 			for _, b := range blocks {
-				uses[b.Nonce] = b
+				uses[life{name, b.Nonce, b.Block.Block}] = b
 			}
 			return err
 		})
@@ -125,17 +132,20 @@ func withPool(ctx context.Context, store *local.Store, name string, body func(*l
 	return errors.Join(body(p), p.Close())
 }
 
-func newBlockEntry(snapshot registry.Snapshot, b registry.Block, used map[string]local.Use) blockEntry {
+func newBlockEntry(snapshot registry.Snapshot, b registry.Block, used map[life]local.Use) blockEntry {
 	e := blockEntry{
 		Pool: b.Pool, Block: b.Block.Block.String(), State: b.State, Owner: b.Owner, Epoch: b.Epoch,
-		Generation: b.Generation, Since: b.Since, Grants: len(b.Grants),
+		Generation: b.Generation, Since: b.Since,
+	}
+	if b.State == cluster.BlockOwned {
+		e.Grants = len(b.Grants)
 	}
 	for _, p := range snapshot.Pools {
 		if p.Name == b.Pool {
 			e.Capacity = p.Units(b.Block.Block)
 		}
 	}
-	if u, ok := used[b.Nonce]; ok && b.State == cluster.BlockOwned {
+	if u, ok := used[life{b.Pool, b.Nonce, b.Block.Block}]; ok && b.State == cluster.BlockOwned {
 		e.Used, e.Capacity = &u.Used, u.Capacity
 	}
 	if b.State == cluster.BlockShared {

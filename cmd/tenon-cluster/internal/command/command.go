@@ -42,6 +42,8 @@ type Environment struct {
 	Connect func(ctx context.Context, s settings.Settings) (Store, error)
 	// Agent runs the agent until ctx ends.
 	Agent func(ctx context.Context, s settings.Settings, log *slog.Logger) error
+	// Remove removes the routes and devices that the agent has made on this node.
+	Remove func(ctx context.Context, s settings.Settings, log *slog.Logger) error
 }
 
 // app is one run of the program.
@@ -260,8 +262,11 @@ func (a *app) confirmed(question string) error {
 	}
 	fmt.Fprintf(a.Stderr, "%s [y/N] ", question)
 	var answer string
-	if _, err := fmt.Fscanln(a.Stdin, &answer); err != nil || !strings.EqualFold(answer, "y") &&
-		!strings.EqualFold(answer, "yes") {
+	_, err := fmt.Fscanln(a.Stdin, &answer)
+	if err != nil {
+		fmt.Fprintln(a.Stderr)
+	}
+	if err != nil || !strings.EqualFold(answer, "y") && !strings.EqualFold(answer, "yes") {
 		return hint(errors.New("not confirmed; nothing was changed"),
 			"add --yes to run without a question")
 	}

@@ -68,7 +68,7 @@ func (a *app) confirmNodes(ctx context.Context, s *session) error {
 		a.printf("all nodes use the store already\n")
 		return nil
 	}
-	if err := a.confirmed(fmt.Sprintf("Has check no findings on all of %s?",
+	if err := a.confirmed(fmt.Sprintf("Did check report no findings on each of %s?",
 		plural(len(waiting), "node"))); err != nil {
 		return err
 	}

@@ -339,7 +339,8 @@ func (m *migration) runApply(ctx context.Context, s *session, moves []*move) err
 	return m.print(moves, func() error {
 		verbs := map[string]string{actClaim: "claimed", actShare: "shared", actDone: "done before:"}
 		for _, v := range moves {
-			m.printf("%s block %s of pool %s: %d addresses\n", verbs[v.Action], v.Block, v.Pool, len(v.Live))
+			m.printf("%s block %s of pool %s: %s\n", verbs[v.Action], v.Block, v.Pool,
+				plural(len(v.Live), "address"))
 		}
 		return nil
 	})

@@ -159,7 +159,8 @@ its agent joins with the next epoch.`,
 			if err := forgetLost(ctx, store); err != nil {
 				return err
 			}
-			a.printf("freed %d addresses of earlier containers; the agent rejoins by itself\n", count)
+			a.printf("freed %s of earlier containers; the agent rejoins by itself\n",
+				plural(count, "address"))
 			return nil
 		}),
 	})
@@ -249,7 +250,7 @@ func (a *app) resetNode(ctx context.Context, conf settings.Settings, force bool)
 		return err
 	}
 	if reserved > 0 && !force {
-		return hint(fmt.Errorf("%d addresses are reserved on this node", reserved),
+		return hint(fmt.Errorf("%s reserved on this node", plural(reserved, "address")),
 			"list them: tenon ipam list", "if no container of them runs here, add --force")
 	}
 	if err := a.confirmed(fmt.Sprintf("Forget that this is node %s of cluster %s?", node.Name,

@@ -258,7 +258,10 @@ func (a *app) poolDelete() *cobra.Command {
 		Example: a.examples("pool delete old"),
 		Args:    arguments("NAME"),
 		RunE: a.withStore(func(ctx context.Context, s *session, args []string) error {
-			err := s.registry.DeletePool(ctx, args[0])
+			_, err := s.findPool(ctx, args[0])
+			if err == nil {
+				err = s.registry.DeletePool(ctx, args[0])
+			}
 			switch {
 			case errors.Is(err, registry.ErrInUse):
 				return hint(err, "list its blocks: "+a.name+" blocks --pool "+args[0],

@@ -175,6 +175,9 @@ func (r *removal) releaseNode(ctx context.Context, s *session) error {
 	}
 	return r.print(out, func() error {
 		verb := map[bool]string{false: "released", true: "would release"}[r.dryRun]
+		if r.dryRun && n.State != cluster.NodeFenced {
+			r.printf("would fence node %s (%s)\n", n.Name, addresses(n))
+		}
 		for _, b := range out.Blocks {
 			r.printf("%s block %s of pool %s\n", verb, b.Block, b.Pool)
 		}

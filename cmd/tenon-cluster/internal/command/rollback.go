@@ -59,7 +59,7 @@ func (m *migration) runRollback(ctx context.Context, s *session, pools []hostloc
 		}
 	}
 	return m.print(map[string]any{"node": node.Name, "copied": len(list)}, func() error {
-		m.printf("copied %d reservations; node %s is draining\n", len(list), node.Name)
+		m.printf("copied %s; node %s is draining\n", plural(len(list), "reservation"), node.Name)
 		m.hint("switch the network configuration to host-local; the blocks stay claimed, so that no " +
 			"other node uses the addresses")
 		return nil

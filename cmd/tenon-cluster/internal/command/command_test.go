@@ -1,0 +1,526 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/auditlog"
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/memkv"
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/settings"
+	"github.com/tenon-cni/tenon/internal/cluster"
+	"github.com/tenon-cni/tenon/internal/cluster/local"
+	"github.com/tenon-cni/tenon/internal/ipam"
+	"github.com/tenon-cni/tenon/internal/statefile"
+)
+
+// Values that differ in each run: nonces, and times of files, which do not follow virtual time.
+var (
+	random   = regexp.MustCompile(`\b[0-9a-f]{32}\b`)
+	fileTime = regexp.MustCompile(`\b20[2-9][0-9]-[0-9T:-]+Z`)
+)
+
+var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
+
+// world is a cluster in memory, in virtual time, and the files of node n1. It records commands and
+// their output.
+type world struct {
+	*testing.T
+	store      *memkv.Store
+	client     *memkv.Client
+	health     Health
+	healthErr  error
+	dir        string
+	answer     string // to the question for confirmation
+	transcript bytes.Buffer
+	leases     map[string]registry.Session
+}
+
+// scenario runs steps in virtual time and compares the transcript with testdata/NAME.txt.
+func scenario(t *testing.T, steps func(w *world)) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "cluster.json"), []byte("{}"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{T: t, store: memkv.New(), dir: dir, leases: map[string]registry.Session{}}
+		w.client = w.store.Client("operator")
+		w.health = Health{
+			Members: []Member{{Name: "m1", Version: "3.4.45"}, {Name: "m2", Version: "3.4.45"},
+				{Name: "m3", Version: "3.4.45"}},
+			Leader: "m2", Quorum: true, Version: "3.4.45", Size: 20480,
+		}
+		steps(w)
+		w.compare()
+	})
+}
+
+func (w *world) compare() {
+	w.Helper()
+	name := filepath.Join("testdata", w.Name()+".txt")
+	got := strings.ReplaceAll(w.transcript.String(), w.dir, "DIR")
+	got = random.ReplaceAllString(got, "NONCE")
+	got = fileTime.ReplaceAllString(got, "TIME")
+	if *update {
+		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
+			w.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		w.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		w.Errorf("transcript (-want +got):\n%s", diff)
+	}
+}
+
+// memory is a Store in memory.
+type memory struct {
+	*memkv.Client
+	w *world
+}
+
+func (m memory) Health(context.Context) (Health, error) { return m.w.health, m.w.healthErr }
+
+func (m memory) Close() error { return nil }
+
+// run runs a command line and records its output.
+func (w *world) run(line string) {
+	w.Helper()
+	args := strings.Fields(line)
+	for i := range args {
+		args[i] = strings.Trim(strings.ReplaceAll(args[i], "_", " "), "'")
+	}
+	fmt.Fprintf(&w.transcript, "$ tenon-cluster %s\n", strings.ReplaceAll(line, "_", " "))
+	environment := map[string]string{
+		"TENON_CLUSTER_DIR": filepath.Join(w.dir, "state"), "TENON_CLUSTER_NODE": "n1",
+		"TENON_CLUSTER_SOCKET": filepath.Join(w.dir, "socket"), "SUDO_USER": "alice",
+		"TENON_CLUSTER_CONFIG": filepath.Join(w.dir, "cluster.json"),
+	}
+	status := Run(w.Context(), args, Environment{
+		Version: "test", Stdin: strings.NewReader(w.answer), Stdout: &w.transcript, Stderr: &w.transcript,
+		Lookup: func(name string) (string, bool) {
+			value, ok := environment[name]
+			return value, ok
+		},
+		Connect: func(context.Context, settings.Settings) (Store, error) {
+			return memory{w.client, w}, nil
+		},
+		Agent: func(context.Context, settings.Settings, *slog.Logger) error { return errors.New("no agent") },
+	})
+	w.answer = ""
+	if status != 0 {
+		fmt.Fprintf(&w.transcript, "exit status %d\n", status)
+	}
+}
+
+// note writes a comment into the transcript.
+func (w *world) note(text string) { fmt.Fprintf(&w.transcript, "# %s\n", text) }
+
+func (w *world) registry(client string) *registry.Registry {
+	return registry.New(w.store.Client(client), registry.Options{Cluster: "default"})
+}
+
+// must fails the test on an error.
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// join joins a node and claims blocks of the pool pods for it.
+func (w *world) join(name string, blocks ...string) registry.Node {
+	w.Helper()
+	r := w.registry(name)
+	s, err := r.Join(w.Context(), cluster.Node{Name: name, Identity: "id-" + name, Mode: "auto",
+		Addresses: []netip.Addr{netip.MustParseAddr("192.168.7." + name[1:])}}, 0)
+	w.must(err)
+	w.leases[name] = s
+	if len(blocks) == 0 {
+		return s.Node
+	}
+	var prefixes []netip.Prefix
+	for _, b := range blocks {
+		prefixes = append(prefixes, netip.MustParsePrefix(b))
+	}
+	n, _, err := r.Claim(w.Context(), s.Node, w.pool(), prefixes, "")
+	w.must(err)
+	return n
+}
+
+func (w *world) pool() registry.Pool {
+	w.Helper()
+	p, err := w.registry("test").Pool(w.Context(), "pods")
+	w.must(err)
+	return p
+}
+
+// files writes the files of node n1 as its agent would.
+func (w *world) files() *local.Store {
+	w.Helper()
+	boot, err := statefile.BootID()
+	w.must(err)
+	store := local.New(local.Options{Dir: filepath.Join(w.dir, "state"), BootID: boot})
+	w.must(store.SetNode(local.Node{Cluster: "default", Name: "n1", Identity: "id-n1", Epoch: 1}))
+	_, blocks, err := w.registry("n1").Owned(w.Context(), "n1")
+	w.must(err)
+	p, err := store.Open(w.Context(), "pods", false)
+	w.must(err)
+	p.State = local.State{Pool: w.pool().Pool, Node: "n1", Epoch: 1, Boot: boot}
+	for _, b := range blocks {
+		p.State.Blocks = append(p.State.Blocks, local.Block{Block: b.Block.Block, Generation: b.Generation,
+			Epoch: b.Epoch, Nonce: b.Nonce, Phase: local.Owned, Since: b.Since})
+	}
+	w.must(p.Save())
+	w.must(p.Close())
+	return store
+}
+
+// allocate allocates an address on n1.
+func (w *world) allocate(store *local.Store, container string) {
+	w.Helper()
+	p, err := store.Open(w.Context(), "pods", false)
+	w.must(err)
+	_, err = p.Allocate(w.Context(), local.Request{Owner: ipam.Owner{Container: container, IfName: "eth0", Network: "pods"}})
+	w.must(err)
+	w.must(p.Close())
+}
+
+// edit changes the state of the pool on n1.
+func (w *world) edit(store *local.Store, change func(*local.State)) {
+	w.Helper()
+	p, err := store.Open(w.Context(), "pods", false)
+	w.must(err)
+	change(&p.State)
+	w.must(p.Save())
+	w.must(p.Close())
+}
+
+func TestFirstSteps(t *testing.T) {
+	t.Parallel()
+	scenario(t, func(w *world) {
+		w.run("status")
+		w.run("pool create pods 10.64.0.0/20")
+		w.run("init")
+		w.run("init --json")
+		w.run("pool create pods 10.64.0.0/20")
+		w.run("pool create pods 10.64.0.0/20")
+		w.run("pool create more 10.64.8.0/24")
+		w.run("pool create odd 10.65.1.0/20")
+		w.run("pool create pods6 fd00:64::/112 --hold 30m")
+		w.run("pool create pods6 fd00:64::/112")
+		w.run("pool set pods --exclude 10.64.0.0/26,10.64.1.7 --quota ci=2000,*=500 --nodes zone=a --audit")
+		w.run("pool set pods --exclude x")
+		w.run("pool set pod --audit")
+		w.run("pool set pods --nodes= --audit=false")
+		w.run("pools")
+		w.run("pools --json")
+		w.run("status")
+		w.run("check")
+		w.run("pool delete pods6")
+		w.run("pool delete pods6")
+		w.run("pool")
+		w.run("pool remove x")
+		w.run("blocks --pool pods x")
+	})
+}
+
+func TestNodes(t *testing.T) {
+	t.Parallel()
+	scenario(t, func(w *world) {
+		w.run("init")
+		w.run("pool create pods 10.64.0.0/20")
+		w.join("n1", "10.64.3.64/26", "10.64.5.0/26")
+		w.join("n2", "10.64.4.0/26")
+		store := w.files()
+		w.allocate(store, "web")
+		w.allocate(store, "db")
+		w.must(store.SetContact())
+		w.run("status")
+		w.run("blocks")
+		w.run("blocks --node n1 --json")
+		w.run("blocks --node n3")
+		w.run("node list")
+		w.run("node drain n2")
+		w.run("node undrain n2")
+		w.run("node drain n9")
+		w.run("check")
+		w.run("release --node n2 --evidence 'off'")
+		w.run("fence n2 --evidence off")
+		w.run("node leave n2")
+		w.note("the lease of both nodes ends")
+		time.Sleep(time.Minute)
+		w.run("status")
+		w.run("node list")
+		w.run("release --node n2 --dry-run")
+		w.run("release --node n2")
+		w.answer = "n\n"
+		w.run("release --node n2 --evidence 'powered_off'")
+		w.run("fence n2 --evidence 'powered_off' --yes")
+		w.run("fence n2 --yes")
+		w.answer = "y\n"
+		w.run("release --node n2 --json")
+		w.run("release --node n2")
+		w.run("blocks --node n2")
+		w.run("blocks")
+		w.run("node leave n1")
+		w.run("node drain n2")
+		w.run("node leave n2 --yes")
+		w.run("node list")
+		w.run("check")
+		w.run("release")
+		w.run("release --node n2 --address 10.64.3.70")
+	})
+}
+
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	scenario(t, func(w *world) {
+		w.run("init")
+		w.run("pool create pods 10.64.0.0/20")
+		n := w.join("n1", "10.64.3.64/26")
+		_, err := w.registry("n1").Acquire(w.Context(), n, w.pool(), registry.Hold{Sticky: true,
+			Holder: cluster.Holder{Pool: "pods", Addr: netip.MustParseAddr("10.64.9.9"), Node: "n1",
+				Network: "pods", Container: "db", IfName: "eth0", Namespace: "shop", Name: "db-0"}})
+		w.must(err)
+		w.run("blocks")
+		w.run("release --address 10.64.9.9")
+		w.run("release --address 10.64.9.9 --force --dry-run")
+		w.run("release --address 10.64.9.9 --force --yes")
+		w.run("release --address 10.64.9.9")
+		w.run("release --address 10.64.3.70")
+		w.run("release --address 10.64.15.1")
+		w.run("release --address 192.0.2.1")
+		w.run("release --address web")
+	})
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	scenario(t, func(w *world) {
+		w.run("init")
+		w.run("pool create pods 10.64.0.0/20")
+		w.join("n1", "10.64.3.64/26")
+		store := w.files()
+		w.allocate(store, "web")
+		w.run("check")
+		w.note("the node uses a block that it does not own, and forgets its own one")
+		w.edit(store, func(s *local.State) {
+			s.Blocks[0].Block = netip.MustParsePrefix("10.64.4.0/26")
+		})
+		w.run("check")
+		w.run("check --json")
+		w.note("the node has lost a block in use")
+		w.edit(store, func(s *local.State) {
+			s.Blocks[0].Block, s.Blocks[0].Phase = netip.MustParsePrefix("10.64.3.64/26"), local.Lost
+		})
+		w.run("check")
+	})
+}
+
+func TestRestored(t *testing.T) {
+	t.Parallel()
+	scenario(t, func(w *world) {
+		w.run("init")
+		w.run("pool create pods 10.64.0.0/20")
+		w.join("n1", "10.64.3.64/26")
+		w.run("confirm")
+		w.run("confirm --restored")
+		w.run("confirm --all-nodes")
+		w.run("confirm --all-nodes --yes")
+		w.run("confirm --all-nodes")
+	})
+}
+
+func TestRejoin(t *testing.T) {
+	t.Parallel()
+	scenario(t, func(w *world) {
+		w.run("init")
+		w.run("pool create pods 10.64.0.0/20")
+		w.join("n1", "10.64.3.64/26")
+		store := w.files()
+		w.allocate(store, "web")
+		w.run("node rejoin")
+		time.Sleep(time.Minute)
+		w.run("release --node n1 --evidence unreachable --yes")
+		w.edit(store, func(s *local.State) { s.Blocks[0].Phase = local.Lost })
+		w.run("node rejoin")
+		w.run("node rejoin --yes")
+		w.run("node reset")
+		w.run("node reset --yes")
+		w.run("node reset")
+	})
+}
+
+func TestReset(t *testing.T) {
+	t.Parallel()
+	scenario(t, func(w *world) {
+		w.run("init")
+		w.run("pool create pods 10.64.0.0/20")
+		w.join("n1", "10.64.3.64/26")
+		w.allocate(w.files(), "web")
+		w.run("node reset --yes")
+		w.run("node reset --yes --force")
+		w.run("node reset")
+	})
+}
+
+// hostLocal writes files of host-local and a configuration.
+func (w *world) hostLocal(subnet string, reserved map[string]string) {
+	w.Helper()
+	dir := filepath.Join(w.dir, "networks", "pods")
+	w.must(os.MkdirAll(dir, 0o755))
+	w.must(os.MkdirAll(filepath.Join(w.dir, "net.d"), 0o755))
+	for addr, container := range reserved {
+		w.must(os.WriteFile(filepath.Join(dir, addr), []byte(container+"\r\neth0"), 0o644))
+	}
+	conf := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "pods", "plugins": [{"type": "bridge",
+		"ipam": {"type": "host-local", "dataDir": %q, "ranges": [[{%s}]]}}]}`,
+		filepath.Join(w.dir, "networks"), subnet)
+	w.must(os.WriteFile(filepath.Join(w.dir, "net.d", "10-pods.conflist"), []byte(conf), 0o644))
+}
+
+// migrate runs the command with the directories of the test.
+func (w *world) migrate(flags string) {
+	w.Helper()
+	line := "migrate " + flags + " --net-dir " + filepath.Join(w.dir, "net.d") + " --data-dir " +
+		filepath.Join(w.dir, "networks")
+	w.run(line)
+}
+
+func TestMigrate(t *testing.T) {
+	t.Parallel()
+	scenario(t, func(w *world) {
+		w.hostLocal(`"subnet": "10.64.0.0/24"`, map[string]string{
+			"10.64.0.2": "a", "10.64.0.3": "b", "10.64.0.70": "c", "10.64.0.200": "d"})
+		w.run("init")
+		w.migrate("--plan")
+		w.run("pool create pods 10.64.0.0/20")
+		w.migrate("--plan")
+		w.migrate("--apply")
+		w.join("n1")
+		w.files()
+		w.migrate("--apply")
+		w.note("the agent adopts the blocks")
+		store := w.files()
+		w.migrate("--plan")
+		w.migrate("--apply")
+		w.run("blocks")
+		w.run("check")
+		w.allocate(store, "new")
+		w.note("a container got an address after the switch")
+		w.migrate("--rollback --yes")
+		w.run("node list")
+		w.migrate("--plan --apply")
+		list, err := filepath.Glob(filepath.Join(w.dir, "networks", "pods", "10.*"))
+		w.must(err)
+		w.note("host-local has " + fmt.Sprint(len(list)) + " reservations")
+		w.run("node undrain n1")
+		w.note("a container got an address outside the ranges of host-local")
+		w.join("n1", "10.64.8.0/26")
+		store = w.files()
+		w.edit(store, func(s *local.State) { s.Blocks = s.Blocks[len(s.Blocks)-1:] })
+		w.allocate(store, "outside")
+		w.migrate("--rollback --yes")
+	})
+}
+
+func TestMigrateConflicts(t *testing.T) {
+	t.Parallel()
+	scenario(t, func(w *world) {
+		w.hostLocal(`"subnet": "10.64.0.0/24", "rangeStart": "10.64.0.10", "rangeEnd": "10.64.0.99"`,
+			map[string]string{"10.64.0.20": "a", "10.64.0.65": "gateway", "10.64.0.80": "b"})
+		w.run("init")
+		w.run("pool create pods 10.64.0.0/20")
+		w.join("n2", "10.64.0.0/26")
+		w.join("n1")
+		w.files()
+		w.migrate("--plan")
+		w.migrate("--plan --json")
+		w.migrate("--apply")
+		w.must(os.Remove(filepath.Join(w.dir, "networks", "pods", "10.64.0.65")))
+		w.must(os.Remove(filepath.Join(w.dir, "networks", "pods", "10.64.0.20")))
+		w.note("the ranges of this node cover the block in part")
+		w.migrate("--plan")
+		w.migrate("--apply")
+		w.migrate("--plan")
+		w.run("blocks")
+		w.run("check")
+	})
+}
+
+func TestAudit(t *testing.T) {
+	t.Parallel()
+	scenario(t, func(w *world) {
+		w.run("init")
+		w.run("audit 10.64.0.2")
+		at := time.Date(1999, 12, 31, 10, 0, 0, 0, time.UTC)
+		event := func(e local.Event, hours int, container string) local.Record {
+			return local.Record{Time: at.Add(time.Duration(hours) * time.Hour), Event: e, Pool: "pods",
+				Addr: netip.MustParseAddr("10.64.0.2"), Network: "pods", Container: container,
+				IfName: "eth0", Namespace: "shop", Pod: container + "-0"}
+		}
+		batch, err := auditlog.Encode("n2", []local.Record{event(local.EventAdd, 0, "web"),
+			event(local.EventDel, 1, "web"), event(local.EventAdd, 2, "db")})
+		w.must(err)
+		w.must(w.registry("n2").AddAudit(w.Context(), "1999-12-31", "n2", 1, batch, time.Hour))
+		w.run("audit 10.64.0.2")
+		w.run("audit 10.64.0.2 --at 1999-12-31T10:30:00Z")
+		w.run("audit 10.64.0.2 --at 1999-12-31T11:30:00Z")
+		w.run("audit 10.64.0.2 --at 1999-12-31T09:30:00Z")
+		w.run("audit 10.64.0.2 --at 1999-12-31T12:30:00Z --json")
+		w.run("audit 10.64.0.2 --at noon")
+	})
+}
+
+// TestErrors: errors of etcd come with advice.
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	scenario(t, func(w *world) {
+		w.run("init")
+		w.run("pool create pods 10.64.0.0/20")
+		for _, err := range []error{rpctypes.ErrNoSpace, rpctypes.ErrPermissionDenied,
+			rpctypes.ErrUserEmpty, rpctypes.ErrNoLeader} {
+			w.note(err.Error())
+			w.client.Fault(func(memkv.Call) memkv.Fault { return memkv.Fault{Error: err} })
+			w.run("pools")
+			w.run("pool set pods --borrow")
+		}
+		w.note("no quorum")
+		w.client.Partition(true)
+		w.healthErr = context.DeadlineExceeded
+		w.run("status")
+		w.run("status --json")
+		w.run("status --local")
+		w.run("agent")
+	})
+}
+
+func TestVersionWarnings(t *testing.T) {
+	t.Parallel()
+	for version, count := range map[string]int{"3.4.23": 4, "3.4.31": 3, "3.4.36": 2, "3.4.40": 1,
+		"3.4.42": 0, "3.4.45": 0, "3.5.1": 0, "3.7.3": 0, "": 0} {
+		if got := versionWarnings(version); len(got) != count {
+			t.Errorf("%s: %q", version, got)
+		}
+	}
+}
