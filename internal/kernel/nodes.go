@@ -164,11 +164,11 @@ func withoutPools(err error, pools []netip.Prefix) error {
 // have elapsed, even if this program no longer runs; at once if a duration is not positive. It
 // replaces all blocks in one transaction. Rollback does not revert it. The error wraps [ErrNoNFT] if
 // there are blocks and the kernel lacks nftables.
-func (s Rules) SetHolds(left map[netip.Prefix]time.Duration) error {
-	c, err := s.space.rules()
+func (s *Space) SetHolds(left map[netip.Prefix]time.Duration) error {
+	c, err := s.rules()
 	if err == nil {
-		err = s.space.tx.Do(fmt.Sprintf("hold of %d blocks", len(left)), func() error {
-			return c.SetHolds(s.space.tx.ctx, left)
+		err = s.tx.Do(fmt.Sprintf("hold of %d blocks", len(left)), func() error {
+			return c.SetHolds(s.tx.ctx, left)
 		}, nil)
 	}
 	if len(left) == 0 {

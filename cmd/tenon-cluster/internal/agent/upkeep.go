@@ -51,7 +51,8 @@ func (a *Agent) poolNames() ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// sync writes what has changed of a pool: its document, the deadline of hold, the state of the node.
+// sync writes what has changed of a pool: its document, the deadline of hold, the state of the
+// node.
 func (a *Agent) sync(ctx context.Context, name string) error {
 	return a.edit(ctx, name, func(p *local.Pool) error {
 		if a.drifted(name, p) {
@@ -74,8 +75,8 @@ type blockID struct {
 	nonce string
 }
 
-// drifted reports whether the blocks in the files are not those of the node's document, for instance
-// because a file was damaged or removed. A restored store is an exception that stays.
+// drifted reports whether the blocks in the files are not those of the node's document, for
+// instance because a file was damaged or removed. A restored store is an exception that stays.
 func (a *Agent) drifted(name string, p *local.Pool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
