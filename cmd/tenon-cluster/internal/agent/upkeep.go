@@ -61,6 +61,9 @@ func (a *Agent) sync(ctx context.Context, name string) error {
 			a.lose() // the next renewal joins and confirms
 			return nil
 		}
+		if _, ok := a.pool(name); !ok && len(p.State.Blocks) == 0 {
+			return p.Remove() // an operator has deleted the pool
+		}
 		a.fill(&p.State, name)
 		if len(p.State.Blocks) == 0 { // nothing to confirm
 			p.State.Boot = a.o.BootID
