@@ -272,7 +272,7 @@ func listen(t *testing.T, ns *testnet.Namespace, addr netip.Addr) *net.UDPConn {
 }
 
 // limit checks that the kernel learns a limit for packets that must not be fragmented, and that
-// those of that size arrive.
+// packets of this size arrive.
 func limit(t *testing.T, from, to *testnet.Namespace, addr netip.Addr, size int) {
 	t.Helper()
 	server := listen(t, to, addr)

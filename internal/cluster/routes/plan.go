@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// facts are what the plan asks about the host.
+// facts describe the host.
 type facts struct {
 	// hop returns the link through which packets to an address leave, and whether the address is
 	// directly on it; ok is false if there is no such link.
@@ -100,7 +100,7 @@ func (p *plan) problem(format string, args ...any) {
 	p.report.Problems = append(p.report.Problems, fmt.Errorf(format, args...))
 }
 
-// valid returns the peers by name, without those that would damage the routes to others.
+// valid returns the peers by name. It leaves out peers that contradict this node or another peer.
 func (p *plan) valid(peers []Peer) (list []*Peer) {
 	sorted := slices.Clone(peers)
 	slices.SortStableFunc(sorted, func(a, b Peer) int { return strings.Compare(a.Name, b.Name) })
