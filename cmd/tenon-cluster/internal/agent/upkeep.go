@@ -187,20 +187,28 @@ func (a *Agent) scarce(name string) bool { return !a.plenty(name, 2) }
 
 // plenty reports whether a pool has a number of blocks for each node that no node owns.
 func (a *Agent) plenty(name string, each uint64) bool {
+	free, known := a.unowned(name)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	needed := each * uint64(len(a.view.Nodes))
+	return known && free >= each*uint64(len(a.view.Nodes))
+}
+
+// unowned returns the number of blocks of a pool that no node owns; some may cool down. known is
+// false until the agent has seen the pool and all nodes.
+func (a *Agent) unowned(name string) (free uint64, known bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range a.view.Pools {
+		if p.Name == name {
+			free, known = p.Blocks(), a.viewed
+		}
+	}
 	for _, n := range a.view.Nodes {
 		for _, b := range n.Blocks {
-			if b.Pool == name {
-				needed++
+			if b.Pool == name && free > 0 {
+				free--
 			}
 		}
 	}
-	for _, p := range a.view.Pools {
-		if p.Name == name {
-			return a.viewed && p.Blocks() >= needed
-		}
-	}
-	return false
+	return free, known
 }
