@@ -19,6 +19,7 @@ const KindVXLAN = netlink.KindVXLAN
 type (
 	NodeRoute = netlink.NodeRoute
 	Neighbour = netlink.Neighbour // of a neighbour table or a forwarding database
+	Proxy     = netlink.Proxy     // an address for which the host answers on a link
 	VXLAN     = netlink.VXLAN
 	LinkAddr  = netlink.LinkAddr
 	Hop       = netlink.Hop
@@ -64,6 +65,12 @@ func SetForwarding(n Neighbour) Change { return netlink.SetForwarding(n) }
 // device.
 func DeleteForwarding(n Neighbour) Change { return netlink.DeleteForwarding(n) }
 
+// SetProxy returns the change that adds a proxy entry.
+func SetProxy(p Proxy) Change { return netlink.SetProxy(p) }
+
+// DeleteProxy returns the change that deletes a proxy entry.
+func DeleteProxy(p Proxy) Change { return netlink.DeleteProxy(p) }
+
 // Taken reports whether a change failed because another program has an object with the same key.
 func Taken(err error) bool { return netlink.ErrTaken(err) }
 
@@ -107,6 +114,9 @@ func (s Addrs) Neighbours(l Link) ([]Neighbour, error) { return s.space.rt.Addrs
 
 // Forwarding lists the entries in the forwarding database of a VXLAN device.
 func (s Addrs) Forwarding(l Link) ([]Neighbour, error) { return s.space.rt.Addrs.Forwarding(l) }
+
+// Proxies lists the proxy entries for addresses of other nodes, of all links.
+func (s Addrs) Proxies() ([]Proxy, error) { return s.space.rt.Addrs.Proxies() }
 
 // Monitor opens a monitor of the namespace, which outlives the space. The caller must close it.
 func (s *Space) Monitor() (*Monitor, error) { return s.rt.Monitor() }
