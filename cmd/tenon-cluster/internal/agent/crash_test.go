@@ -90,7 +90,7 @@ func deathAt(t *testing.T, call int, commit memkv.Commit) (died bool) {
 		n.start()
 		pass(5 * time.Minute)
 		n.mustAdd("pods", "after")
-		n.life()
+		pass(3 * time.Minute)
 		n.matches()
 		if s := n.status(); len(s.Problems) != 0 || s.Epoch != 1 {
 			w.Errorf("call %d: status after the restart: %+v", call, s)

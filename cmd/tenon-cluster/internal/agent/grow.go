@@ -31,7 +31,7 @@ const (
 	// burstReserve is the number of free blocks for each node that a burst requires.
 	burstReserve = 4 * maxClaim
 	// claimTime limits a claim, whatever the deadlines of the requests.
-	claimTime = 20 * time.Second
+	claimTime = 12 * time.Second
 )
 
 // flight is a claim that is planned or in progress. Requests that arrive before it ends share its
