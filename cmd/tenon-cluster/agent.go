@@ -170,8 +170,8 @@ func sources() (all []netip.Addr) {
 	return all
 }
 
-// notifier returns a function that reports states to the service manager at a socket (sd_notify(3)).
-// An empty path means that there is none.
+// notifier returns a function that reports states to the service manager at a socket
+// (sd_notify(3)). An empty path means that there is none.
 func notifier(path string, log *slog.Logger) func(state string) {
 	return func(state string) {
 		if path == "" {

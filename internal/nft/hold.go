@@ -12,14 +12,14 @@ import (
 )
 
 // Holding drops forwarded packets from blocks of a cluster's node that the node may not use any
-// more. The elements of the sets guarded are the blocks with a limit; those of the sets held end by
+// more. The sets guarded contain the blocks with a limit. The elements of the sets held end by
 // themselves, so that the kernel drops the packets even if no daemon runs. The elements have no
 // owner: a daemon sets all of them.
 var Holding = &RuleSet{name: "hold", skeleton: holdSkeleton}
 
 func (p protocol) guarded() *set { return p.clusterSet("guarded") }
 
-// held returns the set of blocks whose limit has not passed.
+// held returns the set of blocks before their limits.
 func (p protocol) held() *set {
 	s := p.clusterSet("held")
 	s.Timeout = true
@@ -40,9 +40,9 @@ func holdSkeleton() skeleton {
 	return s
 }
 
-// SetHolds replaces the blocks with a limit, in one transaction: packets from a block pass until its
-// duration has elapsed, and never if it is not positive. The kernel measures it without the time for
-// which the system was suspended. Packets from other addresses are not affected.
+// SetHolds replaces the blocks with a limit, in one transaction: packets from a block pass until
+// its duration has elapsed, and never if it is not positive. The kernel measures it without the
+// time for which the system was suspended. Packets from other addresses are not affected.
 func (c *Conn) SetHolds(ctx context.Context, left map[netip.Prefix]time.Duration) error {
 	err := c.transact(ctx, func(have *state) (changes, error) {
 		return holdChanges(left, have), nil

@@ -93,7 +93,7 @@ func (a *agent) change(ctx context.Context, q *agentcall.Request, r *agentcall.R
 	if q.Verb == agentcall.Grow {
 		known := func(b local.Block) bool { return !slices.Contains(q.Have, b.Nonce) }
 		if !slices.ContainsFunc(p.State.Blocks, known) {
-			a.grow(p)
+			grow(&p.State)
 		}
 	}
 	if err := p.Save(); err != nil || q.Verb != agentcall.Acquire {
@@ -125,16 +125,16 @@ func (a *agent) confirm(p *local.Pool) error {
 			return err
 		}
 		p.State = local.State{Pool: pool, Node: "n1", Epoch: 1}
-		a.grow(p)
+		grow(&p.State)
 	}
 	p.State.Boot = boot
 	return nil
 }
 
 // grow adds a block.
-func (a *agent) grow(p *local.Pool) {
-	n := len(p.State.Blocks)
-	p.State.Blocks = append(p.State.Blocks, local.Block{Block: p.State.Pool.Block(uint64(n)),
+func grow(s *local.State) {
+	n := len(s.Blocks)
+	s.Blocks = append(s.Blocks, local.Block{Block: s.Pool.Block(uint64(n)),
 		Generation: int64(n + 1), Epoch: 1, Nonce: fmt.Sprint("nonce", n), Phase: local.Owned})
 }
 

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
@@ -147,10 +149,16 @@ func runPage(path string) error {
 	return nil
 }
 
+// patience limits each command of a page.
+const patience = 2 * time.Minute
+
 // run runs the command and compares its output. A command that fails prints its exit status last,
 // as "exit status N", which the page must show.
 func (e example) run() error {
-	cmd := exec.Command("bash", "-c", e.command)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-c", e.command)
+	cmd.WaitDelay = time.Second
 	cmd.Dir = pageDir
 	cmd.Env = append(os.Environ(), "NO_COLOR=1")
 	out, err := cmd.CombinedOutput()

@@ -18,5 +18,5 @@ func Hold(ctx context.Context, left map[netip.Prefix]time.Duration) error {
 		return err
 	}
 	defer closeAll()
-	return host.Rules.SetHolds(left)
+	return host.SetHolds(left)
 }

@@ -43,8 +43,8 @@ func (a *Agent) pool(name string) (registry.Pool, bool) {
 	return registry.Pool{}, false
 }
 
-// edit changes the state of a pool under its lock and writes it if it has changed. No request to the
-// store is made while the lock is held.
+// edit changes the state of a pool under its lock and writes it if it has changed. No request to
+// the store is made while the lock is held.
 func (a *Agent) edit(ctx context.Context, name string, change func(*local.Pool) error) (err error) {
 	p, err := a.o.Local.Open(ctx, name, false)
 	if err != nil {
@@ -111,8 +111,8 @@ func (a *Agent) adopt(ctx context.Context, blocks []registry.Block) error {
 	return nil
 }
 
-// guardNew limits the use of new blocks in the kernel before the plugin allocates from them. A kernel
-// that cannot do so is not an error: the node then does not publish its hold.
+// guardNew limits the use of new blocks in the kernel before the plugin allocates from them. A
+// kernel that cannot do so is not an error: the node then does not publish its hold.
 func (a *Agent) guardNew(ctx context.Context, pool string, blocks []local.Block) error {
 	p, ok := a.pool(pool)
 	a.mu.Lock()

@@ -93,9 +93,15 @@ answer.`,
 
 // readCluster reads what etcd knows.
 func (a *app) readCluster(ctx context.Context, s *session, r *statusReport) error {
-	health, healthErr := s.store.Health(ctx)
-	if healthErr == nil {
-		r.Etcd = &health
+	health, err := s.store.Health(ctx)
+	if err != nil {
+		return err
+	}
+	r.Etcd = &health
+	if !health.Quorum {
+		return hint(errors.New("etcd has no quorum"),
+			"start members that are down until more than half of them run",
+			"nodes go on with the addresses of their own blocks")
 	}
 	snapshot, err := s.registry.Snapshot(ctx)
 	if errors.Is(err, registry.ErrNotFound) {
@@ -113,7 +119,7 @@ func (a *app) readCluster(ctx context.Context, s *session, r *statusReport) erro
 	}
 	r.Bytes = snapshot.Size
 	r.Pools = a.poolUses(snapshot, s)
-	return healthErr
+	return nil
 }
 
 // readNode reads the state of this node from its agent, or else from its files. It returns nil if

@@ -70,7 +70,8 @@ func (r *Registry) Wants(ctx context.Context, pool string) (map[string]string, e
 }
 
 // WatchWants calls wanted for each existing and each new request to borrow an address, until
-// ctx ends. It calls failed while the store cannot be watched.
+// ctx ends. It calls failed with an error when the store cannot be watched, and with nil when it can
+// be watched again.
 func (r *Registry) WatchWants(
 	ctx context.Context, wanted func(pool, borrower string), failed func(error),
 ) {
@@ -78,6 +79,7 @@ func (r *Registry) WatchWants(
 	for ctx.Err() == nil {
 		kvs, revision, err := r.list(ctx, prefix, clientv3.WithKeysOnly())
 		if err == nil {
+			failed(nil)
 			for _, kv := range kvs {
 				wanted(r.wantOf(kv))
 			}
