@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/tenon-cni/tenon/internal/netlink"
 	"github.com/tenon-cni/tenon/internal/nft"
@@ -164,6 +165,23 @@ func (s Rules) SetClusterPools(pools []netip.Prefix) (changed bool, err error) {
 // withoutPools ignores a kernel without nftables if there are no pools.
 func withoutPools(err error, pools []netip.Prefix) error {
 	if len(pools) == 0 {
+		return UnlessNoNFT(err)
+	}
+	return err
+}
+
+// SetHolds makes the kernel drop forwarded packets from blocks of this node when their durations
+// have elapsed, even if this program no longer runs; at once if a duration is not positive. It
+// replaces all blocks in one transaction. Rollback does not revert it. The error wraps [ErrNoNFT] if
+// there are blocks and the kernel lacks nftables.
+func (s *Space) SetHolds(left map[netip.Prefix]time.Duration) error {
+	c, err := s.rules()
+	if err == nil {
+		err = s.tx.Do(fmt.Sprintf("hold of %d blocks", len(left)), func() error {
+			return c.SetHolds(s.tx.ctx, left)
+		}, nil)
+	}
+	if len(left) == 0 {
 		return UnlessNoNFT(err)
 	}
 	return err

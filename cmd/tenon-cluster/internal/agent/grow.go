@@ -30,8 +30,8 @@ const (
 	burstTime = time.Second
 	// burstReserve is the number of free blocks for each node that a burst requires.
 	burstReserve = 4 * maxClaim
-	// claimTime limits a claim, whoever waits for it.
-	claimTime = 20 * time.Second
+	// claimTime limits a claim, whatever the deadlines of the requests.
+	claimTime = 12 * time.Second
 )
 
 // flight is a claim that is planned or in progress. Requests that arrive before it ends share its
@@ -133,7 +133,7 @@ func (a *Agent) claimFor(ctx context.Context, pool string, f *flight) error {
 	return err
 }
 
-// hasOther reports whether the node can allocate from a block whose nonce is not in have.
+// hasOther reports whether the node has a usable block that is missing from have, a list of nonces.
 func (a *Agent) hasOther(ctx context.Context, pool string, have []string) (bool, error) {
 	p, err := a.o.Local.Open(ctx, pool, true)
 	if err != nil {
@@ -147,8 +147,8 @@ func (a *Agent) hasOther(ctx context.Context, pool string, have []string) (bool,
 	return p.State.Boot == a.o.BootID && slices.ContainsFunc(p.State.Blocks, usable), nil
 }
 
-// claim claims as many blocks as the waiting requests need, at least one. Its intent precedes it. The
-// caller has the turn.
+// claim claims as many blocks as the waiting requests need, at least one. Its intent precedes it.
+// The caller has the turn.
 func (a *Agent) claim(ctx context.Context, pool string, wait uint64) error {
 	if _, err := a.mayClaim(ctx, pool); err != nil {
 		return err
@@ -185,7 +185,8 @@ func (a *Agent) race(ctx context.Context, in intent, wait uint64) ([]registry.Bl
 			return nil, err
 		}
 		blocks, err := a.try(ctx, p, in.Nonce, a.need(p, wait))
-		if !errors.Is(err, registry.ErrConflict) || attempt == claimAttempts {
+		if !errors.Is(err, registry.ErrConflict) || errors.Is(err, registry.ErrUnknown) ||
+			attempt == claimAttempts {
 			return blocks, a.lapse(err)
 		}
 		if !sleep(ctx, a.o.Jitter(backoff)) {
@@ -198,8 +199,8 @@ func (a *Agent) race(ctx context.Context, in intent, wait uint64) ([]registry.Bl
 	}
 }
 
-// need returns the number of blocks that waiting requests need, within the limits of the pool and of
-// a claim.
+// need returns the number of blocks that waiting requests need, within the limits of the pool and
+// of a claim.
 func (a *Agent) need(p registry.Pool, wait uint64) int {
 	units := max(p.Units(p.Block(0)), 1)
 	blocks := int(min((wait+units-1)/units, maxClaim))
@@ -228,19 +229,40 @@ func (a *Agent) try(
 	if err != nil {
 		return nil, err
 	}
-	for {
-		if len(free) == 0 {
-			return nil, registry.ErrFull
+	if len(free) == 0 {
+		return nil, registry.ErrFull
+	}
+	var blocks []registry.Block
+	err = a.persist(ctx, func() error { // the same nonce finds what an earlier call claimed
+		n, claimed, err := a.store().Claim(ctx, s.Node, p, free, nonce)
+		if err == nil {
+			a.setNode(n)
+			blocks = claimed
 		}
-		n, blocks, err := a.store().Claim(ctx, s.Node, p, free, nonce)
+		return err
+	})
+	return blocks, err
+}
+
+// persist repeats a transaction while its outcome is not known. If it then fails, the error wraps
+// [registry.ErrUnknown]: only [registry.Registry.Exclude] makes sure that no earlier request commits.
+func (a *Agent) persist(ctx context.Context, transact func() error) error {
+	unknown := false
+	for {
+		err := transact()
 		switch {
 		case err == nil:
-			a.setNode(n)
-			return blocks, nil
-		case errors.Is(err, registry.ErrUnknown) && sleep(ctx, a.o.Jitter(minBackoff)):
-			continue // the same nonce finds what the first call claimed
+			return nil
+		case errors.Is(err, registry.ErrUnknown):
+			unknown = true
+		case unknown:
+			return fmt.Errorf("%w: %w", registry.ErrUnknown, err)
+		default:
+			return err
 		}
-		return nil, err
+		if !sleep(ctx, a.o.Jitter(minBackoff)) {
+			return err
+		}
 	}
 }
 

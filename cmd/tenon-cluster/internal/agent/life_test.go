@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -302,6 +303,65 @@ func TestDrainingNodeGivesItsBlocksBack(t *testing.T) {
 		n.wantBlocks("pods")
 		if got := n.stored(); len(got.Blocks) != 0 || got.State != cluster.NodeDraining {
 			w.Errorf("drained node: %+v", got)
+		}
+		w.check()
+	})
+}
+
+func TestServiceManagerKnowsTheState(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		n := w.node("n1")
+		var mu sync.Mutex
+		var states []string
+		n.change = func(o *agent.Options) {
+			o.Notify = func(state string) {
+				mu.Lock()
+				defer mu.Unlock()
+				states = append(states, state)
+			}
+		}
+		n.startPartitioned()
+		pass(time.Minute) // the first attempt to join has failed
+		n.client.Partition(false)
+		pass(2 * time.Minute)
+		if problems := n.status().Problems; len(problems) > 0 {
+			w.Errorf("problems %q", problems)
+		}
+		n.stop()
+		mu.Lock()
+		defer mu.Unlock()
+		got := strings.Join(states, "|")
+		const want = "READY=1\nSTATUS=no contact with the store|STATUS=active, epoch 1|STOPPING=1"
+		if got != want {
+			w.Errorf("states %q, expected %q", got, want)
+		}
+	})
+}
+
+func TestNameIsUsedAgainWhileBlocksCool(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.pool(cluster.Pool{Range: prefix("10.64.0.0/28"), BlockBits: 29, Cooldown: cluster.Duration(time.Hour)})
+		old := w.node("n1").start()
+		before := old.mustAdd("pods", "c1")
+		old.kill()
+		pass(time.Minute)
+		old.fence()
+		w.node("n2").start() // reclaims
+		pass(2 * time.Minute)
+		next := w.node("n1")
+		next.dir += "-next"
+		if err := w.admin.DeleteNode(w.Context(), "n1"); err != nil {
+			w.Fatal(err)
+		}
+		next.start()
+		after := next.mustAdd("pods", "c1")
+		if block := next.state("pods").Blocks[0].Block; block.Contains(before) {
+			w.Errorf("the new host of the name has block %s while it cools down", block)
+		}
+		if before == after {
+			w.Errorf("address %s is used again", before)
 		}
 		w.check()
 	})

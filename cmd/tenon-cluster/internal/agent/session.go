@@ -27,9 +27,11 @@ func (a *Agent) live(ctx context.Context) error {
 	first := sync.OnceFunc(func() { close(a.tried) })
 	defer first()
 	defer a.leave(ctx)
+	announced := ""
 	for ctx.Err() == nil {
 		err := a.beat(ctx)
 		first()
+		a.announce(&announced)
 		if errors.Is(err, registry.ErrIdentity) {
 			return a.foreign(err)
 		}
@@ -47,6 +49,29 @@ func (a *Agent) live(ctx context.Context) error {
 		a.rest(ctx, pause)
 	}
 	return nil
+}
+
+// announce reports the state of the node to the service manager if it has changed. The agent is ready
+// after the first attempt to join, because it also works without the store.
+func (a *Agent) announce(last *string) {
+	a.mu.Lock()
+	text := "no contact with the store"
+	switch {
+	case a.fenced:
+		text = "fenced"
+	case a.session != nil:
+		text = fmt.Sprintf("%s, epoch %d", a.session.Node.State, a.session.Node.Epoch)
+	}
+	a.mu.Unlock()
+	if text == *last {
+		return
+	}
+	ready := ""
+	if *last == "" {
+		ready = "READY=1\n"
+	}
+	*last = text
+	a.o.Notify(ready + "STATUS=" + text)
 }
 
 // leave ends the lease of an agent that stops, so that it need not wait for itself after a reboot.
@@ -75,11 +100,12 @@ func (a *Agent) beat(ctx context.Context) error {
 	}
 	defer end()
 	at := a.now() // hold counts from before the request
-	if err := a.renew(ctx); err != nil {
-		return err
+	if err = a.renew(ctx); err == nil {
+		a.touch(at)
+		err = a.upkeep(ctx)
 	}
-	a.touch(at)
-	return a.upkeep(ctx)
+	a.report("guard", a.guard(ctx, nil)) // also without contact: limits pass, and blocks are lost
+	return err
 }
 
 // renew proves that the node may go on. After the loss of the lease, or when another node suspects
@@ -242,7 +268,6 @@ func (a *Agent) join(ctx context.Context) error {
 		return fmt.Errorf("confirm the blocks: %w", err)
 	}
 	a.log.Info("joined", "node", s.Node.Name, "epoch", s.Node.Epoch, "blocks", len(s.Node.Blocks))
-	a.o.Notify("READY=1\nSTATUS=joined, epoch " + fmt.Sprint(s.Node.Epoch))
 	return nil
 }
 
