@@ -31,7 +31,8 @@ func (rs *RuleSet) String() string { return rs.name }
 
 // allRuleSets returns every rule set of Tenon's tables.
 func allRuleSets() []*RuleSet {
-	return []*RuleSet{Masquerading, Dropping, Filtering, PortIsolation, Guarding, Publishing}
+	return []*RuleSet{Masquerading, Dropping, Filtering, PortIsolation, Guarding, Publishing,
+		Holding}
 }
 
 // skeleton is the fixed part of a rule set. The first request builds it and later ones only compare
@@ -64,8 +65,7 @@ type set struct {
 	// them, and a rebuilt skeleton keeps them.
 	unowned bool
 
-	// like is the set of another rule set whose elements this set has as well, or nil: the set
-	// starts with them.
+	// like is a set of another rule set with the same elements, or nil. A new set copies them.
 	like *set
 
 	text func(nftmsg.Element) string // describes an element for users

@@ -52,6 +52,7 @@ type port struct {
 	mode             string
 	tag              int
 	trunks           []int
+	protected        bool
 	ids              map[string]string
 }
 
@@ -59,15 +60,20 @@ type link struct {
 	id, name, kind string
 	options        map[string]string
 	failure        string // column error
+	absent         bool   // ovs-vswitchd finds no link
 }
 
 // load reads the database in one transaction.
 func (c *conn) load(ctx context.Context) (*state, error) {
+	columns := []string{"_uuid", "name", "interfaces", "vlan_mode", "tag", "trunks", "external_ids"}
+	if c.hasProtected() {
+		columns = append(columns, "protected")
+	}
 	results, err := c.transact(ctx, 0,
 		selectAll("Open_vSwitch", "_uuid"),
 		selectAll("Bridge", "_uuid", "name", "ports", "external_ids"),
-		selectAll("Port", "_uuid", "name", "interfaces", "vlan_mode", "tag", "trunks", "external_ids"),
-		selectAll("Interface", "_uuid", "name", "type", "options", "error"))
+		selectAll("Port", columns...),
+		selectAll("Interface", "_uuid", "name", "type", "options", "error", "ifindex"))
 	if err != nil {
 		return nil, err
 	}
@@ -84,6 +90,7 @@ func (c *conn) load(ctx context.Context) (*state, error) {
 			mode: first(texts(r["vlan_mode"])), tag: first(numbers(r["tag"])),
 			trunks: slices.Sorted(slices.Values(numbers(r["trunks"]))), ids: dictionary(r["external_ids"]),
 		}
+		p.protected, _ = r["protected"].(bool)
 		s.ports[p.id] = p
 	}
 	for _, r := range results[3].Rows {
@@ -91,6 +98,10 @@ func (c *conn) load(ctx context.Context) (*state, error) {
 			id: first(ids(r["_uuid"])), name: first(texts(r["name"])), kind: first(texts(r["type"])),
 			options: dictionary(r["options"]), failure: first(texts(r["error"])),
 		}
+		// ovs-vswitchd sets ifindex to 0 when it notices that the link is gone. A missing value means
+		// that it has not looked yet.
+		index := numbers(r["ifindex"])
+		l.absent = l.failure != "" || len(index) == 1 && index[0] == 0
 		s.links[l.id] = l
 	}
 	for _, r := range results[1].Rows {
@@ -212,8 +223,14 @@ func vniOf(text string) int {
 func (s *state) attached(p *port) ovs.Attached {
 	a := ovs.Attached{
 		Name: p.name, Bridge: p.bridge, VNI: p.vni(), Foreign: p.ids[idOwner] == ownerForeign,
-		Mode: p.mode, Tag: p.tag, Trunks: p.trunks, Error: s.failure(p),
+		Mode: p.mode, Tag: p.tag, Trunks: p.trunks, Protected: p.protected,
+		Error: s.failure(p),
 		Owner: ovs.Owner{Attachment: cni.Attachment{IfName: p.ids[idIfName]}, Netns: p.ids[idNetns]},
+	}
+	for _, id := range p.links {
+		if l := s.links[id]; l != nil && l.absent && (l.kind == "" || l.kind == "system") {
+			a.NoLink = true
+		}
 	}
 	if !a.Foreign {
 		a.Owner.Network, a.Owner.Container = p.ids[idNetwork], p.ids[idContainer]

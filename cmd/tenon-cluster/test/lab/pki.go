@@ -1,0 +1,120 @@
+package lab
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// PKI is a certification authority with the certificates that it has issued.
+type PKI struct {
+	CA  string // its certificate, a file
+	Dir string // NAME.crt and NAME.key
+
+	t    testing.TB
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newPKI(t testing.TB) *PKI {
+	t.Helper()
+	p := &PKI{Dir: t.TempDir(), t: t}
+	p.CA = filepath.Join(p.Dir, "ca.crt")
+	p.key = p.newKey()
+	p.cert = &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "lab"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), IsCA: true,
+		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	p.write("ca", p.cert, p.key)
+	return p
+}
+
+func (p *PKI) newKey() *ecdsa.PrivateKey {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return key
+}
+
+// write signs a certificate and writes it and its key.
+func (p *PKI) write(name string, cert *x509.Certificate, key *ecdsa.PrivateKey) {
+	p.t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, cert, p.cert, &key.PublicKey, p.key)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	secret, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for file, block := range map[string]*pem.Block{
+		name + ".crt": {Type: "CERTIFICATE", Bytes: der},
+		name + ".key": {Type: "EC PRIVATE KEY", Bytes: secret},
+	} {
+		err := os.WriteFile(filepath.Join(p.Dir, file), pem.EncodeToMemory(block), 0o600)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+func (p *PKI) leaf(name string, until time.Time) *x509.Certificate {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 64))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: until, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}}
+}
+
+// server issues a certificate of a member.
+func (p *PKI) server(name, addr string) (cert, key string) {
+	p.t.Helper()
+	leaf := p.leaf(name, time.Now().Add(time.Hour))
+	leaf.IPAddresses = []net.IP{net.ParseIP(addr)}
+	p.write(name, leaf, p.newKey())
+	return filepath.Join(p.Dir, name+".crt"), filepath.Join(p.Dir, name+".key")
+}
+
+// Issue issues the certificate of a client that ends at a time, and returns its files. etcd takes
+// the common name as the user if authentication is on.
+func (p *PKI) Issue(name string, until time.Time) (cert, key string) {
+	p.t.Helper()
+	p.write(name, p.leaf(name, until), p.newKey())
+	return filepath.Join(p.Dir, name+".crt"), filepath.Join(p.Dir, name+".key")
+}
+
+// Client returns the TLS configuration of a client with a certificate of this name.
+func (p *PKI) Client(name string) *tls.Config {
+	p.t.Helper()
+	conf := p.Stranger()
+	cert, err := tls.LoadX509KeyPair(p.Issue(name, time.Now().Add(time.Hour)))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	conf.Certificates = []tls.Certificate{cert}
+	return conf
+}
+
+// Stranger returns the TLS configuration of a client without certificate.
+func (p *PKI) Stranger() *tls.Config {
+	p.t.Helper()
+	text, err := os.ReadFile(p.CA)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(text)
+	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+}

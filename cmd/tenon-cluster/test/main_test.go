@@ -1,0 +1,13 @@
+package test
+
+import (
+	"testing"
+
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/test/embedded"
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+func TestMain(m *testing.M) {
+	embedded.Main()
+	testnet.Main(m)
+}

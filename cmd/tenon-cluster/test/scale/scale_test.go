@@ -1,0 +1,39 @@
+package main
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// small is a run of less than a minute.
+func small() settings {
+	return settings{nodes: 40, pods: 110, seers: 40, lost: 4, churn: 2 * time.Minute,
+		spread: 30 * time.Second, dir: "/dev/shm", pool: "10.64.0.0/11"}
+}
+
+// simulated runs a simulation and returns what it counted.
+func simulated(t *testing.T, s settings) (r *report) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { r = inMemory(t, s) })
+	return r
+}
+
+// TestScale runs a small simulation. Blind nodes must write as much as those that watch the others.
+func TestScale(t *testing.T) {
+	t.Parallel()
+	s := small()
+	full := simulated(t, s)
+	s.seers = 4
+	blind := simulated(t, s)
+	full.print(t.Output())
+	for _, phase := range []string{"cold start", "churn"} {
+		a, b := full.count(t, phase, "write transactions"), blind.count(t, phase, "write transactions")
+		if a < b*8/10-10 || a > b*12/10+10 {
+			t.Errorf("%s: nodes that see each other made %d write transactions, blind ones %d", phase, a, b)
+		}
+	}
+	if n := full.count(t, "churn", "write transactions"); n > 2*s.nodes {
+		t.Errorf("churn of %d nodes made %d write transactions", s.nodes, n)
+	}
+}
