@@ -5,12 +5,15 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"os/signal"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/command"
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/daemon"
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/settings"
 )
 
 // version is set when the program is linked.
@@ -29,7 +32,9 @@ func run(args []string) int {
 		Stdin:   os.Stdin,
 		Stdout:  os.Stdout,
 		Stderr:  os.Stderr,
-		Agent:   runAgent,
-		Remove:  removeRoutes,
+		Remove:  daemon.RemoveRoutes,
+		Agent: func(ctx context.Context, s settings.Settings, log *slog.Logger) error {
+			return daemon.Run(ctx, s, log, os.Getenv("NOTIFY_SOCKET"))
+		},
 	})
 }

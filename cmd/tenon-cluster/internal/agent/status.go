@@ -13,18 +13,21 @@ import (
 // report records the outcome of a topic, and logs it if it has changed. A nil error ends the
 // problem.
 func (a *Agent) report(topic string, err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
 	a.mu.Lock()
-	before, had := a.problems[topic]
-	if err == nil {
+	before := a.problems[topic]
+	if a.problems[topic] = text; text == "" {
 		delete(a.problems, topic)
-	} else {
-		a.problems[topic] = err.Error()
 	}
 	a.mu.Unlock()
 	switch {
-	case err == nil && had:
+	case text == before:
+	case text == "":
 		a.log.Info("recovered", "topic", topic)
-	case err != nil && (!had || before != err.Error()):
+	default:
 		a.log.Warn("problem", "topic", topic, "error", err)
 	}
 }

@@ -1,4 +1,6 @@
-package main
+// Package daemon connects the agent of a node with its system: settings, files, etcd, socket, kernel
+// and service manager.
+package daemon
 
 import (
 	"context"
@@ -7,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -26,8 +27,10 @@ import (
 // lockTime is how long a starting agent waits for an earlier one to end.
 const lockTime = 5 * time.Second
 
-// runAgent runs the agent of this node until ctx ends.
-func runAgent(ctx context.Context, s settings.Settings, log *slog.Logger) error {
+// Run runs the agent of this node until ctx ends. It reports to the service manager at notify, the
+// path in NOTIFY_SOCKET, unless that is empty. It returns an error if the node can never join, if
+// another agent uses the same directory, or if the settings are not valid.
+func Run(ctx context.Context, s settings.Settings, log *slog.Logger, notify string) error {
 	lock, err := onlyAgent(ctx, s.Dir)
 	if err != nil {
 		return err
@@ -68,7 +71,7 @@ func runAgent(ctx context.Context, s settings.Settings, log *slog.Logger) error 
 		Listener: listener,
 		Changes:  agent.WatchAddresses(s.Dir),
 		Guard:    routes.Hold,
-		Notify:   notifier(os.Getenv("NOTIFY_SOCKET"), log),
+		Notify:   notifier(notify, log),
 	}
 	if router != nil {
 		o.Router = router
@@ -95,8 +98,9 @@ func newRouter(s settings.Settings, n cluster.Node, log *slog.Logger) (*routes.R
 	})
 }
 
-// removeRoutes removes the routes and devices that an agent has made. The agent must have stopped.
-func removeRoutes(ctx context.Context, s settings.Settings, log *slog.Logger) error {
+// RemoveRoutes removes the routes and devices that an agent has made. It returns an error if the
+// agent still runs.
+func RemoveRoutes(ctx context.Context, s settings.Settings, log *slog.Logger) error {
 	lock, err := onlyAgent(ctx, s.Dir)
 	if err != nil {
 		return err
