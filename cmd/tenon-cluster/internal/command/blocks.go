@@ -124,7 +124,9 @@ func (a *app) localUse(ctx context.Context, s *session) map[life]local.Use {
 }
 
 // withPool reads a pool of this node without waiting for its lock.
-func withPool(ctx context.Context, store *local.Store, name string, body func(*local.Pool) error) error {
+func withPool(
+	ctx context.Context, store *local.Store, name string, body func(*local.Pool) error,
+) error {
 	p, err := store.Open(ctx, name, true)
 	if err != nil {
 		return err

@@ -153,7 +153,8 @@ func (f *files) checkBlock(snapshot registry.Snapshot, p filePool, b local.Block
 		return nil // the store may show either state
 	}
 	i := slices.IndexFunc(snapshot.Blocks, func(s registry.Block) bool {
-		return s.Pool == p.name && (s.Block.Block == b.Block || b.Phase == local.Borrowed && s.Block.Block == b.Of)
+		return s.Pool == p.name &&
+			(s.Block.Block == b.Block || b.Phase == local.Borrowed && s.Block.Block == b.Of)
 	})
 	state := "is free in the store"
 	if i >= 0 {

@@ -57,7 +57,8 @@ States:
 				return err
 			}
 			list := []nodeEntry{}
-			rows := [][]string{{"NODE", "STATE", "CONTACT", "EPOCH", "BLOCKS", "ADDRESSES", "ROUTES", "EVIDENCE"}}
+			rows := [][]string{{"NODE", "STATE", "CONTACT", "EPOCH", "BLOCKS", "ADDRESSES", "ROUTES",
+				"EVIDENCE"}}
 			for _, n := range snapshot.Nodes {
 				list = append(list, nodeEntry{n.Node, n.Live})
 				contact := map[bool]string{false: "no", true: "yes"}[n.Live]
@@ -167,7 +168,9 @@ its agent joins with the next epoch.`,
 }
 
 // eachPool calls body with every pool of this node, locked.
-func eachPool(ctx context.Context, store *local.Store, body func(name string, p *local.Pool) error) error {
+func eachPool(
+	ctx context.Context, store *local.Store, body func(name string, p *local.Pool) error,
+) error {
 	names, err := store.Pools()
 	if err != nil {
 		return err

@@ -36,7 +36,8 @@ identity and changes nothing.`,
 			if err != nil {
 				return err
 			}
-			return a.print(map[string]any{"cluster": s.settings.Cluster, "nonce": meta.Nonce, "created": !exists},
+			return a.print(
+				map[string]any{"cluster": s.settings.Cluster, "nonce": meta.Nonce, "created": !exists},
 				func() error {
 					if exists {
 						a.printf("cluster %s exists already\n", s.settings.Cluster)

@@ -79,7 +79,9 @@ func markDraining(ctx context.Context, store *local.Store) error {
 
 // plannedBack returns the reservations that host-local lacks. It fails if one lies outside the
 // ranges of host-local for its network.
-func (m *migration) plannedBack(ctx context.Context, s *session, pools []hostlocal.Pool) ([]back, error) {
+func (m *migration) plannedBack(
+	ctx context.Context, s *session, pools []hostlocal.Pool,
+) ([]back, error) {
 	f, err := readFiles(ctx, s.local())
 	if err != nil {
 		return nil, err

@@ -100,7 +100,9 @@ func (e etcd) Health(ctx context.Context) (h Health, err error) {
 }
 
 // memberStatus asks one member, by the first of its addresses that answers.
-func (e etcd) memberStatus(ctx context.Context, m *etcdserverpb.Member) (*clientv3.StatusResponse, error) {
+func (e etcd) memberStatus(
+	ctx context.Context, m *etcdserverpb.Member,
+) (*clientv3.StatusResponse, error) {
 	err := errors.New("the member advertises no client URL")
 	for _, url := range m.ClientURLs {
 		ctx, cancel := context.WithTimeout(ctx, memberPatience)
@@ -191,6 +193,9 @@ func (a *app) explain(ctx context.Context, s settings.Settings, err error) error
 	return hint(err, hints...)
 }
 
+// memberDeadline is the message of a member whose own deadline has ended.
+const memberDeadline = "context deadline exceeded"
+
 // silent reports whether etcd did not answer a request, or answered that it has no quorum.
 func silent(err error) bool {
 	for _, e := range []error{context.DeadlineExceeded, registry.ErrUnknown, rpctypes.ErrNoLeader,
@@ -206,7 +211,7 @@ func silent(err error) bool {
 	s := grpc.GRPCStatus()
 	// A member without leader reports the end of its own deadline with the code Unknown.
 	return s.Code() == codes.Unavailable || s.Code() == codes.DeadlineExceeded ||
-		s.Code() == codes.Unknown && s.Message() == context.DeadlineExceeded.Error()
+		s.Code() == codes.Unknown && s.Message() == memberDeadline
 }
 
 // noAnswer explains why etcd does not answer.
