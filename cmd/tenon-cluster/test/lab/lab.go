@@ -57,6 +57,8 @@ type Cluster struct {
 	o     Options
 	start *starter
 	nodes int
+
+	mu sync.Mutex // guards the address of the host
 }
 
 // Member is a member of a cluster.
@@ -179,9 +181,18 @@ func (c *Cluster) Config(p *Port) clientv3.Config {
 }
 
 func (c *Cluster) hostAddress() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if out := c.net.Host.Command("ip", "address", "show", "dev", "bridge"); !strings.Contains(out, "10.99.") {
 		c.net.Host.Command("ip", "address", "add", "10.99.255.254/16", "dev", "bridge")
 	}
+}
+
+// Inside calls a function on a thread in a namespace that is never cut, for processes that it starts.
+func (c *Cluster) Inside(fn func()) {
+	c.t.Helper()
+	c.hostAddress()
+	c.net.Host.Do(fn)
 }
 
 // Client returns a client in the namespace of a port that is closed at the end of the test.

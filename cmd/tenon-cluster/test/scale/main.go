@@ -20,6 +20,7 @@ type settings struct {
 	nodes, pods, seers int
 	lost               int
 	churn, spread      time.Duration
+	cooldown           time.Duration
 	dir, pool          string
 }
 
@@ -32,6 +33,7 @@ func main() {
 	flag.IntVar(&s.lost, "lost", 0, "nodes that are lost at once; a tenth of the nodes if 0")
 	flag.DurationVar(&s.churn, "churn", 10*time.Minute, "time of churn: one pod per node and minute")
 	flag.DurationVar(&s.spread, "spread", 30*time.Second, "time over which the nodes start")
+	flag.DurationVar(&s.cooldown, "cooldown", 5*time.Minute, "cooldown of the pool")
 	flag.StringVar(&s.dir, "dir", "/dev/shm", "the files of the nodes are created here")
 	flag.StringVar(&s.pool, "range", "10.64.0.0/11", "the range of the pool; if it has fewer blocks than "+
 		"the nodes have and need, nodes that see the others claim none ahead")

@@ -101,7 +101,8 @@ func newWorld(t *testing.T, s settings, operator registry.Client) *world {
 	if _, err := w.reg.Init(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	pool := cluster.Pool{Name: sim.Network, Range: netip.MustParsePrefix(s.pool)}
+	pool := cluster.Pool{Name: sim.Network, Range: netip.MustParsePrefix(s.pool),
+		Cooldown: cluster.Duration(s.cooldown)}
 	if _, err := w.reg.PutPool(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}

@@ -120,6 +120,13 @@ func (n *Node) Boot() {
 
 func (n *Node) bootID() string { return fmt.Sprintf("%s-%d", n.o.Name, n.boots) }
 
+// Asleep returns the node with access to its files, as in its first boot, and without an agent.
+func (n *Node) Asleep() *Node {
+	n.boots++
+	n.Local = local.New(local.Options{Dir: n.o.Dir, BootID: n.bootID()})
+	return n
+}
+
 // Start starts the agent.
 func (n *Node) Start() {
 	ctx, stop := context.WithCancel(context.Background())
