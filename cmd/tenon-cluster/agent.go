@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/settings"
 	"github.com/tenon-cni/tenon/internal/cluster"
 	"github.com/tenon-cni/tenon/internal/cluster/local"
+	"github.com/tenon-cni/tenon/internal/cluster/routes"
 	"github.com/tenon-cni/tenon/internal/statefile"
 	"github.com/tenon-cni/tenon/internal/unixsocket"
 )
@@ -48,8 +49,12 @@ func runAgent(ctx context.Context, s settings.Settings, log *slog.Logger) error 
 		return err
 	}
 	defer listener.Close()
+	router, err := newRouter(s, node, log)
+	if err != nil {
+		return err
+	}
 	files := local.New(local.Options{Dir: s.Dir, BootID: boot, Log: log})
-	return agent.New(agent.Options{
+	o := agent.Options{
 		Registry: registry.New(client, registry.Options{Cluster: s.Cluster}),
 		Local:    files,
 		Dir:      s.Dir,
@@ -61,7 +66,27 @@ func runAgent(ctx context.Context, s settings.Settings, log *slog.Logger) error 
 		Listener: listener,
 		Changes:  agent.WatchAddresses(s.Dir),
 		Notify:   notifier(os.Getenv("NOTIFY_SOCKET"), log),
-	}).Run(ctx)
+	}
+	if router != nil {
+		o.Router = router
+	}
+	return agent.New(o).Run(ctx)
+}
+
+// newRouter returns the router that the settings ask for, or nil.
+func newRouter(s settings.Settings, n cluster.Node, log *slog.Logger) (*routes.Router, error) {
+	if routes.Mode(s.Routes.Mode) == routes.ModeOff {
+		return nil, nil
+	}
+	return routes.New(routes.Options{
+		Mode:              routes.Mode(s.Routes.Mode),
+		Cluster:           s.Cluster,
+		Nodes:             n.Addresses,
+		VNI:               s.Routes.VNI,
+		Port:              uint16(s.Routes.Port),
+		NoChecksumOffload: s.Routes.DisableChecksumOffload,
+		Log:               log,
+	})
 }
 
 // onlyAgent excludes a second agent for the same directory.

@@ -110,10 +110,26 @@ func (s *Session) masqueradeBy(backend Backend, nets []netip.Prefix) error {
 	d := s.masq.details()
 	if backend == IPTables {
 		how := iptablesMasquerade(s.Name, s.ContainerID)
-		how.Exclude = d.ExcludeCIDRs
+		pools, err := s.clusterPools(nets)
+		if err != nil {
+			return err
+		}
+		how.Exclude = slices.Concat(d.ExcludeCIDRs, pools)
 		return s.Host.Rules.MasqueradeIPTables(how, nets)
 	}
 	return s.Host.Rules.Masquerade(s.Tag, d.masq(), nets)
+}
+
+// clusterPools returns the pools of a cluster if one of the addresses is in a pool: packets from
+// there to the pools keep their source. The rule set of nftables looks the pools up itself.
+func (s *Session) clusterPools(nets []netip.Prefix) ([]netip.Prefix, error) {
+	pools, err := s.Host.Rules.ClusterPools()
+	for _, a := range nets {
+		if slices.ContainsFunc(pools, func(n netip.Prefix) bool { return n.Contains(a.Addr()) }) {
+			return pools, err
+		}
+	}
+	return nil, err
 }
 
 // release removes the nftables elements that masquerade for attachments that no longer exist.

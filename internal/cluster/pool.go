@@ -177,7 +177,7 @@ func (p *Pool) Ranges(block netip.Prefix) ipam.RangeSet {
 
 // without removes the addresses of e from the ranges.
 func without(set ipam.RangeSet, e netip.Prefix) (rest ipam.RangeSet) {
-	first, last := e.Addr(), lastOf(e)
+	first, last := e.Addr(), LastOf(e)
 	for _, r := range set {
 		if last.Less(r.Start) || r.End.Less(first) {
 			rest = append(rest, r)
@@ -197,8 +197,8 @@ func without(set ipam.RangeSet, e netip.Prefix) (rest ipam.RangeSet) {
 	return rest
 }
 
-// lastOf returns the last address of a prefix.
-func lastOf(p netip.Prefix) netip.Addr {
+// LastOf returns the last address of a prefix.
+func LastOf(p netip.Prefix) netip.Addr {
 	b := p.Addr().AsSlice()
 	for i := p.Bits(); i < len(b)*8; i++ {
 		b[i/8] |= 1 << (7 - i%8)
@@ -222,7 +222,7 @@ func (p *Pool) Allocatable(a netip.Addr) error {
 		return fmt.Errorf("%s is excluded from pool %s", a, p.Name)
 	case p.PrefixBits > 0:
 		return nil
-	case a == block.Addr() || a == p.Gateway(block) || a.Is4() && a == lastOf(block):
+	case a == block.Addr() || a == p.Gateway(block) || a.Is4() && a == LastOf(block):
 		return fmt.Errorf("%s is the network, gateway or broadcast address of block %s", a, block)
 	}
 	return nil

@@ -59,7 +59,7 @@ func DeleteNeighbour(n Neighbour) Change { return netlink.DeleteNeighbour(n) }
 // VXLAN device.
 func SetForwarding(n Neighbour) Change { return netlink.SetForwarding(n) }
 
-// DeleteForwarding returns the change that deletes an entry in the forwarding database of a VXLAN
+// DeleteForwarding returns the change that deletes all entries of a MAC address in the forwarding
 // device.
 func DeleteForwarding(n Neighbour) Change { return netlink.DeleteForwarding(n) }
 

@@ -61,8 +61,15 @@ func FuzzDecoders(f *testing.F) {
 	f.Add(Body(tcMsg{}, kindOf(kindTBF), TBF{Rate: 1 << 33, Buffer: 1000, Limit: 7}.options()))
 	f.Add(Body(tcMsg{}, kindOf(kindU32),
 		Filter{Match: Match{Prefix: netip.MustParsePrefix("fd00::/64")}, Target: 7}.options()))
+	f.Add(Body(header(2), Nest(unix.IFLA_LINKINFO, String(unix.IFLA_INFO_KIND, KindVXLAN),
+		Nest(unix.IFLA_INFO_DATA, VXLAN{VNI: 7, Local: netip.IPv6Loopback()}.data()...))))
+	f.Add(Neighbour{Link: 2, Addr: netip.IPv6Loopback(), MAC: [6]byte{2}}.body(unix.AF_INET6, 0))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, _ = readLink(b)
+		_ = readEvents(b)
+		for _, kind := range []uint16{unix.RTM_NEWADDR, unix.RTM_DELROUTE, unix.RTM_NEWNEIGH} {
+			_, _ = readEvent(reply{kind: kind, payload: b})
+		}
 		var rule ruleMsg
 		if values, err := ReadBody(b, &rule); err == nil {
 			_ = newPolicyRule(rule, values).String()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/kernel"
@@ -32,6 +33,14 @@ func TestNewLinks(t *testing.T) {
 		{netlink.NewLink{Kind: "dummy", MAC: mac, MTU: 1300}, []kernel.Feature{kernel.FeatureDummy},
 			"mtu 1300"},
 		{netlink.NewLink{Kind: "ifb", MAC: mac}, []kernel.Feature{kernel.FeatureIFB}, "ifb"},
+		{netlink.NewLink{Kind: "vxlan", MAC: mac, MTU: 1300, VXLAN: netlink.VXLAN{
+			VNI: 7, Port: 4789, Local: netip.MustParseAddr("192.0.2.1"),
+		}}, []kernel.Feature{kernel.FeatureVXLAN},
+			"vxlan id 7 local 192.0.2.1 srcport 0 0 dstport 4789 nolearning"},
+		{netlink.NewLink{Kind: "vxlan", VXLAN: netlink.VXLAN{
+			VNI: 1<<24 - 1, Port: 1, Local: netip.MustParseAddr("2001:db8::1"), Learning: true,
+		}}, []kernel.Feature{kernel.FeatureVXLAN},
+			"vxlan id 16777215 local 2001:db8::1 srcport 0 0 dstport 1 ttl"},
 		{netlink.NewLink{Kind: "vrf", Table: 1000}, []kernel.Feature{kernel.FeatureVRF},
 			"vrf table 1000"},
 		{netlink.NewLink{Kind: "vlan", VLAN: 4094},
@@ -98,10 +107,13 @@ func expectLink(t *testing.T, c *netlink.Conn, index int, asked netlink.NewLink)
 	if asked.MAC != nil {
 		want.MAC = asked.MAC
 	}
+	if asked.Kind == netlink.KindVXLAN {
+		want.VXLAN = &asked.VXLAN
+	}
 	if asked.MTU != 0 {
 		want.MTU = asked.MTU
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 		t.Errorf("link (-want +got):\n%s", diff)
 	}
 }

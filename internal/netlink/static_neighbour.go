@@ -48,11 +48,12 @@ func SetForwarding(n Neighbour) Change {
 		n.body(unix.AF_BRIDGE, unix.NTF_SELF))
 }
 
-// DeleteForwarding returns the change that deletes an entry in the forwarding database of a VXLAN
-// device.
+// DeleteForwarding returns the change that deletes all entries of a MAC address in the forwarding
+// database of a VXLAN device.
 func DeleteForwarding(n Neighbour) Change {
-	return change("delete fdb entry "+n.String(), unix.RTM_DELNEIGH, 0,
-		n.body(unix.AF_BRIDGE, unix.NTF_SELF))
+	text := "delete fdb entry " + n.String()
+	n.Addr = netip.Addr{}
+	return change(text, unix.RTM_DELNEIGH, 0, n.body(unix.AF_BRIDGE, unix.NTF_SELF))
 }
 
 func (n Neighbour) body(family, flags uint8) []byte {

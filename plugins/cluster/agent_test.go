@@ -41,7 +41,8 @@ type agent struct {
 
 	mu       sync.Mutex
 	requests []agentcall.Request
-	refuse   error // answers all requests with this error, unless nil
+	refuse   error            // answers all requests with this error, unless nil
+	fixed    *agentcall.Reply // answers all requests, unless nil
 }
 
 func newAgent(dir string) *agent { return &agent{store: local.New(local.Options{Dir: dir})} }
@@ -53,6 +54,9 @@ func (a *agent) answer(ctx context.Context, q *agentcall.Request) *agentcall.Rep
 	a.requests = append(a.requests, *q)
 	if a.refuse != nil {
 		return agentcall.Fail(a.refuse)
+	}
+	if a.fixed != nil {
+		return a.fixed
 	}
 	r := new(agentcall.Reply)
 	var err error
@@ -89,7 +93,7 @@ func (a *agent) change(ctx context.Context, q *agentcall.Request, r *agentcall.R
 	if q.Verb == agentcall.Grow {
 		known := func(b local.Block) bool { return !slices.Contains(q.Have, b.Nonce) }
 		if !slices.ContainsFunc(p.State.Blocks, known) {
-			a.grow(p)
+			grow(&p.State)
 		}
 	}
 	if err := p.Save(); err != nil || q.Verb != agentcall.Acquire {
@@ -121,16 +125,16 @@ func (a *agent) confirm(p *local.Pool) error {
 			return err
 		}
 		p.State = local.State{Pool: pool, Node: "n1", Epoch: 1}
-		a.grow(p)
+		grow(&p.State)
 	}
 	p.State.Boot = boot
 	return nil
 }
 
 // grow adds a block.
-func (a *agent) grow(p *local.Pool) {
-	n := len(p.State.Blocks)
-	p.State.Blocks = append(p.State.Blocks, local.Block{Block: p.State.Pool.Block(uint64(n)),
+func grow(s *local.State) {
+	n := len(s.Blocks)
+	s.Blocks = append(s.Blocks, local.Block{Block: s.Pool.Block(uint64(n)),
 		Generation: int64(n + 1), Epoch: 1, Nonce: fmt.Sprint("nonce", n), Phase: local.Owned})
 }
 

@@ -59,6 +59,11 @@ func prepare() error {
 			return fmt.Errorf("%s: %w", dir, err)
 		}
 	}
+	if os.Getpid() == 1 { // see processes
+		if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+			return fmt.Errorf("/proc: %w", err)
+		}
+	}
 	return exec.Command("ip", "link", "set", "lo", "up").Run()
 }
 

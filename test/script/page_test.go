@@ -1,6 +1,7 @@
 package script
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
@@ -18,6 +20,7 @@ var pages = []string{
 	"README.md",
 	"docs/getting-started.md",
 	"docs/operating.md",
+	"docs/cluster.md",
 	"docs/migration.md",
 	"docs/troubleshooting.md",
 }
@@ -35,6 +38,9 @@ func TestPages(t *testing.T) {
 	for _, page := range pages {
 		t.Run(strings.ReplaceAll(page, "/", "_"), func(t *testing.T) {
 			t.Parallel()
+			if processes(page) != 0 {
+				testnet.Require(t, testnet.Tool("etcd"), testnet.Tool("openssl"))
+			}
 			run(t, filepath.Join("../..", page))
 		})
 	}
@@ -143,10 +149,16 @@ func runPage(path string) error {
 	return nil
 }
 
+// patience limits each command of a page.
+const patience = 2 * time.Minute
+
 // run runs the command and compares its output. A command that fails prints its exit status last,
 // as "exit status N", which the page must show.
 func (e example) run() error {
-	cmd := exec.Command("bash", "-c", e.command)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-c", e.command)
+	cmd.WaitDelay = time.Second
 	cmd.Dir = pageDir
 	cmd.Env = append(os.Environ(), "NO_COLOR=1")
 	out, err := cmd.CombinedOutput()
@@ -184,7 +196,7 @@ func makeHost() error {
 		ln -s %[2]s/* %[1]s/ && rm -f %[1]s/bin && ln -s %[3]s %[1]s/bin
 		printf '#!/bin/sh\nexec "$@"\n' >/opt/bin/sudo
 		printf '#!/bin/sh\nexit 0\n' >/opt/bin/make
-		printf '%%s\n' '#!/bin/sh' 'for u; do case $u in *.service|*.socket) ls /etc/systemd/system/$u >/dev/null || exit 1;; esac; done' >/opt/bin/systemctl
+		cp testdata/systemctl /opt/bin/
 		chmod +x /opt/bin/*
 		mkdir -p /opt/local /opt/cni/bin && mount --bind /opt/local /usr/local/bin
 		cp /usr/lib/cni/* /opt/cni/bin/`, pageDir, repository, bin)

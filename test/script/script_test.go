@@ -42,18 +42,10 @@ func outside(m *testing.M) int {
 		err = os.Chmod(dir, 0o755)
 	}
 	if err == nil {
-		build := exec.Command(
-			"go",
-			"build",
-			"-ldflags=-s -w -X main.version=test",
-			"-o",
-			dir,
-			"../../cmd/tenon",
-			"../../cmd/tenon-dhcp",
-		)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		build.Stderr = os.Stderr
-		err = build.Run()
+		err = compile(dir, "../../cmd", "./tenon", "./tenon-dhcp")
+	}
+	if err == nil {
+		err = compile(dir, "../../cmd/tenon-cluster", ".")
 	}
 	if err == nil {
 		err = os.Setenv(binEnv, dir)
@@ -63,6 +55,14 @@ func outside(m *testing.M) int {
 		return 1
 	}
 	return m.Run()
+}
+
+// compile builds programs of the module in a directory.
+func compile(to, module string, programs ...string) error {
+	args := []string{"-C", module, "build", "-ldflags=-s -w -X main.version=test", "-o", to + "/"}
+	cmd := exec.Command("go", append(args, programs...)...)
+	cmd.Env, cmd.Stderr = append(os.Environ(), "CGO_ENABLED=0"), os.Stderr
+	return cmd.Run()
 }
 
 func TestScripts(t *testing.T) {
@@ -97,7 +97,7 @@ func run(t *testing.T, script string, env ...string) {
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", fmt.Sprintf("-update=%t", *update))
 	cmd.Env = append(append(os.Environ(), insideEnv+"="+script, "TMPDIR="+tmp), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS,
+		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | processes(script),
 		Pdeathsig:  unix.SIGKILL,
 	}
 	cmd.WaitDelay = time.Minute // longer than the background processes of any script run
@@ -107,4 +107,12 @@ func run(t *testing.T, script string, env ...string) {
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
+}
+
+// processes returns the flag for a process namespace if a page starts daemons: they end with it.
+func processes(script string) uintptr {
+	if filepath.Base(script) == "cluster.md" {
+		return unix.CLONE_NEWPID
+	}
+	return 0
 }

@@ -25,9 +25,9 @@ const (
 	patience = 10 * time.Second
 )
 
-// Call sends a request to the agent at a socket and waits for the reply as long as ctx allows. If
-// the request has no deadline, it gets the deadline of ctx. The error wraps [ErrUnreachable] if no agent
-// listens there, and the error of ctx if that ended; an error of the agent is a [*cni.Error] and
+// Call sends a request to the agent at a socket and waits for the reply as long as ctx allows. A
+// request without a deadline gets the deadline of ctx. The error wraps [ErrUnreachable] if no agent
+// listens there, and the cause of ctx if it has ended; an error of the agent is a [*cni.Error] and
 // comes with the reply.
 func Call(ctx context.Context, socket string, q Request) (*Reply, error) {
 	if err := unixsocket.CheckPath(socket); err != nil {

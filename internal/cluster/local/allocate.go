@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/tenon-cni/tenon/internal/cluster"
 	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/internal/ipam/filestore"
 )
@@ -136,12 +137,18 @@ func (p *Pool) reserveRequested(ctx context.Context, q Request) (netip.Addr, err
 	if b == nil || !b.usable() {
 		return a, fmt.Errorf("pool %s: %s: %w", p.name, a, ErrForeignAddress)
 	}
-	err := lending{p.files, &p.State}.Reserve(ctx, setOwned, a, q.owner())
+	return a, p.inBlock(lending{p.files, &p.State}.Reserve(ctx, setOwned, a, q.owner()))
+}
+
+// inBlock adds the block to an error about the holder of a requested address.
+func (p *Pool) inBlock(err error) error {
 	var inUse *ipam.InUseError
-	if errors.As(err, &inUse) {
-		return a, &ipam.InUseError{Set: p.ranges(b), Holder: inUse.Holder}
+	if !errors.As(err, &inUse) {
+		return err
 	}
-	return a, err
+	block, _ := p.State.Pool.BlockOf(inUse.Holder.Addr)
+	set := ipam.RangeSet{{Subnet: block, Start: block.Addr(), End: cluster.LastOf(block)}}
+	return &ipam.InUseError{Set: set, Holder: inUse.Holder}
 }
 
 // lending are the reservations of a pool, with the withdrawn addresses.
@@ -290,7 +297,7 @@ func (p *Pool) Put(ctx context.Context, a netip.Addr, q Request) (Allocation, er
 	if slices.ContainsFunc(held, func(l ipam.Lease) bool { return l.Addr == a }) {
 		return p.allocation(a)
 	}
-	if err := p.files.Reserve(ctx, setShared, a, q.owner()); err != nil {
+	if err := p.inBlock(p.files.Reserve(ctx, setShared, a, q.owner())); err != nil {
 		if len(held) == 0 {
 			err = errors.Join(err, p.undo(ctx, q.Owner))
 		}

@@ -41,6 +41,7 @@ type lab struct {
 	outside *testnet.Namespace
 	nodes   []*node
 	mode    routes.Mode
+	backend string // of masquerading; "" lets the plugin choose
 }
 
 // node is a host of the lab.
@@ -71,6 +72,12 @@ func newLab(t *testing.T, mode routes.Mode, under underlay, split bool) *lab {
 	testnet.Require(t, testnet.Kernel(kernel.FeatureNFT, kernel.FeatureBridge,
 		kernel.FeatureVXLAN, kernel.FeatureIPv6), testnet.Tool("nft"))
 	l := &lab{t: t, net: testnet.New(t), mode: mode}
+	l.build(under, split)
+	return l
+}
+
+func (l *lab) build(under underlay, split bool) {
+	l.t.Helper()
 	router := l.net.Host
 	router.Command("sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1",
 		"net.ipv6.conf.default.accept_dad=0")
@@ -89,7 +96,6 @@ func newLab(t *testing.T, mode routes.Mode, under underlay, split bool) *lab {
 		}
 		l.join(i, lan, under)
 	}
-	return l
 }
 
 // plug connects eth0 of a namespace with a link of the router.
@@ -105,11 +111,11 @@ func (l *lab) plug(ns *testnet.Namespace, name, lan string) {
 func (l *lab) address(ns *testnet.Namespace, under underlay, addr4, addr6 string) {
 	gateway := func(a, last string) string { return a[:strings.LastIndexAny(a, ".:")+1] + last }
 	if under != only6 {
-		ns.Batch("address add "+addr4+"/24 dev eth0", "route add default via "+gateway(addr4, "254"))
+		ns.Batch("address add "+addr4+"/24 dev eth0", "route replace default via "+gateway(addr4, "254"))
 	}
 	if under != only4 {
 		ns.Batch("address add "+addr6+"/64 dev eth0 nodad",
-			"route add default via "+gateway(addr6, "fe"))
+			"route replace default via "+gateway(addr6, "fe"))
 	}
 }
 
@@ -119,6 +125,9 @@ func (l *lab) join(n, lan int, under underlay) *node {
 	conf := fmt.Sprintf(`{"cniVersion":"1.1.0","name":"pods","type":"bridge","bridge":"pods",
 		"isDefaultGateway":true,"ipMasq":true,
 		"ipam":{"type":"host-local","ranges":[[{"subnet":"10.64.%d.0/26"}],[{"subnet":"fd00:64:0:%d::/122"}]]}}`, n, n)
+	if l.backend != "" {
+		conf = strings.Replace(conf, `"ipMasq":`, `"ipMasqBackend":"`+l.backend+`","ipMasq":`, 1)
+	}
 	x := &node{Runtime: plugintest.NewRuntime(l.t, bridge.Plugin, conf), lab: l, alive: true}
 	x.Host.Command("sysctl", "-qw", "net.ipv4.conf.all.rp_filter=1", "net.ipv4.conf.default.rp_filter=1")
 	l.plug(x.Host, fmt.Sprintf("n%d", n), "lan-"+string("ab"[lan]))
@@ -262,37 +271,77 @@ func listen(t *testing.T, ns *testnet.Namespace, addr netip.Addr) *net.UDPConn {
 	return c
 }
 
+// limit checks that the kernel learns a limit for packets that must not be fragmented, and that
+// those of that size arrive.
+func limit(t *testing.T, from, to *testnet.Namespace, addr netip.Addr, size int) {
+	t.Helper()
+	server := listen(t, to, addr)
+	client := whole(t, from, server)
+	headers := headersOf(addr)
+	testnet.Eventually(t, func() error { // until the router has told
+		_, err := client.Write(make([]byte, size-headers+1))
+		if !errors.Is(err, syscall.EMSGSIZE) {
+			return fmt.Errorf("%s to %s: %d bytes: %v, want EMSGSIZE", from.Name, addr, size+1, err)
+		}
+		return nil
+	})
+	testnet.Eventually(t, func() error { // the first write can return an earlier error
+		_, err := client.Write(make([]byte, size-headers))
+		return err
+	})
+	if err := server.SetReadDeadline(time.Now().Add(testnet.Patience)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := server.Read(make([]byte, 1<<16)); err != nil || n != size-headers {
+		t.Errorf("%s to %s: received %d bytes of %d: %v", from.Name, addr, n, size-headers, err)
+	}
+}
+
+// headersOf returns the size of the headers of IP and UDP.
+func headersOf(addr netip.Addr) int {
+	if addr.Is4() {
+		return 28
+	}
+	return 48
+}
+
+// whole connects to a server with packets that must not be fragmented.
+func whole(t *testing.T, from *testnet.Namespace, server *net.UDPConn) *net.UDPConn {
+	t.Helper()
+	to := server.LocalAddr().(*net.UDPAddr)
+	var client *net.UDPConn
+	var err error
+	from.Do(func() { client, err = net.DialUDP("udp", nil, to) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	raw, err := client.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := raw.Control(func(fd uintptr) {
+		if to.AddrPort().Addr().Unmap().Is4() {
+			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_MTU_DISCOVER,
+				unix.IP_PMTUDISC_DO)
+		} else {
+			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER,
+				unix.IPV6_PMTUDISC_DO)
+		}
+	})
+	if err := errors.Join(err, failed); err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
 // datagram sends an IP packet of the given size that must not be fragmented, and checks that it
 // arrives, and that the kernel refuses a larger one.
 func datagram(t *testing.T, from, to *testnet.Namespace, addr netip.Addr, size int) {
 	t.Helper()
 	server := listen(t, to, addr)
-	headers := 28
-	if addr.Is6() {
-		headers = 48
-	}
-	var client *net.UDPConn
-	var err error
-	from.Do(func() {
-		client, err = net.DialUDP("udp", nil, server.LocalAddr().(*net.UDPAddr))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	raw, err := client.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := raw.Control(func(fd uintptr) {
-		if addr.Is4() {
-			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO)
-		} else {
-			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO)
-		}
-	}); err != nil {
-		t.Fatal(err)
-	}
+	client := whole(t, from, server)
+	headers := headersOf(addr)
 	if _, err := client.Write(make([]byte, size-headers)); err != nil {
 		t.Errorf("%s to %s: %d bytes: %v", from.Name, addr, size, err)
 		return
@@ -354,4 +403,3 @@ func transfer(t *testing.T, from, to *testnet.Namespace, addr netip.Addr) netip.
 	}
 	return netip.MustParseAddrPort(c.RemoteAddr().String()).Addr().Unmap()
 }
-

@@ -16,7 +16,11 @@ func (a *application) program(ctx context.Context, want entries) error {
 	}
 	var set, remove []kernel.Change // remove has the last change first
 	for key, n := range want.forwarding {
-		if have.forwarding[key] != n {
+		old := have.forwarding[key]
+		if old.Other { // it may have other destinations, which replacing would keep
+			set = append(set, kernel.DeleteForwarding(n))
+		}
+		if old != n {
 			set = append(set, kernel.SetForwarding(n))
 		}
 	}
@@ -76,6 +80,8 @@ func (a *application) read() (entries, error) {
 			have.neighbour(n)
 		}
 		for _, n := range forwarding {
+			_, twice := have.forwarding[forwardingKey{n.Link, n.MAC}]
+			n.Other = n.Other || twice
 			have.forward(n)
 		}
 	}
@@ -102,11 +108,13 @@ func (a *application) make(ctx context.Context, changes []kernel.Change) error {
 	return errors.Join(errs...)
 }
 
-// devices lists the tunnels of this package, also those that a process has not finished.
+// devices lists the tunnels of the cluster, or of all clusters, also those that a process has not
+// finished.
 func (a *application) devices() ([]kernel.Link, error) {
 	links, err := a.host.Links.All()
 	return slices.DeleteFunc(links, func(l kernel.Link) bool {
-		return !ours(l) && !a.options.unfinished(l)
+		mine := ours(l) && (a.allClusters || l.Alias == alias(a.options.Cluster))
+		return !mine && !a.options.unfinished(l)
 	}), err
 }
 

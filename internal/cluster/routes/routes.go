@@ -63,6 +63,7 @@ func (r *Router) Remove(ctx context.Context) error {
 		return err
 	}
 	defer closeAll()
+	a.allClusters = true
 	_, err = a.host.Rules.SetClusterPools(nil)
 	return errors.Join(a.program(ctx, newEntries()), a.deleteDevices(nil), err)
 }
@@ -75,6 +76,8 @@ type application struct {
 	router   *Router
 	changes  int
 	problems []error
+
+	allClusters bool // change the devices of other clusters, too
 }
 
 func (r *Router) begin(ctx context.Context) (*application, func(), error) {
@@ -115,6 +118,8 @@ func (a *application) apply(ctx context.Context, want Want) (Report, error) {
 		}
 		errs = append(errs, a.forward(want))
 	}
+	// A device of an earlier name occupies the VNI of its successor.
+	errs = append(errs, a.deleteDevices(map[family]bool{ip4: true, ip6: true}))
 	devices := map[family]kernel.Link{}
 	for f := range p.tunnels {
 		l, err := a.ensure(f, p.device(f))

@@ -2,10 +2,13 @@ package routes_test
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/tenon-cni/tenon/internal/cluster/routes"
+	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
 // TestAnyPodToAnyPod: containers on three nodes reach each other in each mode and family, with
@@ -57,6 +60,79 @@ func TestAnyPodToAnyPod(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestIPTables: the backend iptables keeps the source as well, for containers that are attached
+// after the pools are known.
+func TestIPTables(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Kernel(kernel.FeatureNFT, kernel.FeatureBridge,
+		kernel.FeatureVXLAN, kernel.FeatureIPv6), testnet.Tool("iptables"), testnet.Tool("nft"))
+	l := &lab{t: t, net: testnet.New(t), mode: routes.ModeAuto, backend: "iptables"}
+	l.build(dual, true)
+	l.apply()
+	pods := l.pods()
+	l.apply()
+	for _, n := range l.nodes {
+		if out := n.Host.Command("iptables", "-t", "nat", "-S"); !strings.Contains(out, "MASQUERADE") {
+			t.Fatalf("iptables does not masquerade:\n%s", out)
+		}
+	}
+	l.full(pods)
+}
+
+// TestFirewall: with a policy that drops forwarded packets, containers reach each other across
+// nodes, once the pools are known, and nothing outside of them opens connections to them.
+func TestFirewall(t *testing.T) {
+	t.Parallel()
+	for _, first := range []string{"policy", "pools"} {
+		t.Run(first+" first", func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, routes.ModeAuto, dual, true)
+			if first == "pools" {
+				l.apply()
+			}
+			pods := map[*node][]netip.Addr{}
+			for _, n := range l.nodes {
+				pods[n] = n.pod("pod")
+				admit(t, n, pods[n])
+				n.Host.Command("nft", "chain", "inet", "tenon", "forward", "{ policy drop; }")
+			}
+			source, target := l.nodes[0].Container("pod"), pods[l.nodes[2]][0]
+			if first == "policy" {
+				testnet.Reaches(t, source, target, false)
+			}
+			l.apply()
+			for from := range pods {
+				for to, addrs := range pods {
+					for _, a := range addrs {
+						if from != to {
+							testnet.Reaches(t, from.Container("pod"), a, true)
+						}
+					}
+				}
+			}
+			l.outside.Command("ip", "route", "add", "10.64.1.0/26", "via", "192.0.2.1")
+			testnet.Reaches(t, l.outside, pods[l.nodes[0]][0], false)
+			l.nodes[0].Host.Command("nft", "chain", "inet", "tenon", "forward", "{ policy accept; }")
+			testnet.Reaches(t, l.outside, pods[l.nodes[0]][0], true)
+		})
+	}
+}
+
+// admit does what plugin firewall does with its backend nftables.
+func admit(t *testing.T, n *node, addrs []netip.Addr) {
+	t.Helper()
+	n.Host.Do(func() {
+		host, closeAll, err := kernel.OpenHost(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closeAll()
+		if err := host.Rules.Apply("admit", "owner", kernel.Admit(addrs...)); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 func dump(l *lab) string {

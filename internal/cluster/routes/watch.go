@@ -98,9 +98,9 @@ func (w *relevant) affectedBy(e kernel.Event) bool {
 	case e.Addr != nil:
 		return w.links[e.Addr.Link] || w.affects(e.Addr.Addr)
 	case e.Route != nil:
-		own := e.Protocol == kernel.NodeProtocol
-		return own && e.Deleted || !own && e.Replaced && slices.Contains([]int{metric, metricEnd},
-			e.Route.Metric)
+		// A foreign route with such a metric takes the place of one, or stops doing so.
+		return e.Protocol == kernel.NodeProtocol && e.Deleted || (e.Replaced || e.Deleted) &&
+			slices.Contains([]int{metric, metricEnd}, e.Route.Metric)
 	case e.Neighbour != nil:
 		return e.Deleted && w.links[e.Neighbour.Link]
 	}

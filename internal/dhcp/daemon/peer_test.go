@@ -3,14 +3,10 @@ package daemon_test
 import (
 	"context"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/testnet"
@@ -30,7 +26,7 @@ func TestPeer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for user, want := range map[int]string{0: "TENON-DHCP/1\n", 65534: ""} {
-		c, err := dialAs(user, socket)
+		c, err := testnet.DialAs(user, socket)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,31 +40,4 @@ func TestPeer(t *testing.T) {
 		}
 		c.Close()
 	}
-}
-
-// dialAs connects as another user, on a thread that ends with it.
-func dialAs(user int, socket string) (c net.Conn, err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread()
-		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(user),
-			^uintptr(0)); errno != 0 {
-			err = errno
-			return
-		}
-		fd, e := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-		if e == nil {
-			e = unix.Connect(fd, &unix.SockaddrUnix{Name: socket})
-		}
-		if e != nil {
-			err = e
-			return
-		}
-		f := os.NewFile(uintptr(fd), socket)
-		defer f.Close()
-		c, err = net.FileConn(f)
-	}()
-	<-done
-	return c, err
 }

@@ -82,12 +82,14 @@ type Agent struct {
 	view     registry.View // of the last list or watch
 	viewed   bool
 	flights  map[string]*flight // claims in progress, by pool
+	bursts   map[string]burst   // last claims, by pool
 	problems map[string]string  // by topic
-	idle     map[string]idle    // since when blocks have been unnecessary, by nonce
-	mtu      int
+	idle     map[blockID]idle   // since when blocks have been unnecessary
+	underlay int                // MTU of the link to the other nodes, from the routes
 	peers    int
 	watched  map[string]*suspicion // suspect nodes, by name
 	checked  map[string]bool       // pools to look at before the next renewal
+	commons  commons
 }
 
 // stamp is an instant on both clocks of [local.Deadline]. The zero stamp means never.
@@ -131,10 +133,12 @@ func New(o Options) *Agent {
 		tried:    make(chan struct{}),
 		planned:  make(chan struct{}, 1),
 		flights:  map[string]*flight{},
+		bursts:   map[string]burst{},
 		problems: map[string]string{},
-		idle:     map[string]idle{},
+		idle:     map[blockID]idle{},
 		watched:  map[string]*suspicion{},
 		checked:  map[string]bool{},
+		commons:  newCommons(),
 	}
 }
 
@@ -150,7 +154,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer cancel(nil)
 	var running sync.WaitGroup
 	parts := []func(context.Context) error{a.live, a.watch, a.claims, a.reclaim, a.route, a.observe,
-		a.serve}
+		a.serve, a.common}
 	for _, part := range parts {
 		running.Go(func() {
 			if err := part(ctx); err != nil {

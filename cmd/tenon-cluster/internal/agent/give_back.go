@@ -39,14 +39,15 @@ func (a *Agent) unnecessary(use []local.Use, scarce bool) (old []local.Block) {
 		}
 		rest := capacity - u.Capacity
 		enough := rest > 0 && (rest-used)*100 >= rest*freePercent
+		id := blockID{u.Block.Block, u.Nonce}
 		if u.Used > 0 || !enough && !scarce && !draining {
-			delete(a.idle, u.Nonce)
+			delete(a.idle, id)
 			continue
 		}
-		if _, ok := a.idle[u.Nonce]; !ok {
-			a.idle[u.Nonce] = idle{now}
+		if _, ok := a.idle[id]; !ok {
+			a.idle[id] = idle{now}
 		}
-		if now.Sub(a.idle[u.Nonce].since) >= limit {
+		if now.Sub(a.idle[id].since) >= limit {
 			old = append(old, u.Block)
 			capacity = rest
 		}
@@ -121,7 +122,7 @@ func (a *Agent) giveBack(ctx context.Context, m returning, owned []registry.Bloc
 		a.log.Info("returned", "pool", m.pool, "block", m.block.Block)
 	}
 	a.mu.Lock()
-	delete(a.idle, m.block.Nonce)
+	delete(a.idle, blockID{m.block.Block, m.block.Nonce})
 	a.mu.Unlock()
 	return a.edit(ctx, m.pool, func(p *local.Pool) error {
 		p.State.Blocks = slices.DeleteFunc(p.State.Blocks, func(b local.Block) bool {

@@ -26,6 +26,10 @@ const (
 	claimAttempts = 64
 	// maxClaim limits the blocks of a claim.
 	maxClaim = 16
+	// burstTime is the time within which another claim of a pool takes twice as many blocks.
+	burstTime = time.Second
+	// burstReserve is the number of free blocks for each node that a burst requires.
+	burstReserve = 4 * maxClaim
 	// claimTime limits a claim, whoever waits for it.
 	claimTime = 20 * time.Second
 )
@@ -37,6 +41,12 @@ type flight struct {
 	wait uint64        // requests that wait for it
 	done chan struct{} // closed when err is valid
 	err  error
+}
+
+// burst is the last claim of a pool.
+type burst struct {
+	at     time.Time
+	blocks int
 }
 
 // grow waits until the pool has a block that the caller did not know, and claims one if necessary.
@@ -154,6 +164,9 @@ func (a *Agent) claim(ctx context.Context, pool string, wait uint64) error {
 	if err != nil && len(blocks) > 0 {
 		return err
 	}
+	a.mu.Lock()
+	a.bursts[pool] = burst{time.Now(), len(blocks)}
+	a.mu.Unlock()
 	for _, b := range blocks {
 		a.log.Info("claimed", "pool", pool, "block", b.Block.Block, "generation", b.Generation)
 	}
@@ -187,6 +200,12 @@ func (a *Agent) race(ctx context.Context, in intent, wait uint64) ([]registry.Bl
 func (a *Agent) need(p registry.Pool, wait uint64) int {
 	units := max(p.Units(p.Block(0)), 1)
 	blocks := int(min((wait+units-1)/units, maxClaim))
+	a.mu.Lock()
+	last := a.bursts[p.Name]
+	a.mu.Unlock()
+	if time.Since(last.at) < burstTime && a.plenty(p.Name, burstReserve) {
+		blocks = min(max(blocks, 2*last.blocks), maxClaim)
+	}
 	if p.MaxBlocks > 0 {
 		s, _ := a.joined()
 		blocks = min(blocks, p.MaxBlocks-ownedOf(s.Node, p))

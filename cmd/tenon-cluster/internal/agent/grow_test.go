@@ -58,20 +58,18 @@ func TestConcurrentRequestsShareAClaim(t *testing.T) {
 
 func TestManyRequestsClaimManyBlocks(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.pool(cluster.Pool{Range: prefix("10.64.0.0/16"), BlockBits: 29})
+		w.pool(cluster.Pool{Range: prefix("10.64.0.0/16")})
 		n := w.node("n1").start()
-		calls := n.client.Calls()
 		var all sync.WaitGroup
-		for i := range 110 {
+		for i := range 250 {
 			all.Go(func() { n.mustAdd("pods", fmt.Sprint("c", i)) })
 		}
 		all.Wait()
-		if blocks := len(n.stored().Blocks); blocks != 22 {
-			w.Errorf("110 requests claimed %d blocks of 5 addresses, expected 22", blocks)
+		if blocks := len(n.stored().Blocks); blocks < 5 || blocks > 7 {
+			w.Errorf("250 requests claimed %d blocks of 61 addresses, expected 5 to 7", blocks)
 		}
-		// Each claim costs two requests, and a request of the plugin asks at most three times.
-		if calls = n.client.Calls() - calls; calls > 10 {
-			w.Errorf("%d requests to the store, expected at most 10", calls)
+		if asks := n.asks.Load(); asks > 3 { // as often as the plugin asks
+			w.Errorf("an ADD needed %d requests to the agent, expected at most 3", asks)
 		}
 	})
 }
@@ -84,6 +82,7 @@ func TestSmallPoolIsUsedExactly(t *testing.T) {
 		for i := range nodes {
 			all = append(all, w.node(fmt.Sprint("n", i)).start())
 		}
+		pass(time.Second) // until each agent knows the others
 		for round := range rounds {
 			use := map[int]int{} // blocks that each node fills in this round; 16 in all
 			for b := range 16 {
@@ -109,6 +108,9 @@ func addAll(t *testing.T, nodes []*node, count func(i int) int) {
 				a, err := n.add("pods", name)
 				if err != nil {
 					t.Errorf("add %s: %v", name, err)
+					for i, n := range nodes {
+						t.Logf("%s: needs %d, has %q", n.name, count(i), n.blocks("pods"))
+					}
 					return
 				}
 				mu.Lock()

@@ -2,30 +2,46 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"net"
+	"net/netip"
 	"time"
 
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
+	"github.com/tenon-cni/tenon/internal/cluster"
 	"github.com/tenon-cni/tenon/internal/cluster/local"
+	"github.com/tenon-cni/tenon/internal/cluster/routes"
 )
 
-// Router programs the routes to the blocks of other nodes. It compares the view with the kernel and
-// changes only what differs.
+// Router programs the routes to the blocks of other nodes. A *[routes.Router] is one.
 type Router interface {
-	// Sync makes the kernel agree with a view. It returns the MTU for container interfaces, 0 if it
-	// is not known.
-	Sync(ctx context.Context, node string, v registry.View) (mtu int, err error)
+	// Apply makes the kernel agree with want.
+	Apply(ctx context.Context, want routes.Want) (routes.Report, error)
+	// Watch returns a channel with a value when Apply must be called again, because the kernel has
+	// changed. It is closed when ctx ends, or when the kernel can no longer be watched.
+	Watch(ctx context.Context) (<-chan struct{}, error)
 }
 
-// route programs the routes after changes of the view, and at least every resyncTime. Routes stay
-// when ctx ends.
+// route programs the routes after changes of the view or of the kernel, and at least every
+// resyncTime. Routes stay when ctx ends.
 func (a *Agent) route(ctx context.Context) error {
 	if a.o.Router == nil {
 		return nil
 	}
+	var kernel <-chan struct{}
 	for ctx.Err() == nil {
+		if kernel == nil {
+			var err error
+			kernel, err = a.o.Router.Watch(ctx)
+			a.report("watch routes", err)
+		}
 		t := time.NewTimer(resyncTime + a.o.Jitter(resyncTime/10))
 		select {
 		case <-a.rout:
+		case _, ok := <-kernel:
+			if !ok {
+				kernel = nil // the next resync watches again
+			}
 		case <-t.C:
 		case <-ctx.Done():
 		}
@@ -37,27 +53,88 @@ func (a *Agent) route(ctx context.Context) error {
 		case <-a.rout: // the view below includes it
 		default:
 		}
-		a.report("routes", a.program(ctx))
+		if err := a.program(ctx); ctx.Err() == nil {
+			a.report("routes", err)
+		}
 	}
 	return nil
 }
 
-// program makes the kernel agree with the last view.
+// program makes the kernel agree with the last view, and publishes the MTU.
 func (a *Agent) program(ctx context.Context) error {
 	a.mu.Lock()
-	v, ok := a.view, a.viewed
+	v, seen := a.view, a.viewed
 	a.mu.Unlock()
-	if !ok { // without a list of the nodes, routes stay as they are
+	if !seen { // without a list of the nodes, routes stay as they are
 		return nil
 	}
-	mtu, err := a.o.Router.Sync(ctx, a.o.Node.Name, v)
-	if err != nil {
+	report, err := a.o.Router.Apply(ctx, Want(a.o.Node.Name, v))
+	err = errors.Join(append(report.Problems, err)...)
+	if report.MTU == 0 {
 		return err
 	}
-	end, err := a.exclusive(ctx)
-	if err != nil {
-		return nil
+	end, turnErr := a.exclusive(ctx)
+	if turnErr != nil {
+		return err
 	}
 	defer end()
-	return a.remember(func(n *local.Node) { n.MTU = mtu })
+	return errors.Join(err, a.publishMTU(ctx, report))
+}
+
+// publishMTU writes the MTU for container interfaces into node.json, and that of the underlay into
+// the node's document. The caller has the turn.
+func (a *Agent) publishMTU(ctx context.Context, report routes.Report) error {
+	if err := a.remember(func(n *local.Node) { n.MTU = report.MTU }); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	a.underlay = report.Underlay
+	a.mu.Unlock()
+	s, err := a.joined()
+	if err != nil || s.Node.MTU == report.Underlay {
+		return nil // without a session, the next join publishes it
+	}
+	n, err := a.store().Update(ctx, s.Node, func(n *cluster.Node) { n.MTU = report.Underlay })
+	if err != nil {
+		return a.lapse(err)
+	}
+	a.setNode(n)
+	return nil
+}
+
+// Want returns the routes of a node in a view. A node that is suspect or fenced keeps its routes
+// until its blocks have been reclaimed.
+func Want(self string, v registry.View) (w routes.Want) {
+	shared := map[string][]netip.Prefix{}
+	units := map[string]int{}
+	for _, p := range v.Pools {
+		w.Pools = append(w.Pools, p.Range)
+		units[p.Name] = p.PrefixBits
+	}
+	for _, h := range v.Holders {
+		bits := h.Addr.BitLen()
+		if units[h.Pool] > 0 {
+			bits = units[h.Pool]
+		}
+		if unit, err := h.Addr.Prefix(bits); err == nil {
+			shared[h.Node] = append(shared[h.Node], unit)
+		}
+	}
+	w.Own.Name = self
+	for _, n := range v.Nodes {
+		p := routes.Peer{Name: n.Name, Addrs: n.Addresses, MTU: n.MTU}
+		if mac, err := net.ParseMAC(n.MAC); err == nil {
+			p.MAC = mac
+		}
+		for _, b := range n.Blocks {
+			p.Blocks = append(p.Blocks, b.Block)
+		}
+		p.Blocks = append(p.Blocks, shared[n.Name]...)
+		if n.Name == self {
+			w.Own = p
+		} else {
+			w.Peers = append(w.Peers, p)
+		}
+	}
+	return w
 }

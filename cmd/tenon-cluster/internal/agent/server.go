@@ -31,6 +31,13 @@ func (a *Agent) Handle(ctx context.Context, q *agentcall.Request) *agentcall.Rep
 	switch q.Verb {
 	case agentcall.Grow:
 		return &agentcall.Reply{Error: a.explain(q.Pool, a.grow(ctx, q.Pool, q.Have))}
+	case agentcall.Acquire:
+		return a.handleAcquire(ctx, q)
+	case agentcall.Draw:
+		return a.handleDraw(ctx, q)
+	case agentcall.Released:
+		poke(a.commons.noted)
+		return &agentcall.Reply{}
 	case agentcall.Report:
 		status := a.Status(ctx)
 		return &agentcall.Reply{Status: &status}

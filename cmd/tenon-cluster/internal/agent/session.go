@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
 	"github.com/tenon-cni/tenon/internal/cluster"
 	"github.com/tenon-cni/tenon/internal/cluster/local"
+	"github.com/tenon-cni/tenon/internal/cluster/routes"
 )
 
 // errAway means that the node has no session: the store has not answered since the agent started or
@@ -196,6 +198,10 @@ func (a *Agent) document() cluster.Node {
 	n := a.o.Node
 	n.Schema, n.Identity, n.Boot = cluster.Schema, a.identity.Identity, a.o.BootID
 	n.Epoch, n.Store = a.identity.Epoch, a.identity.Store
+	n.MTU = cmp.Or(n.MTU, a.underlay)
+	if a.o.Router != nil {
+		n.MAC = routes.VTEPMAC(n.Identity).String()
+	}
 	n.Labels, n.Addresses = maps.Clone(n.Labels), slices.Clone(n.Addresses)
 	return n
 }
@@ -222,6 +228,7 @@ func (a *Agent) join(ctx context.Context) error {
 	a.session, a.fenced, a.contact = &s, false, at
 	first := a.identity.Store == ""
 	a.rival = rival{}
+	a.commons.reconciled = time.Time{}
 	a.mu.Unlock()
 	if first {
 		if err := a.remember(func(n *local.Node) { n.Store = meta.Nonce }); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/tenon-cni/tenon/internal/cluster/local"
@@ -28,7 +29,7 @@ func (a *Agent) upkeep(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("pool %s: %w", name, err))
 		}
 	}
-	errs = append(errs, a.publish(ctx), a.returns(ctx))
+	errs = append(errs, a.publish(ctx), a.returns(ctx), a.commonUpkeep(ctx))
 	return errors.Join(errs...)
 }
 
@@ -55,8 +56,7 @@ func (a *Agent) sync(ctx context.Context, name string) error {
 		if a.drifted(name, p) {
 			a.log.Error("the files of a pool do not agree with the store; confirming the blocks",
 				"pool", name, "cause", p.Err())
-			a.lose()
-			poke(a.wake)
+			a.lose() // the next renewal joins and confirms
 			return nil
 		}
 		a.fill(&p.State, name)
@@ -67,6 +67,12 @@ func (a *Agent) sync(ctx context.Context, name string) error {
 	})
 }
 
+// blockID identifies a claimed block. All blocks of one claim have the same nonce.
+type blockID struct {
+	block netip.Prefix
+	nonce string
+}
+
 // drifted reports whether the blocks in the files are not those of the node's document, for instance
 // because a file was damaged or removed. A restored store is an exception that stays.
 func (a *Agent) drifted(name string, p *local.Pool) bool {
@@ -75,20 +81,21 @@ func (a *Agent) drifted(name string, p *local.Pool) bool {
 	if a.session == nil || a.restored {
 		return false
 	}
-	missing := map[string]bool{}
+	missing := map[blockID]bool{}
 	for _, b := range a.session.Node.Blocks {
 		if b.Pool == name && b.Block.Bits() < b.Block.Addr().BitLen() {
-			missing[b.Nonce] = true
+			missing[blockID{b.Block, b.Nonce}] = true
 		}
 	}
 	for _, b := range p.State.Blocks {
-		if b.Phase == local.Lost || b.Phase == local.Borrowed {
+		if b.Phase == local.Lost || b.Of.IsValid() {
 			continue
 		}
-		if !missing[b.Nonce] {
+		id := blockID{b.Block, b.Nonce}
+		if !missing[id] {
 			return true
 		}
-		delete(missing, b.Nonce)
+		delete(missing, id)
 	}
 	return len(missing) > 0
 }
@@ -170,22 +177,25 @@ func total(use []local.Use) (capacity, used uint64) {
 }
 
 // scarce reports whether a pool has so few free blocks that a node should neither claim ahead nor
-// keep empty ones: fewer than there are nodes.
-func (a *Agent) scarce(name string) bool {
+// keep empty ones: fewer than two for each node.
+func (a *Agent) scarce(name string) bool { return !a.plenty(name, 2) }
+
+// plenty reports whether a pool has a number of blocks for each node that no node owns.
+func (a *Agent) plenty(name string, each uint64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	owned := uint64(0)
+	needed := each * uint64(len(a.view.Nodes))
 	for _, n := range a.view.Nodes {
 		for _, b := range n.Blocks {
 			if b.Pool == name {
-				owned++
+				needed++
 			}
 		}
 	}
 	for _, p := range a.view.Pools {
 		if p.Name == name {
-			return p.Blocks() < owned+uint64(len(a.view.Nodes))
+			return a.viewed && p.Blocks() >= needed
 		}
 	}
-	return true
+	return false
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"time"
 
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
 	"github.com/tenon-cni/tenon/internal/cluster"
@@ -9,6 +10,7 @@ import (
 
 // watch follows nodes, pools and shared addresses until ctx ends.
 func (a *Agent) watch(ctx context.Context) error {
+	var sampled time.Time
 	a.store().Watch(ctx, resyncTime+a.o.Jitter(resyncTime/2), func(v registry.View, err error) {
 		a.report("watch", err)
 		if err != nil {
@@ -18,6 +20,7 @@ func (a *Agent) watch(ctx context.Context) error {
 			poke(a.wake)
 		}
 		poke(a.rout)
+		sampled = a.sample(v, sampled)
 	})
 	return nil
 }

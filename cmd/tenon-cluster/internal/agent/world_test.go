@@ -64,6 +64,7 @@ type node struct {
 	skew   atomic.Int64 // of the wall clock
 	asleep atomic.Int64 // time that the boot clock has gone on without the monotonic clock
 	change func(*agent.Options)
+	asks   atomic.Int64 // the most requests to the agent that one ADD needed
 
 	client *memkv.Client
 	agent  *agent.Agent
@@ -152,7 +153,8 @@ func (n *node) reboot() {
 func (n *node) add(pool, container string) (netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	for {
+	for asks := int64(0); ; asks++ {
+		n.asks.Store(max(n.asks.Load(), asks))
 		a, err := n.allocate(ctx, pool, container)
 		q := agentcall.Request{Verb: agentcall.Grow, Pool: pool}
 		var full *local.FullError
@@ -230,29 +232,15 @@ func (n *node) stored() registry.Node {
 	return doc
 }
 
-// check fails the test if a node's list does not match the blocks, or two nodes own the same.
+// check fails the test if the store violates an invariant.
 func (w *world) check() {
 	w.Helper()
-	nodes, err := w.admin.Nodes(context.Background())
+	s, err := w.admin.Snapshot(context.Background())
 	if err != nil {
 		w.Fatal(err)
 	}
-	owners := map[netip.Prefix]string{}
-	for _, n := range nodes {
-		_, blocks, err := w.admin.Owned(context.Background(), n.Name)
-		if err != nil {
-			w.Error(err)
-		}
-		if len(blocks) != len(n.Blocks) {
-			w.Errorf("node %s lists %d blocks and owns %d", n.Name, len(n.Blocks), len(blocks))
-		}
-		for _, b := range blocks {
-			if owners[b.Block.Block] != "" || b.Owner != n.Name || b.Epoch > n.Epoch {
-				w.Errorf("block %+v of node %s (epoch %d), owned by %q", b, n.Name, n.Epoch,
-					owners[b.Block.Block])
-			}
-			owners[b.Block.Block] = n.Name
-		}
+	for _, f := range s.Check() {
+		w.Errorf("invariant %d: %s", f.Invariant, f.Text)
 	}
 }
 

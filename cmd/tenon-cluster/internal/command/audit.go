@@ -1,9 +1,12 @@
 package command
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/netip"
 	"os"
@@ -13,7 +16,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/auditlog"
 	"github.com/tenon-cni/tenon/internal/cluster/local"
 	"github.com/tenon-cni/tenon/internal/ipam"
 )
@@ -23,6 +25,12 @@ type lease struct{ ipam.Lease }
 
 // earlier reports whether the reservation is void because the node has restarted.
 func (l lease) earlier() bool { return l.Boot == ipam.BootEarlier || l.Boot == ipam.BootForeignEarlier }
+
+// auditRecord is an event with its node.
+type auditRecord struct {
+	Node string `json:"node"`
+	local.Record
+}
 
 func (a *app) audit() *cobra.Command {
 	at, days := "", 0
@@ -64,9 +72,9 @@ batches, so the last minutes may be missing. With --at, shows the holder at a ti
 // readAudit reads the events of an address up to a time, the oldest first: from etcd, and from the
 // files of this node, which has newer ones.
 func readAudit(ctx context.Context, s *session, addr netip.Addr, until time.Time, days int,
-) ([]auditlog.Record, error) {
-	list := []auditlog.Record{}
-	add := func(day string, records []auditlog.Record, err error) error {
+) ([]auditRecord, error) {
+	list := []auditRecord{}
+	add := func(day string, records []auditRecord, err error) error {
 		for _, r := range records {
 			if r.Addr == addr && !r.Time.After(until) && !slices.Contains(list, r) {
 				list = append(list, r)
@@ -84,7 +92,7 @@ func readAudit(ctx context.Context, s *session, addr netip.Addr, until time.Time
 			return nil, err
 		}
 		for _, b := range batches {
-			records, err := auditlog.Decode(b)
+			records, err := decodeAudit(s.settings.Node, b)
 			if err := add(day, records, err); err != nil {
 				return nil, err
 			}
@@ -93,16 +101,33 @@ func readAudit(ctx context.Context, s *session, addr netip.Addr, until time.Time
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		records, err := auditlog.DecodeLog(s.settings.Node, log)
+		records, err := decodeAudit(s.settings.Node, log)
 		if err := add(day, records, err); err != nil {
 			return nil, err
 		}
 	}
-	slices.SortStableFunc(list, func(x, y auditlog.Record) int { return x.Time.Compare(y.Time) })
+	slices.SortStableFunc(list, func(x, y auditRecord) int { return x.Time.Compare(y.Time) })
 	return list, nil
 }
 
-func (a *app) printAudit(records []auditlog.Record) error {
+// decodeAudit decodes JSON on lines. The files of a node do not name it, as batches in etcd do. The
+// last line may be incomplete.
+func decodeAudit(node string, lines []byte) (list []auditRecord, err error) {
+	d := json.NewDecoder(bytes.NewReader(lines))
+	for {
+		r := auditRecord{Node: node}
+		err := d.Decode(&r)
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return list, nil
+		case err != nil:
+			return list, err
+		}
+		list = append(list, r)
+	}
+}
+
+func (a *app) printAudit(records []auditRecord) error {
 	if len(records) == 0 {
 		a.printf("no event is recorded\n")
 		return nil
@@ -115,7 +140,7 @@ func (a *app) printAudit(records []auditlog.Record) error {
 	return a.table(rows)
 }
 
-func podOf(r auditlog.Record) string {
+func podOf(r auditRecord) string {
 	if r.Namespace == "" {
 		return r.Pod
 	}
@@ -123,7 +148,7 @@ func podOf(r auditlog.Record) string {
 }
 
 // holderAt prints the holder after the last event before a time.
-func (a *app) holderAt(records []auditlog.Record, addr netip.Addr, at time.Time) error {
+func (a *app) holderAt(records []auditRecord, addr netip.Addr, at time.Time) error {
 	if len(records) == 0 {
 		return hint(fmt.Errorf("no event of %s is recorded before %s", addr, at.UTC().Format(time.RFC3339)),
 			"pools record events only after pool set POOL --audit; add --days to search longer")

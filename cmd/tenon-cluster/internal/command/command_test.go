@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -19,7 +20,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/auditlog"
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/memkv"
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/settings"
@@ -479,10 +479,19 @@ func TestAudit(t *testing.T) {
 				Addr: netip.MustParseAddr("10.64.0.2"), Network: "pods", Container: container,
 				IfName: "eth0", Namespace: "shop", Pod: container + "-0"}
 		}
-		batch, err := auditlog.Encode("n2", []local.Record{event(local.EventAdd, 0, "web"),
-			event(local.EventDel, 1, "web"), event(local.EventAdd, 2, "db")})
+		var batch bytes.Buffer
+		for _, r := range []local.Record{event(local.EventAdd, 0, "web"), event(local.EventDel, 1, "web"),
+			event(local.EventAdd, 2, "db")} {
+			w.must(json.NewEncoder(&batch).Encode(auditRecord{"n2", r}))
+		}
+		w.must(w.registry("n2").AddAudit(w.Context(), "1999-12-31", "n2", 1, batch.Bytes(), time.Hour))
+		w.run("audit 10.64.0.2")
+		w.note("this node has written newer events into its files, and the last one in part")
+		log := filepath.Join(w.dir, "state", "audit")
+		w.must(os.MkdirAll(log, 0o755))
+		line, err := json.Marshal(event(local.EventDel, 3, "db"))
 		w.must(err)
-		w.must(w.registry("n2").AddAudit(w.Context(), "1999-12-31", "n2", 1, batch, time.Hour))
+		w.must(os.WriteFile(filepath.Join(log, "1999-12-31.log"), append(line, "\n{\"time"...), 0o644))
 		w.run("audit 10.64.0.2")
 		w.run("audit 10.64.0.2 --at 1999-12-31T10:30:00Z")
 		w.run("audit 10.64.0.2 --at 1999-12-31T11:30:00Z")

@@ -93,10 +93,11 @@ answer.`,
 
 // readCluster reads what etcd knows.
 func (a *app) readCluster(ctx context.Context, s *session, r *statusReport) error {
-	health, healthErr := s.store.Health(ctx)
-	if healthErr == nil {
-		r.Etcd = &health
+	health, err := s.store.Health(ctx)
+	if err != nil {
+		return err
 	}
+	r.Etcd = &health
 	snapshot, err := s.registry.Snapshot(ctx)
 	if errors.Is(err, registry.ErrNotFound) {
 		return hint(fmt.Errorf("cluster %s does not exist in etcd", s.settings.Cluster),
@@ -113,7 +114,7 @@ func (a *app) readCluster(ctx context.Context, s *session, r *statusReport) erro
 	}
 	r.Bytes = snapshot.Size
 	r.Pools = a.poolUses(snapshot, s)
-	return healthErr
+	return nil
 }
 
 // readNode reads the state of this node from its agent, or else from its files. It returns nil if

@@ -58,7 +58,9 @@ func connect(ctx context.Context, s settings.Settings) (Store, error) {
 
 // Health implements Store.
 func (e etcd) Health(ctx context.Context) (h Health, err error) {
-	list, err := e.MemberList(ctx, clientv3.WithSerializable())
+	first, cancel := context.WithTimeout(ctx, memberPatience)
+	defer cancel()
+	list, err := e.MemberList(first, clientv3.WithSerializable())
 	if err != nil {
 		return h, fmt.Errorf("list the members of etcd: %w", err)
 	}

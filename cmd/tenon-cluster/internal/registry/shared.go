@@ -552,3 +552,19 @@ func (l *coolLeases) drop(ctx context.Context, unknown bool) {
 		l.r.revoke(ctx, id)
 	}
 }
+
+// Holder reads the holder of a shared address. ErrNotFound: it has none.
+func (r *Registry) Holder(ctx context.Context, pool string, addr netip.Addr) (cluster.Holder, error) {
+	answers, _, err := r.read(ctx, "address "+addr.String(), clientv3.OpGet(r.keys.Addr(pool, addr)))
+	if err != nil {
+		return cluster.Holder{}, err
+	}
+	h, _, err := holderOf(answers[0])
+	if err == nil && h == nil {
+		err = fmt.Errorf("%s of pool %s has no holder: %w", addr, pool, ErrNotFound)
+	}
+	if err != nil {
+		return cluster.Holder{}, err
+	}
+	return *h, nil
+}

@@ -70,7 +70,7 @@ func endpointCause(ctx context.Context, endpoint string, config *tls.Config) str
 	}
 	defer conn.Close()
 	if u.Scheme != "https" {
-		return ""
+		return plainCause(ctx, conn)
 	}
 	if config == nil {
 		config = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -89,6 +89,23 @@ func endpointCause(ctx context.Context, endpoint string, config *tls.Config) str
 	return ""
 }
 
+// plainCause reports a member that expects TLS on a connection without it.
+func plainCause(ctx context.Context, conn net.Conn) string {
+	// Only whether the member answers in TLS matters here, so that no certificate is checked.
+	probe := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // sends nothing
+	err := probe.HandshakeContext(ctx)
+	if err == nil || isAlert(err) {
+		return "the member uses TLS; write https:// and set ca, cert and key"
+	}
+	return ""
+}
+
+// isAlert reports whether the other side ended a handshake of TLS with an alert.
+func isAlert(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "remote error"
+}
+
 func isTimeout(err error) bool {
 	var timeout net.Error
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
@@ -100,7 +117,6 @@ func certificateText(err error) string {
 	var unknown x509.UnknownAuthorityError
 	var host x509.HostnameError
 	var plain tls.RecordHeaderError
-	var alert tls.AlertError
 	switch {
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return fmt.Sprintf("etcd's certificate is valid from %s to %s; renew it, or check the clock",
@@ -112,8 +128,8 @@ func certificateText(err error) string {
 		return "etcd's certificate is not for this name or address"
 	case errors.As(err, &plain):
 		return "the member does not use TLS; write http:// instead of https://"
-	case errors.As(err, &alert):
-		return fmt.Sprintf("etcd refuses the client certificate: %v", alert)
+	case isAlert(err):
+		return fmt.Sprintf("etcd refuses the client certificate: %v", errors.Unwrap(err))
 	}
 	return err.Error()
 }

@@ -57,7 +57,7 @@ type Routes struct {
 	// VNI and Port of the VXLAN devices.
 	VNI  int `json:"vni,omitempty"`
 	Port int `json:"port,omitempty"`
-	// MTU of the underlay in bytes; 0 means that of the interface with the node's address.
+	// MTU of the underlay in bytes; 0 means the MTU of the interface with the node's address.
 	MTU int `json:"mtu,omitempty"`
 	// Addresses of the node in the underlay, at most one per family. Empty means the source
 	// addresses of the default routes.
@@ -101,7 +101,7 @@ func keys() (all, routes []key) {
 		{"cluster", "`NAME` of the cluster", text(func(s *Settings) *string { return &s.Cluster })},
 		{"endpoints", "`URLS` of etcd's members, separated by commas",
 			list(func(s *Settings) *[]string { return &s.Endpoints })},
-		{"ca", "`FILE` with the certificates that sign those of etcd",
+		{"ca", "`FILE` with the certificates that sign etcd's",
 			text(func(s *Settings) *string { return &s.CA })},
 		{"cert", "`FILE` with the client certificate",
 			text(func(s *Settings) *string { return &s.Cert })},
@@ -158,8 +158,8 @@ type Flags struct {
 	keys []key
 }
 
-// AddFlags adds flags for the settings to a set: those of every command, or with agent those that
-// concern the agent alone.
+// AddFlags adds flags for the settings to a set: the settings of every command, or with agent the
+// settings of the agent alone.
 func AddFlags(set *pflag.FlagSet, agent bool) *Flags {
 	chosen, routes := keys()
 	if agent {

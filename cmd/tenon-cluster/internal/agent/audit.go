@@ -1,0 +1,5 @@
+package agent
+
+import "context"
+
+func (a *Agent) uploadAudit(context.Context) error { return nil }

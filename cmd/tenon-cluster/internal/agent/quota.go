@@ -1,0 +1,215 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
+	"github.com/tenon-cni/tenon/internal/cluster"
+	"github.com/tenon-cni/tenon/internal/cluster/agentcall"
+	"github.com/tenon-cni/tenon/internal/cluster/local"
+)
+
+// The node's files never show more tokens than the store: the agent draws in the store first, and
+// lowers the number in the files first when it gives tokens back.
+
+// drawBatch is the number of tokens that the agent draws at once.
+const drawBatch = 8
+
+// handleDraw draws tokens of a namespace's quota.
+func (a *Agent) handleDraw(ctx context.Context, q *agentcall.Request) *agentcall.Reply {
+	return &agentcall.Reply{Error: a.explain(q.Pool, a.draw(ctx, q.Pool, q.Namespace))}
+}
+
+func (a *Agent) draw(ctx context.Context, pool, namespace string) error {
+	select {
+	case <-a.tried:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	end, err := a.exclusive(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	used, err := a.namespaces(ctx, pool)
+	if err != nil {
+		return err
+	}
+	if used.spare(namespace) > 0 { // another request has drawn tokens
+		return nil
+	}
+	return a.drawLocked(ctx, pool, namespace)
+}
+
+// drawLocked draws tokens and writes them into the files. The caller has the turn.
+func (a *Agent) drawLocked(ctx context.Context, pool, namespace string) error {
+	p, err := a.mayAcquire(ctx, pool)
+	if err != nil {
+		return err
+	}
+	tokens, err := a.drawStored(ctx, p, namespace)
+	if err != nil {
+		return err
+	}
+	return a.setTokens(ctx, pool, map[string]uint64{namespace: tokens.Count})
+}
+
+func (a *Agent) drawStored(ctx context.Context, p registry.Pool, namespace string) (cluster.Tokens, error) {
+	for {
+		s, err := a.joined()
+		if err != nil {
+			return cluster.Tokens{}, err
+		}
+		tokens, err := a.store().Draw(ctx, s.Node, p, namespace, a.batch(p, namespace))
+		if errors.Is(err, registry.ErrUnknown) && sleep(ctx, a.o.Jitter(minBackoff)) {
+			continue
+		}
+		return tokens, a.lapse(err)
+	}
+}
+
+// batch returns the number of tokens to draw at once: fewer if the nodes could otherwise keep a
+// large part of the quota unused.
+func (a *Agent) batch(p registry.Pool, namespace string) uint64 {
+	a.mu.Lock()
+	nodes := uint64(len(a.view.Nodes))
+	a.mu.Unlock()
+	const part = 4 // unused tokens are at most about a quarter of the quota
+	return min(max(p.LimitOf(namespace)/(part*max(nodes, 1)), 1), drawBatch)
+}
+
+// setTokens changes the tokens of namespaces in the files; 0 removes an entry.
+func (a *Agent) setTokens(ctx context.Context, pool string, tokens map[string]uint64) error {
+	return a.edit(ctx, pool, func(p *local.Pool) error {
+		if p.State.Tokens == nil {
+			p.State.Tokens = map[string]uint64{}
+		}
+		maps.Copy(p.State.Tokens, tokens)
+		maps.DeleteFunc(p.State.Tokens, func(_ string, n uint64) bool { return n == 0 })
+		if len(p.State.Tokens) == 0 {
+			p.State.Tokens = nil
+		}
+		return nil
+	})
+}
+
+// use is the use of a pool by namespaces on this node.
+type use struct {
+	used   map[string]uint64
+	tokens map[string]uint64
+}
+
+// spare returns the tokens of a namespace that no address uses.
+func (u use) spare(namespace string) uint64 {
+	return u.tokens[namespace] - min(u.used[namespace], u.tokens[namespace])
+}
+
+func (a *Agent) namespaces(ctx context.Context, pool string) (u use, err error) {
+	p, err := a.o.Local.Open(ctx, pool, true)
+	if err != nil {
+		return u, err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	u.used, err = p.Used(ctx)
+	u.tokens = p.State.Tokens
+	return u, err
+}
+
+// yield gives tokens back that were not used since the last renewal, but for one batch while the
+// namespace has addresses on this node. The caller has the turn.
+func (a *Agent) yield(ctx context.Context) error {
+	names, err := a.o.Local.Pools()
+	if err != nil {
+		return err
+	}
+	for _, pool := range names {
+		if err := a.yieldPool(ctx, pool); err != nil {
+			return fmt.Errorf("pool %s: %w", pool, err)
+		}
+	}
+	return nil
+}
+
+func (a *Agent) yieldPool(ctx context.Context, pool string) error {
+	u, err := a.namespaces(ctx, pool)
+	if err != nil {
+		return err
+	}
+	p, known := a.pool(pool)
+	for _, namespace := range slices.Sorted(maps.Keys(u.tokens)) {
+		key := pool + "/" + namespace
+		spare, before := u.spare(namespace), a.commons.drawn[key]
+		a.commons.drawn[key] = spare
+		keep := a.batch(p, namespace)
+		if u.used[namespace] == 0 || !known || p.LimitOf(namespace) == 0 {
+			keep = 0
+		}
+		if idle := min(spare, before); idle > keep {
+			if err := a.yieldTo(ctx, pool, namespace, idle-keep); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// yieldTo gives spare tokens back, first in the files.
+func (a *Agent) yieldTo(ctx context.Context, pool, namespace string, count uint64) error {
+	left := uint64(0)
+	err := a.edit(ctx, pool, func(p *local.Pool) error {
+		used, err := p.Used(ctx)
+		if err != nil {
+			return err
+		}
+		spare := use{used, p.State.Tokens}.spare(namespace)
+		left = p.State.Tokens[namespace] - min(count, spare)
+		p.State.Tokens[namespace] = left
+		if left == 0 {
+			delete(p.State.Tokens, namespace)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s, err := a.joined()
+	if err != nil {
+		return err
+	}
+	return a.lapse(a.store().Yield(ctx, s.Node, pool, namespace, left))
+}
+
+// refreshTokens writes the tokens into the files that the store shows, after a join. Tokens that
+// were drawn or given back by an interrupted request are then the same in both.
+func (a *Agent) refreshTokens(ctx context.Context) error {
+	drawn, err := a.store().Drawn(ctx, a.o.Node.Name)
+	if err != nil {
+		return err
+	}
+	names, err := a.o.Local.Pools()
+	if err != nil {
+		return err
+	}
+	for _, pool := range names {
+		u, err := a.namespaces(ctx, pool)
+		if err != nil {
+			return err
+		}
+		tokens := map[string]uint64{}
+		for namespace := range u.tokens {
+			tokens[namespace] = 0
+		}
+		maps.Copy(tokens, drawn[pool])
+		if len(tokens) == 0 {
+			continue
+		}
+		if err := a.setTokens(ctx, pool, tokens); err != nil {
+			return err
+		}
+	}
+	return nil
+}

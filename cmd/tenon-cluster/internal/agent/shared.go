@@ -1,0 +1,418 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/cluster"
+	"github.com/tenon-cni/tenon/internal/cluster/agentcall"
+	"github.com/tenon-cni/tenon/internal/cluster/local"
+	"github.com/tenon-cni/tenon/internal/ipam"
+)
+
+// A shared address has a key in the store and a reservation in the node's files. The intent exists
+// from before the transaction until the reservation is written. What the store shows and neither an
+// intent nor a reservation explains is released; what a note names is released, too.
+
+// intentAcquire is the kind of the intents of acquire.
+const intentAcquire = "acquire"
+
+// reconcileTime is the interval at which the agent compares its shared addresses with the store.
+const reconcileTime = 15 * time.Minute
+
+// commons is the state of the agent's part of shared addresses, quotas, loans and the audit.
+type commons struct {
+	noted      chan struct{} // the plugin has written notes
+	reconciled time.Time     // the last comparison with the store in this session
+	drawn      map[string]uint64
+}
+
+func newCommons() commons {
+	return commons{noted: make(chan struct{}, 1), drawn: map[string]uint64{}}
+}
+
+// refuse returns the error of a request that has nothing to do with the contact to the store.
+func refuse(pool string, err error) *cni.Error {
+	return cni.Errorf(cni.CodeInvalidConfig, "pool %s: %w", pool, err)
+}
+
+// handleAcquire gives a shared address to an attachment.
+func (a *Agent) handleAcquire(ctx context.Context, q *agentcall.Request) *agentcall.Reply {
+	got, err := a.acquire(ctx, q)
+	switch {
+	case errors.Is(err, registry.ErrRefused), errors.Is(err, local.ErrNotAllocatable),
+		errors.Is(err, local.ErrNamespace):
+		return &agentcall.Reply{Error: refuse(q.Pool, err)}
+	case err != nil:
+		return &agentcall.Reply{Error: a.explain(q.Pool, err)}
+	}
+	return &agentcall.Reply{Address: got.Addr, Gateway: got.Gateway}
+}
+
+// acquire makes the transaction and then the reservation. After an error neither stays.
+func (a *Agent) acquire(ctx context.Context, q *agentcall.Request) (got local.Allocation, err error) {
+	select {
+	case <-a.tried:
+	case <-ctx.Done():
+		return got, ctx.Err()
+	}
+	end, err := a.exclusive(ctx)
+	if err != nil {
+		return got, err
+	}
+	defer end()
+	p, err := a.mayAcquire(ctx, q.Pool)
+	if err != nil {
+		return got, err
+	}
+	if err := a.settleShared(ctx); err != nil {
+		return got, err
+	}
+	if err := a.permit(ctx, q); err != nil {
+		return got, err
+	}
+	in := intent{Kind: intentAcquire, Nonce: a.o.Nonce(), Pool: q.Pool, Since: a.now().wall}
+	if err := a.intend(in); err != nil {
+		return got, err
+	}
+	h, err := a.acquireStored(ctx, p, q, in.Nonce)
+	if errors.Is(err, registry.ErrUnknown) || err != nil && ctx.Err() != nil {
+		poke(a.commons.noted)
+		return got, err // the intent stays until the outcome is known
+	}
+	if err == nil {
+		if got, err = a.put(ctx, q, h.Addr); err != nil {
+			err = errors.Join(err, a.undoAcquire(ctx, in))
+			return got, err
+		}
+		a.log.Info("acquired", "pool", q.Pool, "address", h.Addr, "container", q.Container)
+	}
+	return got, errors.Join(err, a.settle(in))
+}
+
+// mayAcquire returns the pool if the node may acquire shared addresses of it.
+func (a *Agent) mayAcquire(ctx context.Context, name string) (registry.Pool, error) {
+	p, err := a.mayClaim(ctx, name)
+	if errors.Is(err, errMaxBlocks) { // shared blocks belong to no node
+		err = nil
+	}
+	return p, err
+}
+
+// acquireStored makes the transaction, and repeats it with the same nonce while its outcome is
+// unknown.
+func (a *Agent) acquireStored(
+	ctx context.Context, p registry.Pool, q *agentcall.Request, nonce string,
+) (cluster.Holder, error) {
+	for {
+		s, err := a.joined()
+		if err != nil {
+			return cluster.Holder{}, err
+		}
+		h, err := a.store().Acquire(ctx, s.Node, p, registry.Hold{
+			Sticky: q.Name != "",
+			Holder: cluster.Holder{Addr: q.Addr, Network: q.Network, Container: q.Container,
+				IfName: q.IfName, Namespace: q.Namespace, Name: q.Name, Nonce: nonce},
+		})
+		if errors.Is(err, registry.ErrUnknown) && sleep(ctx, a.o.Jitter(minBackoff)) {
+			continue
+		}
+		return h, a.lapse(err)
+	}
+}
+
+func ownerOf(network, container, ifname string) ipam.Owner {
+	return ipam.Owner{Network: network, Container: container, IfName: ifname}
+}
+
+// permit checks what the node's files say about a request, and draws tokens if it needs them.
+func (a *Agent) permit(ctx context.Context, q *agentcall.Request) error {
+	err := a.permitted(ctx, q)
+	if !errors.Is(err, local.ErrQuota) {
+		return err
+	}
+	if err := a.drawLocked(ctx, q.Pool, q.Namespace); err != nil {
+		return err
+	}
+	return a.permitted(ctx, q)
+}
+
+func (a *Agent) permitted(ctx context.Context, q *agentcall.Request) (err error) {
+	p, err := a.o.Local.Open(ctx, q.Pool, true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	return a.permits(ctx, p, q)
+}
+
+// permits checks a request against an open pool.
+func (a *Agent) permits(ctx context.Context, p *local.Pool, q *agentcall.Request) error {
+	if err := p.Err(); err != nil {
+		return err
+	}
+	if err := a.o.Local.Usable(&p.State); err != nil {
+		return err
+	}
+	owner := ownerOf(q.Network, q.Container, q.IfName)
+	held, err := p.Held(ctx, owner)
+	if err == nil && len(held) > 0 {
+		err = &ipam.DuplicateError{Owner: owner, Held: held[0]}
+	}
+	if err != nil {
+		return err
+	}
+	return p.Permit(ctx, q.Namespace)
+}
+
+// put writes the reservation of an acquired address, unless the request has ended or hold has
+// passed in between.
+func (a *Agent) put(ctx context.Context, q *agentcall.Request, addr netip.Addr) (got local.Allocation, err error) {
+	p, err := a.o.Local.Open(ctx, q.Pool, false)
+	if err != nil {
+		return got, err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	if err := a.permits(ctx, p, q); err != nil {
+		return got, err
+	}
+	if err := ctx.Err(); err != nil {
+		return got, err
+	}
+	return p.Put(ctx, addr, local.Request{
+		Owner:     ownerOf(q.Network, q.Container, q.IfName),
+		Namespace: q.Namespace, Pod: q.Name,
+	})
+}
+
+// undoAcquire releases what an intent's transaction has acquired, and removes the intent. If it
+// fails, settleShared tries again.
+func (a *Agent) undoAcquire(ctx context.Context, in intent) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTime)
+	defer cancel()
+	err := a.finishAcquire(ctx, in)
+	if err != nil {
+		poke(a.commons.noted)
+	}
+	return err
+}
+
+// settleShared finds the outcomes of interrupted acquisitions and releases what notes name. The
+// caller has the turn.
+func (a *Agent) settleShared(ctx context.Context) error {
+	left, err := a.intents(intentAcquire)
+	if err != nil {
+		return err
+	}
+	for _, in := range left {
+		if err := a.finishAcquire(ctx, in); err != nil {
+			return err
+		}
+	}
+	return a.releaseNoted(ctx)
+}
+
+// finishAcquire makes sure that an interrupted acquisition does not commit any more. If it has, and
+// the reservation was not written, it releases the address.
+func (a *Agent) finishAcquire(ctx context.Context, in intent) error {
+	s, err := a.joined()
+	if err != nil {
+		return err
+	}
+	n, _, err := a.store().Exclude(ctx, s.Node, in.Nonce)
+	if err != nil {
+		return fmt.Errorf("find the outcome of a request to pool %s: %w", in.Pool, a.lapse(err))
+	}
+	a.setNode(n)
+	held, err := a.store().Held(ctx, a.o.Node.Name)
+	if err != nil {
+		return err
+	}
+	for _, h := range held {
+		if h.Nonce != in.Nonce {
+			continue
+		}
+		if err := a.releaseUnlessReserved(ctx, h); err != nil {
+			return err
+		}
+	}
+	return a.settle(in)
+}
+
+// reserved reports whether the node's files have the reservation of a holder.
+func (a *Agent) reserved(ctx context.Context, h cluster.Holder) (has bool, err error) {
+	p, err := a.o.Local.Open(ctx, h.Pool, true)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	leases, err := p.Leases(ctx)
+	return slices.ContainsFunc(leases, func(l ipam.Lease) bool {
+		return l.Addr == h.Addr && l.Owner.Network == h.Network &&
+			l.Owner.Container == h.Container && l.Owner.IfName == h.IfName
+	}), err
+}
+
+// releaseUnlessReserved releases a shared address of this node in the store if no reservation
+// explains it. Only the agent writes such reservations, and it has the turn: none can appear
+// between the look and the release, which compares the nonce.
+func (a *Agent) releaseUnlessReserved(ctx context.Context, h cluster.Holder) error {
+	has, err := a.reserved(ctx, h)
+	if err != nil || has {
+		return err
+	}
+	if err := a.store().Release(ctx, h, false); err != nil {
+		return fmt.Errorf("release %s: %w", h.Addr, a.lapse(err))
+	}
+	a.log.Info("released", "pool", h.Pool, "address", h.Addr, "container", h.Container)
+	return nil
+}
+
+// releaseNoted releases the shared addresses that the plugin has released, and removes the notes.
+// The caller has the turn.
+func (a *Agent) releaseNoted(ctx context.Context) error {
+	notes, err := a.o.Local.Notes()
+	errs := []error{err}
+	for _, n := range notes {
+		if err := a.releaseNote(ctx, n); err != nil {
+			errs = append(errs, fmt.Errorf("note of %s: %w", n.Addr, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (a *Agent) releaseNote(ctx context.Context, n local.Note) error {
+	h, err := a.store().Holder(ctx, n.Pool, n.Addr)
+	switch {
+	case errors.Is(err, registry.ErrNotFound):
+	case err != nil:
+		return err
+	case h.Node == a.o.Node.Name && h.Network == n.Network && h.Container == n.Container &&
+		h.IfName == n.IfName:
+		if err := a.releaseUnlessReserved(ctx, h); err != nil {
+			return err
+		}
+	}
+	return a.o.Local.Done(n)
+}
+
+// common settles shared addresses when the plugin has written notes, until ctx ends.
+func (a *Agent) common(ctx context.Context) error {
+	backoff := minBackoff
+	for {
+		select {
+		case <-a.commons.noted:
+		case <-ctx.Done():
+			return nil
+		}
+		err := a.settleInTurn(ctx)
+		if errors.Is(err, errAway) || errors.Is(err, registry.ErrFenced) {
+			continue // the next session settles them
+		}
+		a.report("shared", err)
+		if err == nil {
+			backoff = minBackoff
+			continue
+		}
+		backoff = min(2*backoff, maxBackoff)
+		if !sleep(ctx, backoff/2+a.o.Jitter(backoff)) {
+			return nil
+		}
+		poke(a.commons.noted)
+	}
+}
+
+func (a *Agent) settleInTurn(ctx context.Context) error {
+	end, err := a.exclusive(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if _, err := a.joined(); err != nil {
+		return err
+	}
+	return a.settleShared(ctx)
+}
+
+// commonUpkeep does what shared addresses, quotas, loans and the audit need after each contact with
+// the store. The caller has the turn.
+func (a *Agent) commonUpkeep(ctx context.Context) error {
+	a.mu.Lock()
+	due := a.commons.reconciled.IsZero() || time.Since(a.commons.reconciled) > reconcileTime
+	a.mu.Unlock()
+	errs := []error{a.settleShared(ctx)}
+	if due {
+		errs = append(errs, a.reconcile(ctx))
+	}
+	errs = append(errs, a.yield(ctx), a.lendUpkeep(ctx), a.uploadAudit(ctx))
+	return errors.Join(errs...)
+}
+
+// reconcile compares the shared addresses and tokens of this node with the store. It runs after each
+// join, and every reconcileTime. The caller has the turn, and has settled all intents.
+func (a *Agent) reconcile(ctx context.Context) error {
+	held, err := a.store().Held(ctx, a.o.Node.Name)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	restored := a.restored
+	a.mu.Unlock()
+	if restored {
+		return nil // the store may show what the node released since
+	}
+	for _, h := range held {
+		if err := a.releaseUnlessReserved(ctx, h); err != nil {
+			return err
+		}
+	}
+	if err := a.findLost(ctx, held); err != nil {
+		return err
+	}
+	if err := a.refreshTokens(ctx); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	a.commons.reconciled = time.Now()
+	a.mu.Unlock()
+	return nil
+}
+
+// findLost reports shared addresses that containers of this node use and the store does not show as
+// held by it: they were taken while the node was fenced.
+func (a *Agent) findLost(ctx context.Context, held []cluster.Holder) error {
+	names, err := a.o.Local.Pools()
+	if err != nil {
+		return err
+	}
+	var lost []string
+	for _, name := range names {
+		p, err := a.o.Local.Open(ctx, name, true)
+		if err != nil {
+			return err
+		}
+		_, shared, err := p.Usage(ctx)
+		if err = errors.Join(err, p.Close()); err != nil {
+			return err
+		}
+		for _, l := range shared {
+			if !slices.ContainsFunc(held, func(h cluster.Holder) bool {
+				return h.Pool == name && h.Addr == l.Addr && h.Container == l.Owner.Container
+			}) {
+				lost = append(lost, l.Addr.String())
+			}
+		}
+	}
+	if len(lost) > 0 {
+		err = fmt.Errorf("containers of this node use shared addresses that it has lost: %v; "+
+			"restart them", lost)
+	}
+	a.report("lost addresses", err)
+	return nil
+}

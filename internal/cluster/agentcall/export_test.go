@@ -1,0 +1,4 @@
+package agentcall
+
+// Receive reads a message.
+var Receive = receive
