@@ -26,6 +26,9 @@ func Check(fd int) error {
 	default:
 		return ErrNotRegular
 	}
-	_, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, 0)
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err == nil { // keep O_APPEND
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_SETFL, flags&^unix.O_NONBLOCK)
+	}
 	return err
 }

@@ -80,7 +80,7 @@ func (s *State) validate() error {
 	for i := range s.Blocks {
 		b := &s.Blocks[i]
 		of := b.Block
-		if b.Phase == Borrowed {
+		if b.Of.IsValid() { // also a borrowed address that is lost
 			of = b.Of
 		}
 		if !pool.IsBlock(of) || !of.Contains(b.Block.Addr()) {

@@ -126,6 +126,9 @@ func (a *Agent) claimFor(ctx context.Context, pool string, f *flight) error {
 	wait := f.wait
 	a.mu.Unlock()
 	err = a.claim(ctx, pool, wait)
+	if errors.Is(err, registry.ErrFull) {
+		err = a.borrow(ctx, pool, err)
+	}
 	a.report("claim "+pool, err)
 	return err
 }

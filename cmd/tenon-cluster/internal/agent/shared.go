@@ -28,9 +28,10 @@ const reconcileTime = 15 * time.Minute
 
 // commons is the state of the agent's part of shared addresses, quotas, loans and the audit.
 type commons struct {
-	noted      chan struct{} // the plugin has written notes
-	reconciled time.Time     // the last comparison with the store in this session
-	drawn      map[string]uint64
+	noted      chan struct{}     // the plugin has written notes
+	reconciled time.Time         // the last comparison with the store in this session
+	drawn      map[string]uint64 // tokens that were unused at the last renewal, by POOL/NAMESPACE
+	audited    time.Time         // the last upload of audit events
 }
 
 func newCommons() commons {

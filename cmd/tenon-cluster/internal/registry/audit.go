@@ -1,16 +1,23 @@
 package registry
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"fmt"
+	"io"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// AddAudit stores a compressed batch of audit events of a node that ends after keep. Storing the
+// AddAudit stores a batch of audit events of a node, compressed, for as long as keep. Storing the
 // same batch again succeeds. ErrConflict: another batch has the sequence number.
 func (r *Registry) AddAudit(ctx context.Context, day, node string, sequence uint64, events []byte, keep time.Duration) error {
+	packed, err := pack(events)
+	if err != nil {
+		return err
+	}
 	lease, err := r.lease(ctx, keep)
 	if err != nil {
 		return err
@@ -19,7 +26,7 @@ func (r *Registry) AddAudit(ctx context.Context, day, node string, sequence uint
 	unknown, err := r.repeat(ctx, func(ctx context.Context) error {
 		var c change
 		c.absent(key)
-		c.then = append(c.then, clientv3.OpPut(key, string(events), clientv3.WithLease(lease)))
+		c.then = append(c.then, clientv3.OpPut(key, packed, clientv3.WithLease(lease)))
 		c.otherwise = append(c.otherwise, clientv3.OpGet(key))
 		o, err := r.commit(ctx, "store audit events", c)
 		switch {
@@ -33,7 +40,7 @@ func (r *Registry) AddAudit(ctx context.Context, day, node string, sequence uint
 		}
 		kv := o.answers[0].Kvs[0]
 		used = kv.Lease == int64(lease)
-		if string(kv.Value) != string(events) {
+		if string(kv.Value) != packed {
 			return fmt.Errorf("audit batch %d of node %s on %s: %w", sequence, node, day, ErrConflict)
 		}
 		return nil
@@ -44,14 +51,38 @@ func (r *Registry) AddAudit(ctx context.Context, day, node string, sequence uint
 	return err
 }
 
-// Audit reads the batches of a day, in the order of nodes and sequence numbers.
+// Audit reads and unpacks the batches of a day, in the order of nodes and sequence numbers.
 func (r *Registry) Audit(ctx context.Context, day string) (batches [][]byte, err error) {
 	kvs, _, err := r.list(ctx, r.keys.Audits(day))
 	if err != nil {
 		return nil, err
 	}
 	for _, kv := range kvs {
-		batches = append(batches, kv.Value)
+		events, err := unpack(kv.Value)
+		if err != nil {
+			return nil, fmt.Errorf("key %s: %w", kv.Key, err)
+		}
+		batches = append(batches, events)
 	}
 	return batches, nil
+}
+
+// pack compresses events. The same events give the same bytes.
+func pack(events []byte) (string, error) {
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, err := w.Write(events)
+	if err == nil {
+		err = w.Close()
+	}
+	return packed.String(), err
+}
+
+// unpack is the inverse of pack.
+func unpack(packed []byte) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
 }

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -64,6 +67,50 @@ func (r *Registry) Wants(ctx context.Context, pool string) (map[string]string, e
 		wants[cluster.Last(string(kv.Key))] = string(kv.Value)
 	}
 	return wants, nil
+}
+
+// WatchWants calls wanted for each request to borrow an address, those that exist and new ones, until
+// ctx ends. It calls failed while the store cannot be watched.
+func (r *Registry) WatchWants(ctx context.Context, wanted func(pool, borrower string), failed func(error)) {
+	prefix := r.keys.Wants("")
+	for ctx.Err() == nil {
+		kvs, revision, err := r.list(ctx, prefix, clientv3.WithKeysOnly())
+		if err == nil {
+			for _, kv := range kvs {
+				wanted(r.wantOf(kv))
+			}
+			err = r.followWants(ctx, revision, wanted)
+		}
+		if ctx.Err() == nil {
+			failed(err)
+			wait(ctx, minResync/2+rand.N(minResync))
+		}
+	}
+}
+
+// followWants watches the requests after a revision. It returns when the watch has ended.
+func (r *Registry) followWants(ctx context.Context, revision int64, wanted func(pool, borrower string)) error {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	for response := range r.client.Watch(ctx, r.keys.Wants(""), clientv3.WithPrefix(),
+		clientv3.WithRev(revision+1), clientv3.WithFilterDelete()) {
+		if err := response.Err(); err != nil {
+			return fmt.Errorf("watch requests to borrow: %w", err)
+		}
+		for _, e := range response.Events {
+			if e.Type != clientv3.EventTypeDelete {
+				wanted(r.wantOf(e.Kv))
+			}
+		}
+	}
+	return nil
+}
+
+// wantOf returns the pool and the node that the key of a request names.
+func (r *Registry) wantOf(kv *mvccpb.KeyValue) (pool, borrower string) {
+	key := string(kv.Key)
+	parts := strings.SplitN(strings.TrimPrefix(key, r.keys.Wants("")), "/", 2)
+	return cluster.Last(parts[0]), cluster.Last(key)
 }
 
 // Grant lends an address of an owned block to a borrower that wants one. The caller has withdrawn
