@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/agent"
@@ -70,6 +72,9 @@ func runAgent(ctx context.Context, s settings.Settings, log *slog.Logger) error 
 	if router != nil {
 		o.Router = router
 	}
+	if s.FenceHook != "" {
+		o.Evidence = hook(s.FenceHook)
+	}
 	return agent.New(o).Run(ctx)
 }
 
@@ -87,6 +92,38 @@ func newRouter(s settings.Settings, n cluster.Node, log *slog.Logger) (*routes.R
 		NoChecksumOffload: s.Routes.DisableChecksumOffload,
 		Log:               log,
 	})
+}
+
+// removeRoutes removes the routes and devices that an agent has made. The agent must have stopped.
+func removeRoutes(ctx context.Context, s settings.Settings, log *slog.Logger) error {
+	lock, err := onlyAgent(ctx, s.Dir)
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	r, err := routes.New(routes.Options{Mode: routes.ModeOff, Cluster: s.Cluster, Log: log})
+	if err != nil {
+		return err
+	}
+	return r.Remove(ctx)
+}
+
+// hookTime limits a run of the fence hook.
+const hookTime = time.Minute
+
+// hook returns a function that runs a program with the name of a node. Exit status 0 is evidence
+// that the node is off, which the output describes.
+func hook(program string) func(ctx context.Context, node string) (string, error) {
+	return func(ctx context.Context, node string) (string, error) {
+		ctx, cancel := context.WithTimeout(ctx, hookTime)
+		defer cancel()
+		out, err := exec.CommandContext(ctx, program, node).CombinedOutput()
+		text, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+		if err != nil {
+			return "", fmt.Errorf("%s %s: %w: %s", program, node, err, text)
+		}
+		return strings.TrimSpace(program + ": " + text), nil
+	}
 }
 
 // onlyAgent excludes a second agent for the same directory.

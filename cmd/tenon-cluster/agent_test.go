@@ -46,7 +46,8 @@ const endpoint = "http://127.0.0.1:2379"
 func newHost(t *testing.T) *host {
 	testnet.Require(t, testnet.Root, testnet.Tool("etcd"))
 	h := &host{t, testnet.New(t), t.TempDir()}
-	h.net.Host.Command("ip", "link", "set", "lo", "up")
+	h.net.Host.Batch("link set lo up", "link add uplink type bridge", "link set uplink up",
+		"address add 192.0.2.1/24 dev uplink")
 	h.start(exec.Command("etcd", "--data-dir", filepath.Join(h.dir, "etcd"),
 		"--listen-client-urls", endpoint, "--advertise-client-urls", endpoint,
 		"--listen-peer-urls", "http://127.0.0.1:2380"))
@@ -104,7 +105,7 @@ func (h *host) program(args ...string) *exec.Cmd {
 	cmd.Env = append(os.Environ(), runAs+"=tenon-cluster", "TENON_CLUSTER_NODE=n1",
 		"TENON_CLUSTER_ENDPOINTS="+endpoint, "TENON_CLUSTER_DIR="+filepath.Join(h.dir, "node"),
 		"TENON_CLUSTER_SOCKET="+h.socket(), "TENON_CLUSTER_ADDRESSES=192.0.2.1",
-		"TENON_CLUSTER_ROUTES=off")
+		"TENON_CLUSTER_ROUTES=host-gw")
 	return cmd
 }
 
@@ -191,8 +192,25 @@ func TestAgentAndPlugin(t *testing.T) {
 		}
 		return err
 	})
+	h.wantBlackholes(1)
 	stop(syscall.SIGTERM)
+	h.wantBlackholes(1)
+	h.must("agent", "--remove")
+	h.wantBlackholes(0)
 	if _, err := h.call("ADD", "c3"); err != nil {
 		t.Errorf("ADD after the agent was stopped: %v", err)
 	}
+}
+
+// wantBlackholes waits until the kernel has a number of routes that end packets to unused addresses
+// of the node's blocks.
+func (h *host) wantBlackholes(want int) {
+	h.Helper()
+	testnet.Eventually(h.T, func() error {
+		out := h.net.Host.Command("ip", "route", "show", "protocol", "117")
+		if got := strings.Count(out, "blackhole 10.64."); got != want {
+			return fmt.Errorf("%d blackhole routes, expected %d:\n%s", got, want, out)
+		}
+		return nil
+	})
 }

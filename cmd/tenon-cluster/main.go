@@ -30,5 +30,6 @@ func run(args []string) int {
 		Stdout:  os.Stdout,
 		Stderr:  os.Stderr,
 		Agent:   runAgent,
+		Remove:  removeRoutes,
 	})
 }

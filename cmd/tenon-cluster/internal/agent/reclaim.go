@@ -26,6 +26,7 @@ type suspicion struct {
 	revision int64     // of the node's document
 	since    time.Time // when this agent first saw the revision, with the monotonic clock
 	act      time.Time // when this agent will act, unless another one is faster
+	ask      time.Time // when this agent will ask for evidence
 }
 
 // suspect begins to observe the suspect and fenced nodes of a view, and ends it for the others. The
@@ -41,7 +42,8 @@ func (a *Agent) suspect(nodes []registry.Node) {
 			continue
 		}
 		now := time.Now()
-		s := &suspicion{revision: n.Revision, since: now, act: now.Add(a.o.Jitter(a.o.TTL))}
+		s := &suspicion{revision: n.Revision, since: now, act: now.Add(a.o.Jitter(a.o.TTL)),
+			ask: now.Add(a.o.Jitter(a.o.TTL * time.Duration(a.peers+1)))}
 		if wait, ok := holdWait(n); ok && n.State == cluster.NodeSuspect {
 			s.act = s.act.Add(wait)
 		}
@@ -149,7 +151,7 @@ func (a *Agent) due() (nodes []registry.Node) {
 		if s == nil || s.revision != n.Revision || n.Name == a.o.Node.Name {
 			continue
 		}
-		hook := a.o.Evidence != nil && n.State == cluster.NodeSuspect
+		hook := a.o.Evidence != nil && n.State == cluster.NodeSuspect && !time.Now().Before(s.ask)
 		if hook || !time.Now().Before(s.act) {
 			nodes = append(nodes, n)
 		}
@@ -159,14 +161,7 @@ func (a *Agent) due() (nodes []registry.Node) {
 
 // prove fences a suspect node if a program proves that it is off, or if its hold is over.
 func (a *Agent) prove(ctx context.Context, n registry.Node) error {
-	evidence := ""
-	if a.o.Evidence != nil {
-		var err error
-		if evidence, err = a.o.Evidence(ctx, n.Name); err != nil {
-			a.log.Debug("no evidence that a suspect node is off", "node", n.Name, "cause", err)
-			evidence = ""
-		}
-	}
+	evidence := a.askEvidence(ctx, n)
 	if evidence == "" {
 		evidence = a.holdOver(n)
 	}
@@ -178,6 +173,30 @@ func (a *Agent) prove(ctx context.Context, n registry.Node) error {
 		a.log.Warn("fenced a node", "node", n.Name, "epoch", n.Epoch, "evidence", evidence)
 	}
 	return err
+}
+
+// askEvidence asks a program for evidence that a suspect node is off. It returns "" if there is none,
+// or if it is not this agent's turn: on average, one agent asks in each lease time.
+func (a *Agent) askEvidence(ctx context.Context, n registry.Node) string {
+	if a.o.Evidence == nil {
+		return ""
+	}
+	a.mu.Lock()
+	s := a.watched[n.Name]
+	turn := s != nil && !time.Now().Before(s.ask)
+	if turn {
+		s.ask = time.Now().Add(a.o.TTL + a.o.Jitter(2*a.o.TTL*time.Duration(a.peers)))
+	}
+	a.mu.Unlock()
+	if !turn {
+		return ""
+	}
+	evidence, err := a.o.Evidence(ctx, n.Name)
+	if err != nil {
+		a.log.Info("no evidence that a suspect node is off", "node", n.Name, "cause", err)
+		return ""
+	}
+	return evidence
 }
 
 // holdOver returns evidence that a suspect node has stopped using its blocks, or "".

@@ -10,13 +10,14 @@ import (
 )
 
 func (a *app) agent() *cobra.Command {
-	debug := false
+	debug, remove := false, false
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Run the agent of this node",
 		Long: `Joins the cluster, claims and returns blocks for the plugin "cluster", and programs
 routes to the blocks of other nodes. It can be restarted at any time: containers
-keep their addresses, and the plugin allocates from the node's blocks meanwhile.`,
+keep their addresses, and the plugin allocates from the node's blocks meanwhile.
+Routes stay when it stops; --remove removes them.`,
 		Example: a.examples("agent", "agent --routes vxlan --labels zone=a"),
 		Args:    arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -28,7 +29,7 @@ keep their addresses, and the plugin allocates from the node's blocks meanwhile.
 			if err != nil {
 				return err
 			}
-			if len(conf.Endpoints) == 0 {
+			if len(conf.Endpoints) == 0 && !remove {
 				return a.explain(cmd.Context(), conf, settings.ErrNoEndpoints)
 			}
 			level := slog.LevelInfo
@@ -36,10 +37,15 @@ keep their addresses, and the plugin allocates from the node's blocks meanwhile.
 				level = slog.LevelDebug
 			}
 			log := slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: level}))
+			if remove {
+				return a.Remove(cmd.Context(), conf, log)
+			}
 			return a.Agent(cmd.Context(), conf, log)
 		},
 	}
 	settings.AddFlags(cmd.Flags(), true)
+	cmd.Flags().BoolVar(&remove, "remove", false,
+		"remove the routes and devices of a stopped agent")
 	cmd.Flags().BoolVar(&debug, "debug", false, "log details")
 	return cmd
 }

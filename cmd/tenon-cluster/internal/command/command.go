@@ -42,6 +42,8 @@ type Environment struct {
 	Connect func(ctx context.Context, s settings.Settings) (Store, error)
 	// Agent runs the agent until ctx ends.
 	Agent func(ctx context.Context, s settings.Settings, log *slog.Logger) error
+	// Remove removes the routes and devices that the agent has made on this node.
+	Remove func(ctx context.Context, s settings.Settings, log *slog.Logger) error
 }
 
 // app is one run of the program.

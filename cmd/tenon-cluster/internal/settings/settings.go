@@ -48,6 +48,9 @@ type Settings struct {
 	Routes Routes `json:"routes,omitzero"`
 	// Labels of the node, for pools that select nodes.
 	Labels map[string]string `json:"labels,omitempty"`
+	// FenceHook is a program that the agent runs with the name of a node that etcd has not heard
+	// from. Exit status 0 is evidence that the node is off: its blocks are then given to others.
+	FenceHook string `json:"fenceHook,omitempty"`
 }
 
 // Routes are the settings of routes between nodes.
