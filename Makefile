@@ -8,6 +8,10 @@ PREFIX  ?= /usr/local
 DIR     ?= /opt/cni/bin
 FUZZTIME ?= 60s
 
+# The programs, and the modules below cmd: a program with large libraries is a module of its own.
+PROGRAMS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
+MODULES  := $(patsubst %/go.mod,%,$(wildcard cmd/*/go.mod cmd/*/*/go.mod))
+
 .PHONY: help
 help:
 	@echo 'make demo          build, then attach, inspect and detach containers in a sandbox'
@@ -21,14 +25,15 @@ help:
 	@echo 'make bench-programs  compare go-cni on libcni and on Tenon; BENCHFLAGS as for bench'
 	@echo 'make rows          list requirements without a test; ROWSFLAGS=-v lists all tests'
 	@echo 'make golden        rewrite api/, the list of dependencies, docs/plugins, docs/schema'
-	@echo 'make build         build the static binaries bin/tenon and bin/tenon-dhcp'
-	@echo 'make install       install both in $$(PREFIX)/bin and the plugins in $$(DIR)'
+	@echo 'make build         build the static binaries $(PROGRAMS:%=bin/%)'
+	@echo 'make install       install them in $$(PREFIX)/bin and the plugins in $$(DIR)'
 	@echo 'make site          build the documentation site in bin/site (Node 20)'
 
 .PHONY: build
 build:
-	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/tenon ./cmd/tenon
-	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/tenon-dhcp ./cmd/tenon-dhcp
+	@for program in $(PROGRAMS); do \
+		CGO_ENABLED=0 go -C cmd/$$program build -trimpath -ldflags '$(LDFLAGS)' -o '$(CURDIR)'/bin/ . || exit; \
+	done
 
 .PHONY: demo
 demo: build
@@ -42,8 +47,9 @@ test:
 race:
 	@scripts/test-deps
 	@CGO_ENABLED=1 go test -race ./...
-	@CGO_ENABLED=1 go -C otel test -race ./...
-	@CGO_ENABLED=1 go -C compat/cni test -race ./...
+	@for module in otel compat/cni $(MODULES); do \
+		CGO_ENABLED=1 go -C $$module test -race ./... || exit; \
+	done
 
 .PHONY: test-clients
 test-clients:
@@ -85,5 +91,5 @@ golden:
 
 .PHONY: install
 install: build
-	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/bin bin/tenon bin/tenon-dhcp
+	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/bin $(PROGRAMS:%=bin/%)
 	bin/tenon install $(DESTDIR)$(DIR)

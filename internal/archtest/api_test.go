@@ -67,9 +67,16 @@ func TestExportedListsThePublicSurface(t *testing.T) {
 // with dependencies.txt.
 func TestDependencies(t *testing.T) {
 	t.Parallel()
-	root := moduleRoot(t)
+	compareGolden(t, filepath.Join("testdata", "dependencies.txt"),
+		dependencies(t, moduleRoot(t), "./cmd/..."))
+}
+
+// dependencies lists the modules linked into the programs of a module, and those needed only by its
+// tests.
+func dependencies(t *testing.T, root, programs string) string {
+	t.Helper()
 	const format = `{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}`
-	linked := lines(goList(t, root, "-deps", "-f", format, "./cmd/..."))
+	linked := lines(goList(t, root, "-deps", "-f", format, programs))
 	all := lines(goList(t, root, "-deps", "-test", "-f", format, "./..."))
 	tests := slices.DeleteFunc(slices.Clone(all), func(m string) bool {
 		return slices.Contains(linked, m)
@@ -77,7 +84,7 @@ func TestDependencies(t *testing.T) {
 	var list strings.Builder
 	fmt.Fprintf(&list, "# linked into binaries\n%s\n# needed by tests only\n%s\n",
 		strings.Join(linked, "\n"), strings.Join(tests, "\n"))
-	compareGolden(t, filepath.Join("testdata", "dependencies.txt"), list.String())
+	return list.String()
 }
 
 func lines(out []byte) []string {

@@ -30,12 +30,7 @@ func (a *app) dhcpDaemon() *cobra.Command {
 	cmd := dhcp.DaemonCommand(
 		"dhcp-daemon",
 		func(_ context.Context, _ dhcp.DaemonOptions, args []string) error {
-			err := program.Exec(dhcp.Program, args)
-			var missing *program.MissingError
-			if errors.As(err, &missing) {
-				return hint(err, missing.Hint())
-			}
-			return err
+			return execProgram(dhcp.Program, args)
 		},
 	)
 	cmd.Args = arguments(0)
@@ -43,6 +38,16 @@ func (a *app) dhcpDaemon() *cobra.Command {
   tenon dhcp-daemon --takeover
   tenon dhcp-daemon --hostprefix /host --timeout 2s`
 	return cmd
+}
+
+// execProgram replaces this process with another program of Tenon.
+func execProgram(name string, args []string) error {
+	err := program.Exec(name, args)
+	var missing *program.MissingError
+	if errors.As(err, &missing) {
+		return hint(err, missing.Hint())
+	}
+	return err
 }
 
 func (a *app) dhcp() *cobra.Command {

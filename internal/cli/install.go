@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/ops/install"
 	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/internal/program"
+	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugins/all"
 )
 
@@ -18,12 +20,13 @@ func (a *app) install() *cobra.Command {
 	var only []string
 	cmd := &cobra.Command{
 		Use:   "install DIR",
-		Short: "Install the built-in plugins into a plugin directory",
+		Short: "Install the plugins into a plugin directory",
 		Long: `Creates a hard link to the tenon binary for each built-in plugin or, if DIR is on
 another file system, one copy and links to it. Tests each link with VERSION before
 it atomically replaces a file of the same name. Installs tenon-dhcp, the DHCP
-daemon, with the plugin dhcp. Attached containers are not affected. Running it
-again changes nothing.`,
+daemon, with the plugin dhcp, and tenon-ovs as the plugin ovs; it searches both in
+the directory of tenon, in libexec directories and in PATH. Attached containers are
+not affected. Running it again changes nothing.`,
 		Example: `  tenon install /opt/cni/bin
   tenon install /opt/cni/bin --only bridge,host-local`,
 		Args: arguments(1, "DIR"),
@@ -31,14 +34,11 @@ again changes nothing.`,
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			names, err := a.selected(only)
+			request, err := a.request(args[0], only)
 			if err != nil {
 				return err
 			}
-			done, err := install.Run(
-				cmd.Context(),
-				install.Request{Dir: args[0], Names: names, Programs: a.programs(names)},
-			)
+			done, err := install.Run(cmd.Context(), request)
 			rows := [][]string{{"PLUGIN", "STATE", "CNI"}}
 			for _, p := range done {
 				rows = append(
@@ -58,42 +58,70 @@ again changes nothing.`,
 		"install only `NAMES`, separated by commas; repeatable (default: all)")
 	_ = cmd.RegisterFlagCompletionFunc(
 		"only",
-		cobra.FixedCompletions(builtInNames(), cobra.ShellCompDirectiveNoFileComp),
+		cobra.FixedCompletions(pluginNames(), cobra.ShellCompDirectiveNoFileComp),
 	)
 	return cmd
 }
 
-// programs returns the paths of other programs that the plugins need in their directory.
-func (a *app) programs(plugins []string) []string {
-	if !slices.Contains(plugins, "dhcp") {
-		return nil
+// request lists the files of the plugins in --only or, if it is empty, of all plugins.
+func (a *app) request(dir string, only []string) (install.Request, error) {
+	r := install.Request{Dir: dir, Names: builtInNames()}
+	separate := all.Programs
+	if len(only) > 0 {
+		r.Names, separate = nil, nil
 	}
-	path, err := program.Find(dhcp.Program)
-	if err != nil {
-		a.warn("the plugin dhcp will not work without its daemon: %v", err)
-		return nil
+	for _, name := range only {
+		if p, ok := all.FindProgram(name); ok {
+			separate = append(separate, p)
+		} else if slices.Contains(builtInNames(), name) {
+			r.Names = append(r.Names, name)
+		} else {
+			return r, a.didYouMean(usagef("unknown plugin %q", name), name, pluginNames())
+		}
 	}
-	return []string{path}
+	for _, p := range separate {
+		path, err := program.Find(p.Program)
+		var missing *program.MissingError
+		switch {
+		case errors.As(err, &missing) && len(only) > 0:
+			return r, hint(err, missing.Hint())
+		case err != nil:
+			a.warn("the plugin %s is left out: %v", p.Name, err)
+		default:
+			r.Programs = append(r.Programs, install.Program{Path: path, Name: p.Name, Plugin: true})
+		}
+	}
+	if slices.Contains(r.Names, "dhcp") {
+		path, err := program.Find(dhcp.Program)
+		if err != nil {
+			a.warn("the plugin dhcp will not work without its daemon: %v", err)
+		} else {
+			r.Programs = append(r.Programs, install.Program{Path: path, Name: dhcp.Program})
+		}
+	}
+	return r, nil
 }
 
-// builtInNames returns the names of the built-in plugins.
-func builtInNames() []string {
-	names := make([]string, len(all.Plugins))
-	for i, d := range all.Plugins {
+// builtInNames returns the names of the plugins in this program.
+func builtInNames() []string { return namesOf(all.Plugins) }
+
+// pluginNames returns the names of all plugins of Tenon.
+func pluginNames() []string { return namesOf(all.Described()) }
+
+func namesOf(list []plugin.Definition) []string {
+	names := make([]string, len(list))
+	for i, d := range list {
 		names[i] = d.Name
 	}
 	return names
 }
 
-// selected returns the plugins of --only, or all built-in plugins if it is empty.
-func (a *app) selected(only []string) ([]string, error) {
-	if len(only) == 0 {
-		return builtInNames(), nil
+// definition returns the definition of a plugin of Tenon.
+func definition(name string) (plugin.Definition, bool) {
+	list := all.Described()
+	i := slices.IndexFunc(list, func(d plugin.Definition) bool { return d.Name == name })
+	if i < 0 {
+		return plugin.Definition{}, false
 	}
-	for _, name := range only {
-		if !slices.Contains(builtInNames(), name) {
-			return nil, a.didYouMean(usagef("unknown plugin %q", name), name, builtInNames())
-		}
-	}
-	return only, nil
+	return list[i], true
 }

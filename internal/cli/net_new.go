@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"net/netip"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -144,7 +143,7 @@ func (o *newOptions) flags(cmd *cobra.Command) {
 		&o.master,
 		"master",
 		"",
-		"parent interface `LINK` on the host, for macvlan, ipvlan and vlan",
+		"parent interface `LINK` on the host, for macvlan, ipvlan and vlan; the bridge, for ovs",
 	)
 	flags.StringSliceVar(
 		&o.with,
@@ -156,7 +155,7 @@ func (o *newOptions) flags(cmd *cobra.Command) {
 	flags.BoolVar(&o.stdout, "stdout", false, "print the configuration instead of writing it")
 	_ = cmd.RegisterFlagCompletionFunc(
 		"type",
-		cobra.FixedCompletions(builtInNames(), cobra.ShellCompDirectiveNoFileComp),
+		cobra.FixedCompletions(pluginNames(), cobra.ShellCompDirectiveNoFileComp),
 	)
 	_ = cmd.RegisterFlagCompletionFunc(
 		"with",
@@ -277,10 +276,16 @@ func (r *settings) compose(name string, o newOptions) (netconf.Draft, error) {
 	if err := r.isPlugin(n.Type); err != nil {
 		return n, err
 	}
-	if i := slices.Index(builtInNames(), n.Type); i >= 0 && all.Plugins[i].Role == plugin.RoleIPAM {
+	if d, ok := definition(n.Type); ok && d.Role == plugin.RoleIPAM {
 		return n, hint(
 			usagef("%s is an IPAM plugin and creates no interface", n.Type),
 			"for example --type bridge",
+		)
+	}
+	if n.Type == "ovs" && n.Master == "" {
+		return n, hint(
+			usagef("--type ovs requires --master, the name of a bridge of Open vSwitch"),
+			r.again("for example: ", "--master", "br0"),
 		)
 	}
 	for _, typ := range o.with {
@@ -320,7 +325,7 @@ func (r *settings) compose(name string, o newOptions) (netconf.Draft, error) {
 func (r *settings) isPlugin(typ string) error {
 	if _, err := invoke.Lookup(r.caller, r.pluginDirs.list, typ); err != nil && !builtIn(typ) {
 		return hint(
-			r.didYouMean(usagef("unknown plugin %q", typ), typ, builtInNames()),
+			r.didYouMean(usagef("unknown plugin %q", typ), typ, pluginNames()),
 			fmt.Sprintf("it is neither built in nor in %v", &r.pluginDirs),
 		)
 	}
@@ -334,21 +339,21 @@ func (r *settings) chained(typ string) (netconf.Chained, error) {
 		return netconf.Chained{}, err
 	}
 	c := netconf.Chained{Type: typ}
-	if i := slices.Index(builtInNames(), typ); i >= 0 {
-		if all.Plugins[i].Role != plugin.RoleChained {
+	if d, ok := definition(typ); ok {
+		if d.Role != plugin.RoleChained {
 			return c, hint(
 				usagef("%s is not a chained plugin", typ),
 				fmt.Sprintf("chained plugins: %s", strings.Join(chainedNames(), ", ")),
 			)
 		}
-		c.Capabilities = all.Plugins[i].Capabilities
+		c.Capabilities = d.Capabilities
 	}
 	return c, nil
 }
 
 // chainedNames returns the names of the built-in chained plugins.
 func chainedNames() (names []string) {
-	for _, d := range all.Plugins {
+	for _, d := range all.Described() {
 		if d.Role == plugin.RoleChained {
 			names = append(names, d.Name)
 		}

@@ -13,10 +13,11 @@ import (
 func (a *app) plugin() *cobra.Command {
 	return &cobra.Command{
 		Use:   "plugin [NAME]",
-		Short: "Run a built-in plugin, or list them",
-		Long: `Runs a built-in plugin as a runtime does: reads CNI_ variables from the
+		Short: "Run a plugin of Tenon, or list them",
+		Long: `Runs a plugin of Tenon as a runtime does: reads CNI_ variables from the
 environment and the request from standard input, and prints the result or error
-on standard output. Without NAME, lists the built-in plugins.`,
+on standard output. Runs the program tenon-ovs for ovs; all other plugins are built
+in. Without NAME, lists the plugins.`,
 		Example: `  tenon plugin
   echo '{"cniVersion": "1.1.0"}' | CNI_COMMAND=VERSION tenon plugin bridge`,
 		Args: arguments(0, "NAME"),
@@ -24,7 +25,7 @@ on standard output. Without NAME, lists the built-in plugins.`,
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return builtInNames(), cobra.ShellCompDirectiveNoFileComp
+			return pluginNames(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -39,14 +40,17 @@ on standard output. Without NAME, lists the built-in plugins.`,
 				}
 				return nil
 			}
-			return a.didYouMean(usagef("unknown plugin %q", args[0]), args[0], builtInNames())
+			if p, ok := all.FindProgram(args[0]); ok {
+				return execProgram(p.Program, nil)
+			}
+			return a.didYouMean(usagef("unknown plugin %q", args[0]), args[0], pluginNames())
 		},
 	}
 }
 
 func (a *app) listPlugins() error {
 	rows := [][]string{{"PLUGIN", "CNI", "CAPABILITIES", "PURPOSE"}}
-	for _, d := range all.Plugins {
+	for _, d := range all.Described() {
 		first, last := d.Versions[0], d.Versions[len(d.Versions)-1]
 		rows = append(
 			rows,

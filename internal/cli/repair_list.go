@@ -65,7 +65,7 @@ func (p *repairs) run(ctx context.Context, calls []invoke.Call) error {
 			return repair.Missing(ctx, plugins, calls, p.client.Caller)
 		}
 	}
-	outcomes, err := do(ctx, all.Plugins, calls)
+	outcomes, err := do(ctx, all.Described(), calls)
 	errs := []error{err}
 	for i, o := range outcomes {
 		name, _, _ := cni.DecodeHeader(calls[i].Stdin)

@@ -17,9 +17,11 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/internal/program"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/network/config"
+	"github.com/tenon-cni/tenon/plugins/all"
 )
 
 // settings holds the flags of commands that load networks or run plugins.
@@ -225,17 +227,10 @@ func (r *settings) missingPlugins(l *cni.List) []string {
 	var hints []string
 	for _, typ := range l.Executables() {
 		_, err := invoke.Find(r.pluginDirs.list, typ)
-		switch near := text.Nearest(typ, builtInNames()); {
+		switch near := text.Nearest(typ, pluginNames()); {
 		case !errors.Is(err, invoke.ErrNotFound):
 		case builtIn(typ) && len(r.pluginDirs.list) > 0:
-			hints = append(
-				hints,
-				fmt.Sprintf(
-					"install %s, which is built into tenon: %s",
-					typ,
-					commandLine("tenon", []string{"install", r.pluginDirs.list[0]}),
-				),
-			)
+			hints = append(hints, installHint(typ, r.pluginDirs.list[0]))
 		case near != "":
 			hints = append(hints, fmt.Sprintf("plugin type %q: did you mean %q?", typ, near))
 		}
@@ -243,7 +238,22 @@ func (r *settings) missingPlugins(l *cni.List) []string {
 	return hints
 }
 
-func builtIn(name string) bool { return slices.Contains(builtInNames(), name) }
+// installHint suggests how to install a plugin of Tenon.
+func installHint(typ, dir string) string {
+	command := commandLine("tenon", []string{"install", dir})
+	p, separate := all.FindProgram(typ)
+	if !separate {
+		return fmt.Sprintf("install %s, which is built into tenon: %s", typ, command)
+	}
+	var missing *program.MissingError
+	if _, err := program.Find(p.Program); errors.As(err, &missing) {
+		return missing.Hint()
+	}
+	return fmt.Sprintf("install %s: %s", typ, command)
+}
+
+// builtIn reports whether a plugin is Tenon's.
+func builtIn(name string) bool { return slices.Contains(pluginNames(), name) }
 
 func usesHostLocal(l *cni.List) bool {
 	for _, p := range l.Plugins {

@@ -101,7 +101,7 @@ func (s Routes) Hop(dst netip.Addr) (hop Hop, ok bool, err error) {
 // Everywhere lists the addresses of all links, in both families.
 func (s Addrs) Everywhere() ([]LinkAddr, error) { return s.space.rt.Addrs.All() }
 
-// Neighbours lists the neighbour entries of a link, without those of multicast addresses.
+// Neighbours lists the neighbour entries of a link, except entries of multicast addresses.
 func (s Addrs) Neighbours(l Link) ([]Neighbour, error) { return s.space.rt.Addrs.Neighbours(l) }
 
 // Forwarding lists the entries in the forwarding database of a VXLAN device.

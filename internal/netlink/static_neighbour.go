@@ -66,8 +66,8 @@ func (n Neighbour) body(family, flags uint8) []byte {
 	return Body(about, attributes...)
 }
 
-// Neighbours lists the neighbour entries of a link, in both families, without those that the kernel
-// makes for multicast and broadcast.
+// Neighbours lists the neighbour entries of a link, in both families, except entries that the
+// kernel makes for multicast and broadcast addresses.
 func (c Addrs) Neighbours(l Link) (all []Neighbour, err error) {
 	selection := []Attribute{Uint32(unix.NDA_IFINDEX, uint32(l.Index))}
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {

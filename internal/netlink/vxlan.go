@@ -15,7 +15,7 @@ const KindVXLAN = "vxlan"
 type VXLAN struct {
 	VNI      int        // the network identifier, 1 to 16777215
 	Port     uint16     // UDP, of the destination
-	Local    netip.Addr // the source of its packets, whose family is the family of the tunnel
+	Local    netip.Addr // the source of its packets; its family is the family of the tunnel
 	Learning bool       // learn the senders of MAC addresses
 }
 

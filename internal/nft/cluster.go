@@ -9,9 +9,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
-// The pools of a cluster are the networks whose addresses its nodes assign to containers. Packets
-// between them keep their source, so that a container on another node sees the address of the
-// sender. [Masquerading] and [Filtering] look up source and destination together in a set that has
+// The nodes of a cluster assign addresses of its pools to containers. Packets between pools keep
+// their source, so that a container on another node sees the address of the sender. [Masquerading] and [Filtering] look up source and destination together in a set that has
 // an element for each pair of pools. Its elements have no owner: a daemon sets all of them.
 
 // clusterSet returns the set of pairs of pools of a rule set.

@@ -64,8 +64,7 @@ type set struct {
 	// them, and a rebuilt skeleton keeps them.
 	unowned bool
 
-	// like is the set of another rule set whose elements this set has as well, or nil: the set
-	// starts with them.
+	// like is a set of another rule set with the same elements, or nil. A new set copies them.
 	like *set
 
 	text func(nftmsg.Element) string // describes an element for users

@@ -1,5 +1,5 @@
-// Package program finds and starts Tenon's programs besides tenon: each is a binary of its own,
-// because its libraries would slow the start of every plugin.
+// Package program finds and starts the programs of Tenon other than tenon. Each is a binary of its
+// own, because its libraries would slow the start of every plugin.
 package program
 
 import (

@@ -22,8 +22,8 @@ func (o ours) has(path string) bool {
 	return own
 }
 
-// IsOurs reports whether an executable file is this program or another build of its module. It also
-// returns true for a file that does not exist, because that plugin can only be part of this
+// IsOurs reports whether an executable file is this program, another build of its module, or a
+// program of a module below cmd. It also returns true for a file that does not exist, because that plugin can only be part of this
 // program. IsOurs searches the file for the line in which Go records the main module; package
 // debug/buildinfo, which decodes it, is larger than any plugin.
 func IsOurs(path string) bool {
@@ -35,5 +35,6 @@ func IsOurs(path string) bool {
 		return true
 	}
 	program, err := os.ReadFile(path)
-	return err == nil && bytes.Contains(program, append([]byte("\nmod\t"), module+"\t"...))
+	return err == nil && (bytes.Contains(program, []byte("\nmod\t"+module+"\t")) ||
+		bytes.Contains(program, []byte("\nmod\t"+module+"/cmd/")))
 }

@@ -15,7 +15,7 @@ import (
 // PL-DEL-01, PL-DEL-02, PL-DEL-03, PL-DEL-04, PL-DEL-05, R-32
 func del(_ *testing.T, r *Runtime) {
 	r.Add("other")
-	cases := slices.Concat(delCases, brokenConfigurations(r.Conf))
+	cases := slices.Concat(delCases, r.brokenConfigurations())
 	if sampled {
 		cases = cases[:min(len(cases), len(delCases)+2)]
 	}
@@ -124,11 +124,12 @@ var delCases = []delCase{
 }
 
 // brokenConfigurations returns cases with one invalid member of the configuration each, and one
-// case with only the members that identify the attachment.
-func brokenConfigurations(conf object) []delCase {
+// case with only the members that identify the attachment and the server.
+func (r *Runtime) brokenConfigurations() []delCase {
+	needed := append([]string{"name", "cniVersion", "type", "dataDir"}, r.serverKeys...)
 	cases := []delCase{{container: "reduced-configuration", change: func(_ *Runtime, q *Request) {
 		reduced := object{}
-		for _, key := range []string{"name", "cniVersion", "type", "dataDir"} {
+		for _, key := range needed {
 			if value, ok := q.Conf[key]; ok {
 				reduced[key] = value
 			}
@@ -139,9 +140,9 @@ func brokenConfigurations(conf object) []delCase {
 		}
 		q.Conf = reduced
 	}}}
-	for _, m := range members(conf) {
-		if slices.Contains([]string{"name", "cniVersion", "type", "dataDir", "ipam", "ipam.type",
-			"ipam.dataDir", "ipam.dir"}, m.String()) {
+	for _, m := range members(r.Conf) {
+		if slices.Contains(append([]string{"ipam", "ipam.type", "ipam.dataDir", "ipam.dir"}, needed...),
+			m.String()) {
 			continue
 		}
 		cases = append(cases, delCase{container: identifier("broken-" + m.String()),

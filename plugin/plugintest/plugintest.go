@@ -57,6 +57,12 @@ type Suite struct {
 	// nil.
 	Setup func(testing.TB, *Net)
 
+	// Server starts a server on a host that the plugin needs, such as a database, and sets the keys
+	// of conf by which the plugin finds it. The server must end with the test. Server returns a
+	// function that describes the state of the server, one line for each fact, or nil. Calls of DEL
+	// with other broken or missing keys keep these keys. May be nil.
+	Server func(t testing.TB, n *Net, conf map[string]any) (state func() string)
+
 	// Before attaches a container before the first call of the plugin for it, and returns the
 	// result of the plugins before in the chain, or nil if it only prepares the container.
 	// Everything it creates must disappear with the interfaces of the container. If Before is nil,

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -38,6 +39,9 @@ type Runtime struct {
 	before map[string]*cni.Result     // results of the plugins before, by container
 	prev   map[string]json.RawMessage // results by container
 	watch  func(op string) error      // see [Runtime.Watched]
+
+	server     func() string // the state of the server, see [Suite.Server]; may be nil
+	serverKeys []string      // the keys of Conf that [Suite.Server] has set
 }
 
 type object = map[string]any
@@ -89,7 +93,22 @@ func newRuntime(t testing.TB, s *Suite, example plugin.Example) *Runtime {
 	if s.Setup != nil {
 		s.Setup(t, r.Net)
 	}
+	if s.Server != nil {
+		r.serve()
+	}
 	return r
+}
+
+// serve starts the server of the host.
+func (r *Runtime) serve() {
+	r.t.Helper()
+	before := clone(r.Conf)
+	r.server = r.suite.Server(r.t, r.Net, r.Conf)
+	for key, value := range r.Conf {
+		if !reflect.DeepEqual(value, before[key]) {
+			r.serverKeys = append(r.serverKeys, key)
+		}
+	}
 }
 
 // Watched returns a copy of r. Plugins that it runs in this process, including delegates, have
@@ -305,8 +324,9 @@ func (r *Runtime) newest(verb cni.Command) bool {
 }
 
 // State describes the state as text: links, addresses, routes, rules, nftables rulesets, traffic
-// control and settings of the host and all containers, and the files in Dir, one line each. It
-// omits counters, timers and IPv6 link-local addresses. See [Runtime.Unchanged].
+// control and settings of the host and all containers, the files in Dir, and the server of
+// [Suite.Server], one line each. It omits counters, timers and IPv6 link-local addresses. See
+// [Runtime.Unchanged].
 func (r *Runtime) State() string {
 	r.t.Helper()
 	return r.stateOf(r.Spaces()...)
@@ -317,13 +337,26 @@ func (r *Runtime) stateOf(spaces ...*Namespace) string {
 	if sampled {
 		return r.objects(spaces...)
 	}
-	return lasting(testnet.Snapshot(r.t, spaces, r.Dir))
+	return r.withServer(lasting(testnet.Snapshot(r.t, spaces, r.Dir)))
 }
 
 // objects is stateOf without the settings below /proc/sys/net.
 func (r *Runtime) objects(spaces ...*Namespace) string {
 	r.t.Helper()
-	return lasting(testnet.Objects(r.t, spaces, r.Dir))
+	return r.withServer(lasting(testnet.Objects(r.t, spaces, r.Dir)))
+}
+
+// withServer adds the state of the server to the lines of a state.
+func (r *Runtime) withServer(state string) string {
+	if r.server == nil {
+		return state
+	}
+	lines := strings.Split(state, "\n")
+	for line := range strings.Lines(r.server()) {
+		lines = append(lines, "server "+strings.TrimSuffix(line, "\n"))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
 }
 
 // lasting returns the lines of a state that are not volatile.

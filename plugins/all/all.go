@@ -1,5 +1,5 @@
-// Package all lists the plugins that are built into the tenon binary. It also repairs their rules
-// and reports the use of their address pools.
+// Package all lists the plugins that are built into the tenon binary, and plugins that are programs
+// of their own. It also repairs their rules and reports the use of their address pools.
 package all
 
 import (
@@ -31,7 +31,7 @@ import (
 	"github.com/tenon-cni/tenon/plugins/vrf"
 )
 
-// Plugins are the definitions, sorted by name.
+// Plugins are the plugins in the tenon binary, sorted by name.
 var Plugins = []plugin.Definition{
 	bandwidth.Plugin,
 	bridge.Plugin,
@@ -58,7 +58,7 @@ var Plugins = []plugin.Definition{
 // then the rules of the other backends. It can be used as network.Client.Repair. It skips plugins
 // that are not Tenon's, and containers that no longer exist.
 func Repair(ctx context.Context, calls []invoke.Call) error {
-	outcomes, err := repair.Run(ctx, Plugins, calls)
+	outcomes, err := repair.Run(ctx, Described(), calls)
 	errs := []error{err}
 	for i, o := range outcomes {
 		if o.Failed() {

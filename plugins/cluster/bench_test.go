@@ -13,7 +13,6 @@ import (
 	"github.com/tenon-cni/tenon/internal/cluster/agentcall"
 	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugins/cluster"
-	"github.com/tenon-cni/tenon/plugins/hostlocal"
 )
 
 // BenchmarkAdd runs ADD from a block of this node beside ADD of host-local, in this process and as
@@ -24,7 +23,7 @@ func BenchmarkAdd(b *testing.B) {
 		plugin.Definition
 		ipam string
 	}{
-		{hostlocal.Plugin, `{"type":"host-local","dataDir":%q,"subnet":"10.1.0.0/24"}`},
+		{named(b, "host-local"), `{"type":"host-local","dataDir":%q,"subnet":"10.1.0.0/24"}`},
 		{cluster.Plugin, `{"type":"cluster","dir":%q,"pool":"pods"}`},
 	} {
 		dir := b.TempDir()

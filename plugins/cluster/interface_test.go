@@ -3,15 +3,26 @@ package cluster_test
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/cluster/local"
 	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
-	"github.com/tenon-cni/tenon/plugins/bridge"
-	"github.com/tenon-cni/tenon/plugins/ptp"
+	"github.com/tenon-cni/tenon/plugins/all"
 )
+
+// named returns the plugin with a name.
+func named(t testing.TB, name string) plugin.Definition {
+	t.Helper()
+	at := slices.IndexFunc(all.Plugins, func(d plugin.Definition) bool { return d.Name == name })
+	if at < 0 {
+		t.Fatalf("no plugin %s", name)
+	}
+	return all.Plugins[at]
+}
 
 // ipam returns the ipam section of a pool.
 func (n *node) ipam(pool, more string) string {
@@ -25,7 +36,7 @@ func TestBridgeWithTwoBlocks(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.prepare("pods", nil)
-	r := plugintest.NewRuntime(t, bridge.Plugin, `{"cniVersion":"1.1.0","name":"pods",`+
+	r := plugintest.NewRuntime(t, named(t, "bridge"), `{"cniVersion":"1.1.0","name":"pods",`+
 		`"type":"bridge","bridge":"br0","isDefaultGateway":true,"multipleGateways":true,`+
 		n.ipam("pods", "")+`}`)
 	first := r.Add("c1").IPs[0]
@@ -54,7 +65,7 @@ func TestPtpWithPrefixes(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.agent.serve(t, n.socket)
-	r := plugintest.NewRuntime(t, ptp.Plugin, `{"cniVersion":"1.1.0","name":"prefixes",`+
+	r := plugintest.NewRuntime(t, named(t, "ptp"), `{"cniVersion":"1.1.0","name":"prefixes",`+
 		`"type":"ptp","delegatePrefix":true,`+n.ipam("prefixes", `,"routes":[{"dst":"::/0"}]`)+`}`)
 	var further []netip.Addr
 	for i, c := range []string{"c1", "c2"} {

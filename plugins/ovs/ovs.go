@@ -14,13 +14,18 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// undoBudget limits the removal of a port after a failed ADD. It is independent of the deadline of
-// the call.
-const undoBudget = 10 * time.Second
+const (
+	// undoBudget limits the removal of a port after a failed ADD. It is independent of the deadline
+	// of the call.
+	undoBudget = 10 * time.Second
+
+	// restartTime is the time that a call waits for a database that is restarting.
+	restartTime = 3 * time.Second
+)
 
 // Plugin describes the plugin to programs that cannot run it: its calls fail. The program
 // cmd/tenon-ovs runs it.
-var Plugin = Define(func(context.Context, string) (Switch, error) {
+var Plugin = Define(func(context.Context, string, time.Duration) (Switch, error) {
 	return nil, cni.Errorf(cni.CodeInvalidConfig, "plugin ovs is a program of its own").
 		WithDetails("install the program tenon-ovs as ovs in the plugin directory")
 })
@@ -46,7 +51,7 @@ func (c *Config) open(ctx context.Context, s *attach.Session) (Switch, error) {
 	} else if err != nil {
 		s.Log.Warn("using the default options", "error", err)
 	}
-	sw, err := c.dial(ctx, c.endpoint())
+	sw, err := c.dial(ctx, c.endpoint(), restartTime)
 	if err != nil {
 		return nil, unreachable(cni.CodeTryAgainLater, err)
 	}
@@ -73,7 +78,7 @@ func (c *Config) Status(ctx context.Context, call *plugin.Call) error {
 	if err := c.fill(call); err != nil {
 		return err
 	}
-	sw, err := c.dial(ctx, c.endpoint())
+	sw, err := c.dial(ctx, c.endpoint(), 0)
 	if err != nil {
 		return unreachable(cni.CodeNotAvailable, err)
 	}

@@ -38,7 +38,8 @@ type Switch interface {
 	WaitUp(ctx context.Context, port string, limit time.Duration) error
 
 	// Detach removes the ports that match selects, and the tags and tunnels of segments without a
-	// container port. It returns the names of the removed ports.
+	// container port. It waits shortly until ovs-vswitchd has applied the change. It returns the
+	// names of the removed ports.
 	Detach(ctx context.Context, match func(Attached) bool) (removed []string, err error)
 
 	// Find returns the ports that match selects.
@@ -52,8 +53,9 @@ type Switch interface {
 }
 
 // Dialer connects to the switch with a database at an endpoint: unix:PATH, tcp:ADDRESS:PORT or
-// ssl:ADDRESS:PORT. It does not wait for a database that cannot be reached.
-type Dialer func(ctx context.Context, endpoint string) (Switch, error)
+// ssl:ADDRESS:PORT. It tries until the patience is over, because the database may be restarting.
+// The error wraps [ErrUnreachable].
+type Dialer func(ctx context.Context, endpoint string, patience time.Duration) (Switch, error)
 
 // Datapath is a type of a bridge.
 type Datapath string
@@ -111,8 +113,9 @@ type Attached struct {
 	// network.
 	Foreign bool
 
-	Mode   string // vlan_mode: "access", "trunk" or ""
-	Tag    int
-	Trunks []int
-	Error  string // of the interface, as ovs-vswitchd reports it
+	Mode      string // vlan_mode: "access", "trunk" or ""
+	Tag       int
+	Trunks    []int
+	Protected bool
+	Error     string // of the interface, as ovs-vswitchd reports it
 }

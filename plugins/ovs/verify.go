@@ -58,6 +58,9 @@ func checkPort(have Attached, want Port) error {
 	case !have.Foreign && have.Owner.Attachment != want.Owner.Attachment:
 		return fmt.Errorf("port %s: expected owner %v, found %v", have.Name, want.Owner.Attachment,
 			have.Owner.Attachment)
+	case have.Protected != want.Protected:
+		return fmt.Errorf("port %s: expected protected %t, found %t", have.Name, want.Protected,
+			have.Protected)
 	}
 	return nil
 }

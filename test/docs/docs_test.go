@@ -48,8 +48,8 @@ func encode(t *testing.T, s *plugin.Schema) string {
 // others.
 func TestReference(t *testing.T) {
 	t.Parallel()
-	files := map[string]string{filepath.Join(root, "docs", "plugins", "README.md"): index(all.Plugins)}
-	for _, d := range all.Plugins {
+	files := map[string]string{filepath.Join(root, "docs", "plugins", "README.md"): index(all.Described())}
+	for _, d := range all.Described() {
 		s := described(t, d)
 		files[filepath.Join(root, "docs", "schema", d.Name+".json")] = encode(t, s)
 		files[filepath.Join(root, "docs", "plugins", d.Name+".md")] = page(d, s)
@@ -81,7 +81,7 @@ func TestReference(t *testing.T) {
 // TestDocHasNoTableOfOptions: doc.md does not repeat generated content.
 func TestDocHasNoTableOfOptions(t *testing.T) {
 	t.Parallel()
-	for _, d := range all.Plugins {
+	for _, d := range all.Described() {
 		if strings.Contains(d.Doc, "| key |") {
 			t.Errorf("doc.md of %s has a table of options: it comes from the comments of the fields", d.Name)
 		}
@@ -91,7 +91,7 @@ func TestDocHasNoTableOfOptions(t *testing.T) {
 // TestRoles: only IPAM plugins define an ipam section of their own.
 func TestRoles(t *testing.T) {
 	t.Parallel()
-	for _, d := range all.Plugins {
+	for _, d := range all.Described() {
 		own := d.Schema().Properties["ipam"].Field != general+"IPAM"
 		if own != (d.Role == plugin.RoleIPAM) {
 			t.Errorf("%s: role %d, ipam section of its own: %t", d.Name, d.Role, own)
@@ -123,7 +123,7 @@ func accepts(t *testing.T, s *jsonschema.Schema, document string) error {
 func TestExamplesObeySchemas(t *testing.T) {
 	t.Parallel()
 	checked := 0
-	for _, d := range all.Plugins {
+	for _, d := range all.Described() {
 		for _, example := range d.Examples() {
 			var conf struct {
 				Type string
@@ -133,7 +133,7 @@ func TestExamplesObeySchemas(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, typ := range []string{conf.Type, conf.IPAM.Type} {
-				if !slices.ContainsFunc(all.Plugins, func(d plugin.Definition) bool { return d.Name == typ }) {
+				if !slices.ContainsFunc(all.Described(), func(d plugin.Definition) bool { return d.Name == typ }) {
 					continue
 				}
 				checked++
@@ -143,7 +143,7 @@ func TestExamplesObeySchemas(t *testing.T) {
 			}
 		}
 	}
-	if checked < len(all.Plugins) {
+	if checked < len(all.Described()) {
 		t.Errorf("%d examples", checked)
 	}
 }
@@ -206,7 +206,7 @@ func TestPlain(t *testing.T) {
 // All interface plugins have the common options: their configuration embeds attach.Common.
 func TestCommonOptions(t *testing.T) {
 	t.Parallel()
-	for _, p := range all.Plugins {
+	for _, p := range all.Described() {
 		if p.Role == plugin.RoleInterface && p.Schema().Properties["secondDefaultRoute"] == nil {
 			t.Errorf("%s has no secondDefaultRoute", p.Name)
 		}

@@ -48,6 +48,9 @@ func outside(m *testing.M) int {
 		err = compile(dir, "../../cmd/tenon-cluster", ".")
 	}
 	if err == nil {
+		err = compile(dir, "../../cmd/tenon-ovs", ".")
+	}
+	if err == nil {
 		err = os.Setenv(binEnv, dir)
 	}
 	if err != nil {

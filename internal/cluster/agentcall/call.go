@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/unixsocket"
 )
 
-// ErrUnreachable: no agent listens on the socket. Use errors.Is.
+// ErrUnreachable reports that no agent listens on the socket. Use errors.Is.
 var ErrUnreachable = errors.New("no agent is listening")
 
 const (

@@ -264,7 +264,7 @@ func (p *Pool) full(ctx context.Context) error {
 	return errors.Join(e, err, leasesErr)
 }
 
-// shifted are reservations whose sets begin with an index.
+// shifted adds first to the index of each set.
 type shifted struct {
 	lending
 	first int

@@ -19,11 +19,12 @@ type Pool struct {
 	State State // change it, then call Save
 
 	name   string
-	boot   string
 	store  *Store
 	files  *filestore.Store
 	unread error // why State is the zero State, or nil
 	noted  bool  // a note has been written
+
+	readOnly bool // the pool may lack the lock
 }
 
 // Open locks a pool and reads its state. With peek it does not wait for the lock, creates nothing,
@@ -37,7 +38,7 @@ func (s *Store) Open(ctx context.Context, pool string, peek bool) (*Pool, error)
 	if err != nil {
 		return nil, err
 	}
-	p := &Pool{name: pool, boot: boot, store: s}
+	p := &Pool{name: pool, store: s, readOnly: peek || s.o.Existing}
 	p.files, err = filestore.Open(ctx, filestore.Options{
 		Dir: s.path(addressesDir), Network: pool, BootID: boot,
 		Create: !peek && !s.o.Existing, Peek: peek, Change: s.o.Change, Log: s.o.Log, Forget: p.forget,
@@ -97,9 +98,13 @@ func (p *Pool) Name() string { return p.name }
 // [ErrSchema], or is about the file. Reservations can be released nevertheless.
 func (p *Pool) Err() error { return p.unread }
 
-// Save writes the state atomically and durably. It refuses to replace a state of a newer schema.
+// Save writes the state atomically and durably. It refuses to replace a state of a newer schema,
+// and a pool that was opened with peek or by a store with Options.Existing, which may lack the lock.
 func (p *Pool) Save() error {
-	if errors.Is(p.unread, ErrSchema) {
+	switch {
+	case p.readOnly:
+		return fmt.Errorf("pool %s was opened for reading", p.name)
+	case errors.Is(p.unread, ErrSchema):
 		return p.unread
 	}
 	p.State.Schema = cluster.Schema

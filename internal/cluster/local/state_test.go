@@ -608,6 +608,9 @@ func TestPeek(t *testing.T) {
 	if _, err := p.Allocate(ctx, local.Request{Owner: owner("c2")}); err == nil {
 		t.Error("allocated without the lock")
 	}
+	if err := p.Save(); err == nil {
+		t.Error("saved without the lock")
+	}
 	n.must(p.Close())
 	n.must(p.Close())
 	n.must(locked.Close())

@@ -145,10 +145,11 @@ func (s *Store) SetContact() error {
 	return os.Chtimes(path, now, now)
 }
 
-// ErrSchema: a newer program has written the file. Use errors.Is.
+// ErrSchema reports that a newer program has written the file. Use errors.Is.
 var ErrSchema = errors.New("a newer version of Tenon has written this file; update this program")
 
-// ErrDamaged: a state file cannot be decoded; the agent writes it again. Use errors.Is.
+// ErrDamaged reports that a file cannot be decoded. The agent writes a damaged state again. Use
+// errors.Is.
 var ErrDamaged = errors.New("the file is damaged")
 
 // versioned is a document with a schema.

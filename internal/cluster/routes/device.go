@@ -118,8 +118,9 @@ func (a *application) configure(l kernel.Link, d device) (kernel.Link, error) {
 	return l, errors.Join(errs...)
 }
 
-// settings are the kernel settings of a tunnel: routes can be asymmetric, packets pass on, nobody
-// advertises routers or is asked for duplicates, and IPv6 is on even if new links start without it.
+// settings returns the kernel settings of a tunnel. They permit asymmetric routes, forward packets,
+// turn router advertisements and duplicate address detection off, and turn IPv6 on even if new
+// links start without it.
 func settings(device string) (list []kernel.Setting) {
 	for _, s := range []struct{ key, value string }{
 		{"net/ipv4/conf/%/rp_filter", "2"},

@@ -5,10 +5,10 @@
 //
 // # Ownership
 //
-// The routes have protocol 117 ([kernel.NodeProtocol]) in the table main, with metric 2000, or
-// 1000000 for those that end packets. The VXLAN devices have an alias that begins with
-// tenon-cluster:, and everything on them belongs to this package. It changes no route of another
-// protocol and no other device. A namespace has one [Router] at a time.
+// The routes have protocol 117 ([kernel.NodeProtocol]) in the table main. Routes to other nodes
+// have metric 2000, and routes that drop packets 1000000. The alias of a VXLAN device begins with
+// tenon-cluster:, and everything on the device belongs to this package. It changes no route of
+// another protocol and no other device. A namespace has one [Router] at a time.
 //
 // # Next hops
 //

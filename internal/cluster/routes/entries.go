@@ -6,7 +6,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// entries is what the plan needs in the kernel besides the devices.
+// entries are the routes, neighbours and forwarding entries in the kernel.
 type entries struct {
 	routes     map[routeKey]kernel.NodeRoute
 	neighbours map[neighbourKey]kernel.Neighbour

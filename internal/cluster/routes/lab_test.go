@@ -152,7 +152,7 @@ func (l *lab) join(n, lan int, under underlay) *node {
 // restart starts the router of a node with its present addresses.
 func (n *node) restart() {
 	n.lab.t.Helper()
-	r, err := routes.New(routes.Options{Mode: n.lab.mode, Cluster: "lab", Nodes: n.own.Addrs})
+	r, err := routes.New(routes.Options{Mode: n.lab.mode, Cluster: "lab", Underlay: n.own.Addrs})
 	if err != nil {
 		n.lab.t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func listen(t *testing.T, ns *testnet.Namespace, addr netip.Addr) *net.UDPConn {
 }
 
 // limit checks that the kernel learns a limit for packets that must not be fragmented, and that
-// those of that size arrive.
+// packets of this size arrive.
 func limit(t *testing.T, from, to *testnet.Namespace, addr netip.Addr, size int) {
 	t.Helper()
 	server := listen(t, to, addr)

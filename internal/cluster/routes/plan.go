@@ -12,7 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// facts are what the plan asks about the host.
+// facts describe the host.
 type facts struct {
 	// hop returns the link through which packets to an address leave, and whether the address is
 	// directly on it; ok is false if there is no such link.
@@ -54,8 +54,8 @@ func newPlan(o *Options, want Want, f facts) (*plan, error) {
 	for _, n := range want.Own.Blocks {
 		p.ends[n.Masked()] = kernel.RouteBlackhole
 	}
-	p.report.Underlay = p.underlay()
-	p.report.MTU = p.report.Underlay
+	p.report.UnderlayMTU = p.underlay()
+	p.report.MTU = p.report.UnderlayMTU
 	if o.Mode == ModeVXLAN || o.Mode == ModeAuto {
 		if len(want.Own.MAC) != 6 {
 			return nil, fmt.Errorf("node %q has no MAC address for VXLAN", want.Own.Name)
@@ -64,7 +64,7 @@ func newPlan(o *Options, want Want, f facts) (*plan, error) {
 		if o.own(ip4).IsValid() {
 			f = ip4
 		}
-		p.limit(p.report.Underlay - f.overhead())
+		p.limit(p.report.UnderlayMTU - f.overhead())
 	}
 	for _, peer := range p.valid(want.Peers) {
 		if err := p.add(peer); err != nil {
@@ -100,12 +100,12 @@ func (p *plan) problem(format string, args ...any) {
 	p.report.Problems = append(p.report.Problems, fmt.Errorf(format, args...))
 }
 
-// valid returns the peers by name, without those that would damage the routes to others.
+// valid returns the peers by name. It leaves out peers that contradict this node or another peer.
 func (p *plan) valid(peers []Peer) (list []*Peer) {
 	sorted := slices.Clone(peers)
 	slices.SortStableFunc(sorted, func(a, b Peer) int { return strings.Compare(a.Name, b.Name) })
 	holders := map[string]string{string(p.own.MAC): "this node"}
-	for _, a := range p.options.Nodes {
+	for _, a := range p.options.Underlay {
 		holders[a.String()] = "this node"
 	}
 	for i := range sorted {
@@ -261,7 +261,7 @@ func (p *plan) common(peer *Peer) (family, error) {
 		}
 	}
 	return 0, &pathError{fmt.Sprintf("addresses %v have no family in common with the own %v",
-		peer.Addrs, p.options.Nodes)}
+		peer.Addrs, p.options.Underlay)}
 }
 
 // mtuTo returns the size of the largest packet that arrives at a node.

@@ -108,8 +108,7 @@ func (a *application) make(ctx context.Context, changes []kernel.Change) error {
 	return errors.Join(errs...)
 }
 
-// devices lists the tunnels of the cluster, or of all clusters, also those that a process has not
-// finished.
+// devices lists the tunnels of the cluster, or of all clusters, including unfinished ones.
 func (a *application) devices() ([]kernel.Link, error) {
 	links, err := a.host.Links.All()
 	return slices.DeleteFunc(links, func(l kernel.Link) bool {

@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
+	"github.com/tenon-cni/tenon/plugins/all"
 )
 
 // The backends that a handover distinguishes. All releases of the upstream plugins support
@@ -26,9 +27,13 @@ var backendKeys = map[string]string{
 }
 
 // handOverObstacles returns the reasons why the upstream plugins could not remove an attachment:
-// its configuration requires nftables, where they use their own tables.
+// they lack the plugin, or its configuration requires nftables, where they use their own tables.
 func handOverObstacles(a inspect.Attachment) (why []string) {
 	for _, p := range a.List.Plugins {
+		if _, separate := all.FindProgram(p.Type); separate {
+			why = append(why, "the upstream plugins have no "+p.Type)
+			continue
+		}
 		key := backendKeys[p.Type]
 		conf, err := object(p)
 		if key == "" || err != nil ||

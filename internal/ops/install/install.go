@@ -42,8 +42,16 @@ type Plugin struct {
 type Request struct {
 	Dir   string   // plugin directory; Run creates it if it is missing
 	Names []string // plugins, file names of the links
-	// Programs lists the paths of programs that plugins expect in their directory.
-	Programs []string
+	// Programs are copied or linked too: plugins that are programs of their own, and programs that
+	// plugins expect in their directory.
+	Programs []Program
+}
+
+// Program is a program other than tenon.
+type Program struct {
+	Path   string
+	Name   string // file name in the directory
+	Plugin bool   // it answers VERSION
 }
 
 // programDirs lists the directories of programs. A plugin there could replace a program, such as
@@ -71,7 +79,11 @@ func Run(ctx context.Context, r Request) ([]Plugin, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := usable(dir, r.Names); err != nil {
+	names := slices.Clone(r.Names)
+	for _, p := range r.Programs {
+		names = append(names, p.Name)
+	}
+	if err := usable(dir, names); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -85,9 +97,9 @@ func Run(ctx context.Context, r Request) ([]Plugin, error) {
 	}
 	in := installation{dir: dir, staging: staging}
 	err = in.run(ctx, r.Names)
-	for _, path := range r.Programs {
+	for _, p := range r.Programs {
 		if err == nil {
-			err = in.program(path)
+			err = in.program(ctx, p)
 		}
 	}
 	return in.done, errors.Join(err, os.RemoveAll(staging))
@@ -182,26 +194,31 @@ func (in *installation) install(ctx context.Context, name string) (Plugin, error
 }
 
 // program installs a link to a program, or a copy if the directory is on another file system.
-func (in *installation) program(path string) error {
-	name := filepath.Base(path)
-	p := Plugin{Name: name, Path: filepath.Join(in.dir, name), Change: Installed}
+func (in *installation) program(ctx context.Context, from Program) error {
+	p := Plugin{Name: from.Name, Path: filepath.Join(in.dir, from.Name), Change: Installed}
 	if _, err := os.Lstat(p.Path); err == nil {
 		p.Change = Replaced
-		if same, err := sameContent(path, p.Path); err == nil && same {
+		if same, err := sameContent(from.Path, p.Path); err == nil && same {
 			p.Change = Unchanged
 		}
 	}
+	draft := filepath.Join(in.staging, from.Name)
+	if p.Change == Unchanged {
+		draft = p.Path
+	} else if err := link(from.Path, draft); err != nil {
+		if err := copyFile(from.Path, draft); err != nil {
+			return cni.Errorf(cni.CodeIOFailure, "program %s: %w", from.Name, err)
+		}
+	}
+	if from.Plugin {
+		var err error
+		if p.Versions, err = versions(ctx, draft); err != nil {
+			return fmt.Errorf("plugin %s: %w", from.Name, err)
+		}
+	}
 	if p.Change != Unchanged {
-		draft := filepath.Join(in.staging, name)
-		err := link(path, draft)
-		if err != nil {
-			err = copyFile(path, draft)
-		}
-		if err == nil {
-			err = os.Rename(draft, p.Path)
-		}
-		if err != nil {
-			return cni.Errorf(cni.CodeIOFailure, "program %s: %w", name, err)
+		if err := os.Rename(draft, p.Path); err != nil {
+			return cni.Errorf(cni.CodeIOFailure, "program %s: %w", from.Name, err)
 		}
 	}
 	in.done = append(in.done, p)

@@ -188,7 +188,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 func TestPrograms(t *testing.T) {
 	t.Parallel()
 	source, dir := filepath.Join(t.TempDir(), "tool"), t.TempDir()
-	r := install.Request{Dir: dir, Programs: []string{source}}
+	r := install.Request{Dir: dir, Programs: []install.Program{{Path: source, Name: "tool"}}}
 	for _, step := range []struct {
 		content string // of a new file, as after an update; empty: the same file
 		want    install.Change
@@ -215,4 +215,36 @@ func TestPrograms(t *testing.T) {
 	if _, err := install.Run(t.Context(), r); cni.CodeOf(err) != cni.CodeIOFailure {
 		t.Errorf("without the program: %v", err)
 	}
+}
+
+// TestPluginPrograms checks that Run installs a plugin that is a program of its own under the name
+// of the plugin, and only if it answers VERSION.
+func TestPluginPrograms(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	try := func(name string) ([]install.Plugin, error) {
+		return install.Run(t.Context(), install.Request{Dir: dir,
+			Programs: []install.Program{{Path: self, Name: name, Plugin: true}}})
+	}
+	for _, want := range []install.Change{install.Installed, install.Unchanged} {
+		done, err := try("alpha")
+		if err != nil || len(done) != 1 || done[0].Change != want ||
+			!slices.Equal(done[0].Versions, []string{"1.0.0", "1.1.0"}) {
+			t.Errorf("%+v, %v, want %s", done, err, want)
+		}
+	}
+	for _, name := range []string{"broken", "old"} {
+		write(t, filepath.Join(dir, name), "before")
+		if done, err := try(name); err == nil || len(done) > 0 {
+			t.Errorf("%s: %+v, %v", name, done, err)
+		}
+		if b, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(b) != "before" {
+			t.Errorf("%s is replaced: %v", name, err)
+		}
+	}
+	expect(t, names(t, dir), "alpha", "broken", "old")
 }

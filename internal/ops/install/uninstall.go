@@ -102,7 +102,7 @@ func PlanRemoval(ctx context.Context, r Removal) (*Plan, error) {
 
 func names() []string {
 	list := []string{dhcp.Program}
-	for _, d := range all.Plugins {
+	for _, d := range all.Described() {
 		list = append(list, d.Name)
 	}
 	return list

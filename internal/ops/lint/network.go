@@ -43,17 +43,18 @@ func object(at subject, value *document.Node) *pluginObject {
 }
 
 func definition(name string) *plugin.Definition {
-	i := slices.IndexFunc(all.Plugins, func(d plugin.Definition) bool { return d.Name == name })
+	list := all.Described()
+	i := slices.IndexFunc(list, func(d plugin.Definition) bool { return d.Name == name })
 	if i < 0 {
 		return nil
 	}
-	return &all.Plugins[i]
+	return &list[i]
 }
 
-// builtIn returns the names of the built-in plugins.
-func builtIn() []string {
+// known returns the names of Tenon's plugins.
+func known() []string {
 	var names []string
-	for _, d := range all.Plugins {
+	for _, d := range all.Described() {
 		names = append(names, d.Name)
 	}
 	return names

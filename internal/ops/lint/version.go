@@ -9,6 +9,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/network/config"
+	"github.com/tenon-cni/tenon/plugins/all"
 )
 
 // executable describes the executable file of a plugin.
@@ -140,9 +141,11 @@ func (c *checker) runnable(n *configured, at subject, typ string) {
 			c.add("policy-executable", at, hint, "%s", e.Msg)
 			return
 		}
-		if definition(typ) != nil {
+		if p, ok := all.FindProgram(typ); ok {
+			hint = "install it, it is the program " + p.Program + ": tenon install DIR"
+		} else if definition(typ) != nil {
 			hint = "install it, it is built into tenon: tenon install DIR"
-		} else if near := nearest(typ, builtIn()); near != "" {
+		} else if near := nearest(typ, known()); near != "" {
 			hint = near
 		}
 		c.add("missing-plugin", at, hint, "%s", e.Msg)

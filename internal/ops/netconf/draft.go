@@ -26,7 +26,7 @@ type Draft struct {
 	Subnets  []netip.Prefix // a container gets an address from each; none: no addresses
 	Gateways []netip.Addr   // at most one in each subnet; by default its first address
 	DHCP     bool           // a DHCP server on the link assigns addresses, instead of Subnets
-	Master   string         // parent interface on the host, for types that have one
+	Master   string         // parent interface on the host, or the bridge of ovs
 	Chained  []Chained      // plugins after it
 }
 
@@ -69,6 +69,9 @@ func (n Draft) List() ([]byte, error) {
 		return nil, err
 	}
 	p := pluginConf{Type: n.Type, Master: n.Master, IPAM: n.ipam()}
+	if n.Type == "ovs" {
+		p.Bridge, p.Master = n.Master, ""
+	}
 	switch {
 	case n.Type == "bridge":
 		p.Bridge = bridgeName(n.Name)

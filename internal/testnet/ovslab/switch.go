@@ -42,7 +42,8 @@ type Switch struct {
 	// Datapath is the type of new bridges.
 	Datapath Datapath
 
-	t testing.TB
+	t      testing.TB
+	number int // in the underlay
 }
 
 // Need requires the tools of Open vSwitch.

@@ -32,25 +32,36 @@ func Connect(t testing.TB, switches ...*Switch) *testnet.Namespace {
 		s.Host.Batch("link add underlay type veth peer name " + port)
 		s.Host.Command("ip", "link", "set", port, "netns", ethernet.Path())
 		ethernet.Batch("link set "+port+" master underlay", "link set "+port+" up")
-		s.address(i)
+		s.number = i
+		s.join()
 	}
 	return ethernet
 }
 
-// address gives the host its addresses of the underlay.
-func (s *Switch) address(i int) {
+// join connects the host to the underlay.
+func (s *Switch) join() {
 	s.t.Helper()
-	name := "underlay"
 	s.Host.Batch("link set underlay up")
 	if s.Datapath == Userspace {
-		name = underlayBridge
-		s.VSCtl("add-br", name, "--", "set", "Bridge", name, "datapath_type=netdev", "--",
-			"add-port", name, "underlay")
+		s.VSCtl("add-br", underlayBridge, "--", "set", "Bridge", underlayBridge,
+			"datapath_type=netdev", "--", "add-port", underlayBridge, "underlay")
 	}
-	v4, v6 := Underlay(i)
+	s.Address()
+}
+
+// Address gives the host its addresses of the underlay. It is necessary again after the start of
+// another ovs-vswitchd with the userspace datapath, which creates its interfaces anew.
+func (s *Switch) Address() {
+	s.t.Helper()
+	name := "underlay"
+	if s.Datapath == Userspace {
+		name = underlayBridge
+	}
+	v4, v6 := Underlay(s.number)
+	testnet.Eventually(s.t, func() error { return s.Host.Try("ip", "link", "show", "dev", name) })
 	s.Host.Command("sysctl", "-qw", "net.ipv6.conf."+name+".accept_dad=0")
-	s.Host.Batch("link set "+name+" up", fmt.Sprintf("address add %s/24 dev %s", v4, name),
-		fmt.Sprintf("address add %s/64 dev %s nodad", v6, name))
+	s.Host.Batch("link set "+name+" up", fmt.Sprintf("address replace %s/24 dev %s", v4, name),
+		fmt.Sprintf("address replace %s/64 dev %s nodad", v6, name))
 }
 
 // PlainChecksums makes a container compute the checksums of its packets. Veth pairs leave them to

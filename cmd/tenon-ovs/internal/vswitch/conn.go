@@ -13,6 +13,7 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/model"
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 
+	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/plugins/ovs"
 )
 
@@ -48,6 +49,24 @@ func (c *conn) connect(ctx context.Context) error {
 	}
 	c.client = fresh
 	return nil
+}
+
+// dial is connect until it succeeds or the patience is over.
+func (c *conn) dial(ctx context.Context, patience time.Duration) error {
+	end := time.Now().Add(patience)
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := c.connect(ctx)
+		if err == nil || ctx.Err() != nil || time.Until(end) < pause {
+			return err
+		}
+		wait(ctx, pause)
+	}
+}
+
+// hasProtected reports whether the schema has protected ports, which Open vSwitch has since 2.12.
+func (c *conn) hasProtected() bool {
+	table, ok := c.client.Schema().Tables["Port"]
+	return ok && table.Columns["protected"] != nil
 }
 
 // endpointURL returns an endpoint in the form of the library, which parses it as a URL.
@@ -91,6 +110,8 @@ func (c *conn) retry(ctx context.Context, do func(context.Context) error) error 
 		case lost(err):
 			last = fmt.Errorf("%w: %w", ovs.ErrUnreachable, err)
 			c.Close()
+		case within.Err() != nil && cni.CodeOf(err) == cni.CodeInternal:
+			last = fmt.Errorf("%w: %w", ovs.ErrUnreachable, err)
 		default:
 			return err
 		}

@@ -52,6 +52,7 @@ type port struct {
 	mode             string
 	tag              int
 	trunks           []int
+	protected        bool
 	ids              map[string]string
 }
 
@@ -63,10 +64,14 @@ type link struct {
 
 // load reads the database in one transaction.
 func (c *conn) load(ctx context.Context) (*state, error) {
+	columns := []string{"_uuid", "name", "interfaces", "vlan_mode", "tag", "trunks", "external_ids"}
+	if c.hasProtected() {
+		columns = append(columns, "protected")
+	}
 	results, err := c.transact(ctx, 0,
 		selectAll("Open_vSwitch", "_uuid"),
 		selectAll("Bridge", "_uuid", "name", "ports", "external_ids"),
-		selectAll("Port", "_uuid", "name", "interfaces", "vlan_mode", "tag", "trunks", "external_ids"),
+		selectAll("Port", columns...),
 		selectAll("Interface", "_uuid", "name", "type", "options", "error"))
 	if err != nil {
 		return nil, err
@@ -84,6 +89,7 @@ func (c *conn) load(ctx context.Context) (*state, error) {
 			mode: first(texts(r["vlan_mode"])), tag: first(numbers(r["tag"])),
 			trunks: slices.Sorted(slices.Values(numbers(r["trunks"]))), ids: dictionary(r["external_ids"]),
 		}
+		p.protected, _ = r["protected"].(bool)
 		s.ports[p.id] = p
 	}
 	for _, r := range results[3].Rows {
@@ -212,7 +218,8 @@ func vniOf(text string) int {
 func (s *state) attached(p *port) ovs.Attached {
 	a := ovs.Attached{
 		Name: p.name, Bridge: p.bridge, VNI: p.vni(), Foreign: p.ids[idOwner] == ownerForeign,
-		Mode: p.mode, Tag: p.tag, Trunks: p.trunks, Error: s.failure(p),
+		Mode: p.mode, Tag: p.tag, Trunks: p.trunks, Protected: p.protected,
+		Error: s.failure(p),
 		Owner: ovs.Owner{Attachment: cni.Attachment{IfName: p.ids[idIfName]}, Netns: p.ids[idNetns]},
 	}
 	if !a.Foreign {

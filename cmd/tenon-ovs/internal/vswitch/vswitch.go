@@ -24,15 +24,15 @@ const budget = 30 * time.Second
 type Switch struct{ conn }
 
 // Dial implements [ovs.Dialer].
-func Dial(ctx context.Context, endpoint string) (ovs.Switch, error) {
-	return DialWithin(budget)(ctx, endpoint)
+func Dial(ctx context.Context, endpoint string, patience time.Duration) (ovs.Switch, error) {
+	return DialWithin(budget)(ctx, endpoint, patience)
 }
 
 // DialWithin is [Dial] for switches with another limit of each method.
 func DialWithin(limit time.Duration) ovs.Dialer {
-	return func(ctx context.Context, endpoint string) (ovs.Switch, error) {
+	return func(ctx context.Context, endpoint string, patience time.Duration) (ovs.Switch, error) {
 		s := &Switch{conn{endpoint: endpoint, limit: limit}}
-		if err := s.connect(ctx); err != nil {
+		if err := s.dial(ctx, patience); err != nil {
 			return nil, err
 		}
 		return s, nil
@@ -91,7 +91,7 @@ func (s *Switch) CreateBridge(ctx context.Context, name string, datapath ovs.Dat
 		if err != nil {
 			return err
 		}
-		return s.applied(ctx, content.root, cfg)
+		return s.applied(ctx, content.root, cfg, s.limit)
 	})
 }
 
@@ -100,10 +100,10 @@ const constraint = "constraint violation"
 
 // Attach implements [ovs.Switch].
 func (s *Switch) Attach(ctx context.Context, want ovs.Port) error {
-	if err := s.supports(want); err != nil {
-		return err
-	}
 	return s.retry(ctx, func(ctx context.Context) error {
+		if err := s.supports(want); err != nil {
+			return err
+		}
 		content, err := s.load(ctx)
 		if err != nil {
 			return err
@@ -116,7 +116,7 @@ func (s *Switch) Attach(ctx context.Context, want ovs.Port) error {
 		if err != nil {
 			return err
 		}
-		if err := s.applied(ctx, content.root, cfg); err != nil {
+		if err := s.applied(ctx, content.root, cfg, s.limit); err != nil {
 			return err
 		}
 		if content, err = s.load(ctx); err != nil {
@@ -137,11 +137,7 @@ func (s *Switch) supports(want ovs.Port) error {
 	default:
 		return nil
 	}
-	if s.client == nil {
-		return nil
-	}
-	table, ok := s.client.Schema().Tables["Port"]
-	if ok && table.Columns["protected"] != nil {
+	if s.hasProtected() {
 		return nil
 	}
 	return cni.Errorf(cni.CodeUnsupportedField, "%s: this Open vSwitch has no protected ports", option).
@@ -175,11 +171,21 @@ func (s *Switch) Detach(ctx context.Context, match func(ovs.Attached) bool) (rem
 		if removed = names; len(p.changes) == 0 {
 			return nil
 		}
-		_, err = s.commit(ctx, content, p)
-		return err
+		cfg, err := s.commit(ctx, content, p)
+		if err != nil {
+			return err
+		}
+		// The links of the ports are deleted next. Without ovs-vswitchd nothing uses them.
+		if err := s.applied(ctx, content.root, cfg, removalTime); !errors.Is(err, errNotApplied) {
+			return err
+		}
+		return nil
 	})
 	return removed, err
 }
+
+// removalTime limits the time that Detach waits for ovs-vswitchd.
+const removalTime = 2 * time.Second
 
 // commit makes a transaction and returns the number of the configuration that ovs-vswitchd reports
 // when it has applied it (ovs-vswitchd.conf.db(5), next_cfg and cur_cfg).
@@ -199,17 +205,20 @@ func (s *Switch) commit(ctx context.Context, content *state, p *plan) (cfg int, 
 	return first(numbers(rows[0]["next_cfg"])), nil
 }
 
+// errNotApplied reports that ovs-vswitchd has not applied a change in time.
+var errNotApplied = errors.New("ovs-vswitchd has not applied the change")
+
 // applied waits until ovs-vswitchd has applied a configuration. The server answers when the
-// condition becomes true, so nothing is polled.
-func (s *Switch) applied(ctx context.Context, root string, cfg int) error {
+// condition becomes true, so nothing is polled. The error wraps errNotApplied after the limit.
+func (s *Switch) applied(ctx context.Context, root string, cfg int, limit time.Duration) error {
 	where := append(is(root), ovsdb.NewCondition("cur_cfg", ovsdb.ConditionGreaterThanOrEqual, cfg))
-	err := s.await(ctx, s.limit, ovsdb.Operation{
+	err := s.await(ctx, limit, ovsdb.Operation{
 		Table: "Open_vSwitch", Where: where, Columns: []string{"_uuid"},
 		Rows: []ovsdb.Row{{"_uuid": ovsdb.UUID{GoUUID: root}}},
 	})
 	if late := (*answerError)(nil); errors.As(err, &late) && late.kind == timedOut ||
 		errors.Is(err, context.DeadlineExceeded) {
-		return cni.Errorf(cni.CodeTryAgainLater, "ovs-vswitchd has not applied the change").
+		return cni.Errorf(cni.CodeTryAgainLater, "%w", errNotApplied).
 			WithDetails("look whether ovs-vswitchd runs, for example with: systemctl status openvswitch-switch")
 	}
 	return err
