@@ -101,7 +101,7 @@ func newSingle(t *testing.T) *single {
 	n := testnet.New(t)
 	n.Uplink()
 	return &single{t, n.Host, routes.Options{Mode: routes.ModeAuto, Cluster: "lab",
-		Underlay: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}}}
+		Nodes: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}}}
 }
 
 // nearby is a peer on the shared link, distant one behind a router.

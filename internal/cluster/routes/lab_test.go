@@ -152,7 +152,7 @@ func (l *lab) join(n, lan int, under underlay) *node {
 // restart starts the router of a node with its present addresses.
 func (n *node) restart() {
 	n.lab.t.Helper()
-	r, err := routes.New(routes.Options{Mode: n.lab.mode, Cluster: "lab", Underlay: n.own.Addrs})
+	r, err := routes.New(routes.Options{Mode: n.lab.mode, Cluster: "lab", Nodes: n.own.Addrs})
 	if err != nil {
 		n.lab.t.Fatal(err)
 	}

@@ -198,7 +198,7 @@ func TestModes(t *testing.T) {
 	}
 	s.expect("off again", none)
 
-	s.options = routes.Options{Mode: routes.ModeVXLAN, Cluster: "lab", Underlay: s.options.Underlay}
+	s.options = routes.Options{Mode: routes.ModeVXLAN, Cluster: "lab", Nodes: s.options.Nodes}
 	s.apply(w)
 	s.options.VNI, s.options.Port, s.options.NoChecksumOffload = 99, 8472, true
 	s.apply(w)

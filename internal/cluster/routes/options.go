@@ -35,9 +35,9 @@ const (
 
 // Options configure a [Router].
 type Options struct {
-	Mode     Mode         // "" is [ModeAuto]
-	Cluster  string       // the name of the cluster, part of the alias of the devices
-	Underlay []netip.Addr // own addresses that other nodes use, at most one of each family
+	Mode    Mode         // "" is [ModeAuto]
+	Cluster string       // the name of the cluster, part of the alias of the devices
+	Nodes   []netip.Addr // own addresses that other nodes use, at most one of each family
 
 	Device string // of the tunnel over IPv4, at most 14 bytes; over IPv6 with a 6 behind it
 	VNI    int    // 1 to 16777215; 0 is [DefaultVNI]
@@ -83,15 +83,15 @@ func (o *Options) check() error {
 	if len(alias(o.Cluster)) > 255 {
 		return fmt.Errorf("cluster name %q is too long", o.Cluster)
 	}
-	for i, a := range o.Underlay {
+	for i, a := range o.Nodes {
 		if err := usable(a); err != nil {
 			return err
 		}
-		if slices.ContainsFunc(o.Underlay[:i], func(b netip.Addr) bool { return a.Is4() == b.Is4() }) {
-			return fmt.Errorf("addresses %v: more than one of a family", o.Underlay)
+		if slices.ContainsFunc(o.Nodes[:i], func(b netip.Addr) bool { return a.Is4() == b.Is4() }) {
+			return fmt.Errorf("addresses %v: more than one of a family", o.Nodes)
 		}
 	}
-	if len(o.Underlay) == 0 && o.Mode != ModeOff {
+	if len(o.Nodes) == 0 && o.Mode != ModeOff {
 		return errors.New("the node has no address")
 	}
 	return nil
@@ -106,7 +106,7 @@ func usable(a netip.Addr) error {
 }
 
 // own returns the own address of a family, or an invalid address.
-func (o *Options) own(f family) netip.Addr { return f.of(o.Underlay) }
+func (o *Options) own(f family) netip.Addr { return f.of(o.Nodes) }
 
 // aliasPrefix begins the aliases of all devices of this package.
 const aliasPrefix = "tenon-cluster:"
@@ -175,7 +175,7 @@ type Peer struct {
 	Name  string
 	Addrs []netip.Addr     // for other nodes, at most one of each family
 	MAC   net.HardwareAddr // see [VTEPMAC]; needed for VXLAN
-	MTU   int              // bytes, of the link with Addrs: [Report.UnderlayMTU]; 0: unknown
+	MTU   int              // bytes, of the link with Addrs: [Report.Underlay]; 0: unknown
 	// Blocks are the networks of its containers, and single addresses that it has borrowed.
 	Blocks []netip.Prefix
 }
@@ -195,10 +195,10 @@ type Report struct {
 	// MTU is the size in bytes of the largest packet that a container can send to every node, for
 	// the interfaces of containers. In [ModeAuto] it allows for VXLAN even if no node needs it, so
 	// that it stays the same when one joins. It is 0 if no link is known.
-	MTU         int
-	UnderlayMTU int    // MTU of the link with the own address, in bytes, or 0; see [Peer.MTU]
-	Paths       []Path // sorted by name and family
-	Changes     int    // the number of changes in the kernel
+	MTU      int
+	Underlay int    // MTU of the link with the own address, in bytes, or 0; see [Peer.MTU]
+	Paths    []Path // sorted by name and family
+	Changes  int    // the number of changes in the kernel
 
 	// Problems are the reasons why blocks are not reachable or not as configured: peers without a
 	// shared link, conflicting blocks, routes of other programs. Each names its peer or block.

@@ -54,8 +54,8 @@ func newPlan(o *Options, want Want, f facts) (*plan, error) {
 	for _, n := range want.Own.Blocks {
 		p.ends[n.Masked()] = kernel.RouteBlackhole
 	}
-	p.report.UnderlayMTU = p.underlay()
-	p.report.MTU = p.report.UnderlayMTU
+	p.report.Underlay = p.underlay()
+	p.report.MTU = p.report.Underlay
 	if o.Mode == ModeVXLAN || o.Mode == ModeAuto {
 		if len(want.Own.MAC) != 6 {
 			return nil, fmt.Errorf("node %q has no MAC address for VXLAN", want.Own.Name)
@@ -64,7 +64,7 @@ func newPlan(o *Options, want Want, f facts) (*plan, error) {
 		if o.own(ip4).IsValid() {
 			f = ip4
 		}
-		p.limit(p.report.UnderlayMTU - f.overhead())
+		p.limit(p.report.Underlay - f.overhead())
 	}
 	for _, peer := range p.valid(want.Peers) {
 		if err := p.add(peer); err != nil {
@@ -105,7 +105,7 @@ func (p *plan) valid(peers []Peer) (list []*Peer) {
 	sorted := slices.Clone(peers)
 	slices.SortStableFunc(sorted, func(a, b Peer) int { return strings.Compare(a.Name, b.Name) })
 	holders := map[string]string{string(p.own.MAC): "this node"}
-	for _, a := range p.options.Underlay {
+	for _, a := range p.options.Nodes {
 		holders[a.String()] = "this node"
 	}
 	for i := range sorted {
@@ -261,7 +261,7 @@ func (p *plan) common(peer *Peer) (family, error) {
 		}
 	}
 	return 0, &pathError{fmt.Sprintf("addresses %v have no family in common with the own %v",
-		peer.Addrs, p.options.Underlay)}
+		peer.Addrs, p.options.Nodes)}
 }
 
 // mtuTo returns the size of the largest packet that arrives at a node.

@@ -111,7 +111,7 @@ func TestProblems(t *testing.T) {
 func TestNoCommonFamily(t *testing.T) {
 	t.Parallel()
 	s := newSingle(t)
-	s.options.Mode, s.options.Underlay = routes.ModeVXLAN, s.options.Underlay[:1]
+	s.options.Mode, s.options.Nodes = routes.ModeVXLAN, s.options.Nodes[:1]
 	p := distant(3)
 	p.Addrs = p.Addrs[1:]
 	report, err := s.try(s.router(nil), wanting(p))
@@ -143,7 +143,7 @@ func TestMTU(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			s := newSingle(t)
-			s.options.Mode, s.options.Underlay = row.mode, s.options.Underlay[:row.nodes]
+			s.options.Mode, s.options.Nodes = row.mode, s.options.Nodes[:row.nodes]
 			var peers []routes.Peer
 			for i, size := range row.sizes {
 				p := nearby(2 + i)
@@ -163,15 +163,15 @@ func TestOptions(t *testing.T) {
 	addr := netip.MustParseAddr
 	valid := []netip.Addr{addr("192.0.2.1")}
 	for name, o := range map[string]routes.Options{
-		"unknown mode":      {Mode: "gre", Underlay: valid},
+		"unknown mode":      {Mode: "gre", Nodes: valid},
 		"no address":        {},
-		"loopback":          {Underlay: []netip.Addr{addr("127.0.0.1")}},
-		"link-local":        {Underlay: []netip.Addr{addr("fe80::1")}},
-		"two of a family":   {Underlay: []netip.Addr{addr("192.0.2.1"), addr("192.0.2.2")}},
-		"VNI too large":     {Underlay: valid, VNI: 1 << 24},
-		"VNI below 1":       {Underlay: valid, VNI: -1},
-		"long device name":  {Underlay: valid, Device: "fifteen-letters"},
-		"long cluster name": {Underlay: valid, Cluster: strings.Repeat("x", 250)},
+		"loopback":          {Nodes: []netip.Addr{addr("127.0.0.1")}},
+		"link-local":        {Nodes: []netip.Addr{addr("fe80::1")}},
+		"two of a family":   {Nodes: []netip.Addr{addr("192.0.2.1"), addr("192.0.2.2")}},
+		"VNI too large":     {Nodes: valid, VNI: 1 << 24},
+		"VNI below 1":       {Nodes: valid, VNI: -1},
+		"long device name":  {Nodes: valid, Device: "fifteen-letters"},
+		"long cluster name": {Nodes: valid, Cluster: strings.Repeat("x", 250)},
 	} {
 		if _, err := routes.New(o); err == nil {
 			t.Errorf("%s: no error", name)

@@ -192,7 +192,7 @@ func (a *application) facts(want Want, addrs []kernel.LinkAddr) (facts, error) {
 			f.src = ip
 		}
 	}
-	for _, own := range a.options.Underlay {
+	for _, own := range a.options.Nodes {
 		if f.own[familyOf(own)] == 0 {
 			a.problem("the own address %s is on no link", own)
 		}

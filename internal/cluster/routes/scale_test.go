@@ -41,7 +41,7 @@ func benchmark(b *testing.B, mode routes.Mode, peers []routes.Peer, same bool) {
 	n.Uplink()
 	n.Host.Batch("address add 203.0.96.1/19 dev uplink", "address add 2001:db8:2::1/60 dev uplink nodad")
 	own := peer(1, "203.0.96.%d", "2001:db8:2::%d")
-	r, err := routes.New(routes.Options{Mode: mode, Cluster: "lab", Underlay: own.Addrs})
+	r, err := routes.New(routes.Options{Mode: mode, Cluster: "lab", Nodes: own.Addrs})
 	if err != nil {
 		b.Fatal(err)
 	}

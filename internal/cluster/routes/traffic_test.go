@@ -39,8 +39,8 @@ func TestAnyPodToAnyPod(t *testing.T) {
 			pods := l.pods()
 			l.apply() // the first container gave the bridge an address
 			report := l.nodes[0].report
-			if report.MTU != row.mtu || report.UnderlayMTU != 1500 {
-				t.Errorf("MTU %d of %d, want %d", report.MTU, report.UnderlayMTU, row.mtu)
+			if report.MTU != row.mtu || report.Underlay != 1500 {
+				t.Errorf("MTU %d of %d, want %d", report.MTU, report.Underlay, row.mtu)
 			}
 			var modes []string
 			for _, p := range report.Paths {

@@ -23,12 +23,12 @@ func (r *Router) remember(
 	want Want, addrs []kernel.LinkAddr, devices map[family]kernel.Link,
 ) {
 	last := &relevant{device: r.options.Device, links: map[int]bool{}, blocks: want.Own.Blocks,
-		nodes: slices.Clone(r.options.Underlay)}
+		nodes: slices.Clone(r.options.Nodes)}
 	for _, p := range want.Peers {
 		last.nodes = append(last.nodes, p.Addrs...)
 	}
 	for _, x := range addrs {
-		if slices.Contains(r.options.Underlay, x.Addr.Addr()) {
+		if slices.Contains(r.options.Nodes, x.Addr.Addr()) {
 			last.links[x.Link] = true
 		}
 	}

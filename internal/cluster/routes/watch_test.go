@@ -15,7 +15,7 @@ import (
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	s := newSingle(t)
-	s.options.Underlay = s.options.Underlay[:1] // the kernel removes IPv6 addresses of a link that is down
+	s.options.Nodes = s.options.Nodes[:1] // the kernel removes IPv6 addresses of a link that is down
 	w := wanting(peerOf4(nearby(2)), peerOf4(distant(3)))
 	s.host.Batch("link add pods type bridge", "link set pods up",
 		"address add 10.64.1.1/26 dev pods", "route add default via 192.0.2.2")
