@@ -299,7 +299,7 @@ func (n *Node) Blocks(ctx context.Context) (blocks []local.Block, err error) {
 	return p.State.Blocks, nil
 }
 
-// Leftovers returns the files that a node without attachments must not have: reservations,
+// Leftovers returns the files that a node without attachments must not have: reservations, notes,
 // intents.
 func (n *Node) Leftovers(ctx context.Context) (left []string, err error) {
 	leases, err := n.Leases(ctx)
@@ -308,6 +308,13 @@ func (n *Node) Leftovers(ctx context.Context) (left []string, err error) {
 	}
 	for _, l := range leases {
 		left = append(left, n.Name+": reservation "+l.String())
+	}
+	notes, err := n.Local.Notes()
+	if err != nil {
+		return nil, err
+	}
+	for _, note := range notes {
+		left = append(left, fmt.Sprintf("%s: note %+v", n.Name, note))
 	}
 	intents, err := os.ReadDir(filepath.Join(n.o.Dir, "intents"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
