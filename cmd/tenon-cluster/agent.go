@@ -67,6 +67,7 @@ func runAgent(ctx context.Context, s settings.Settings, log *slog.Logger) error 
 		Log:      log,
 		Listener: listener,
 		Changes:  agent.WatchAddresses(s.Dir),
+		Guard:    routes.Hold,
 		Notify:   notifier(os.Getenv("NOTIFY_SOCKET"), log),
 	}
 	if router != nil {
@@ -169,8 +170,8 @@ func sources() (all []netip.Addr) {
 	return all
 }
 
-// notifier returns a function that reports states to the service manager at a socket (sd_notify(3)).
-// An empty path means that there is none.
+// notifier returns a function that reports states to the service manager at a socket
+// (sd_notify(3)). An empty path means that there is none.
 func notifier(path string, log *slog.Logger) func(state string) {
 	return func(state string) {
 		if path == "" {

@@ -19,8 +19,8 @@ import (
 	"github.com/tenon-cni/tenon/plugins/cluster"
 )
 
-// TestMain also runs the programs under test: this binary is tenon-cluster if runAs says so, and the
-// plugin cluster if it is called as a plugin.
+// TestMain also runs the programs under test: this binary is tenon-cluster if runAs says so, and
+// the plugin cluster if it is called as a plugin.
 func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv("CNI_COMMAND") != "":

@@ -1,6 +1,6 @@
-// Command tenon-cluster is the agent of a node of a cluster, and the commands with which an operator
-// looks at a cluster and changes it. It is a separate program in a module of its own, because
-// the client of etcd would slow the start of every plugin.
+// Command tenon-cluster is the agent of a node of a cluster, and the commands with which an
+// operator looks at a cluster and changes it. It is a separate program in a module of its own,
+// because the client of etcd would slow the start of every plugin.
 package main
 
 import (

@@ -6,6 +6,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -48,7 +50,14 @@ func start(t *testing.T, p plugin.Definition, conf string) *lab {
 func impatient() plugin.Definition { return ovs.Define(vswitch.DialWithin(time.Second)) }
 
 // state describes the host, the containers and the database.
-func (l *lab) state() string { return l.State() + "\n" + l.sw.Rows() }
+func (l *lab) state() string { return sorted(l.State() + "\n" + l.sw.Rows()) }
+
+// sorted orders the lines of a text, for [testnet.Diff].
+func sorted(text string) string {
+	lines := strings.Split(text, "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
 
 func (l *lab) unchanged(before, when string) {
 	l.t.Helper()

@@ -7,7 +7,6 @@ import (
 
 	"github.com/tenon-cni/tenon/cmd/tenon-ovs/internal/vswitch"
 	"github.com/tenon-cni/tenon/plugin"
-	"github.com/tenon-cni/tenon/plugins/all"
 	"github.com/tenon-cni/tenon/plugins/ovs"
 )
 
@@ -18,16 +17,8 @@ func main() { os.Exit(run()) }
 
 func run() int {
 	p := ovs.Define(vswitch.Dial)
-	return plugin.Main(p, plugin.Caller(delegates(p), os.Getenv("TENON_EXEC") == "always"), version)
-}
-
-// delegates returns the IPAM plugins that are part of this program, and p.
-func delegates(p plugin.Definition) []plugin.Definition {
-	list := []plugin.Definition{p}
-	for _, d := range all.Plugins {
-		if d.Role == plugin.RoleIPAM {
-			list = append(list, d)
-		}
+	if len(os.Args) == 2 && os.Args[1] == ovs.RepairCommand {
+		return restore(p)
 	}
-	return list
+	return plugin.Main(p, plugin.Caller(delegates(p), os.Getenv("TENON_EXEC") == "always"), version)
 }

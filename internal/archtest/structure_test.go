@@ -31,8 +31,8 @@ var mayImport = map[string][]string{
 	"plugins": {
 		"internal/attach", "internal/chained", "internal/session", "internal/ipam",
 		"internal/cluster", "internal/kernel",
-		"internal/dhcp", "internal/firewalld", "internal/statefile", "internal/ledger", "plugin",
-		"cni",
+		"internal/dhcp", "internal/firewalld", "internal/statefile", "internal/ledger",
+		"internal/program", "plugin", "cni",
 	},
 	"plugin/linux": {"internal/attach", "internal/chained", "internal/session",
 		"internal/kernel", "plugin", "cni"},

@@ -28,10 +28,44 @@ func (p *Plugin) Repair(ctx context.Context, c *plugin.Call, repairs *session.Re
 	if err := p.Maker.Repair(s); err != nil {
 		return err
 	}
+	if r, ok := p.Maker.(Restorer); ok {
+		repairs.Restore = p.restoreBy(c, r)
+		return nil
+	}
 	if !s.masq.IPMasq {
 		return nil
 	}
 	return p.repairMasquerade(s, repairs)
+}
+
+// Restorer is a [Maker] without masquerading that has objects outside the kernel which another
+// program can remove, such as rows of a database.
+type Restorer interface {
+	// Restore restores the missing objects of the attachment, and returns them for people. If the
+	// container's interface is gone, it restores nothing.
+	Restore(context.Context, *Session) (restored []string, err error)
+}
+
+// restoreBy returns the step that restores the objects of a Restorer.
+func (p *Plugin) restoreBy(c *plugin.Call, r Restorer) func(context.Context, session.Step) ([]string, error) {
+	return func(ctx context.Context, step session.Step) (restored []string, err error) {
+		if step != session.Allow {
+			return nil, nil
+		}
+		s, err := p.open(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		defer s.Close()
+		if err := s.Enter(); err != nil {
+			return nil, err
+		}
+		err = s.Change(func() (err error) {
+			restored, err = r.Restore(ctx, s)
+			return err
+		})
+		return restored, err
+	}
 }
 
 // repairMasquerade skips addresses that surviving rules of the upstream plugins masquerade.

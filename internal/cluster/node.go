@@ -46,9 +46,11 @@ type Node struct {
 	Store string `json:"store,omitempty"`
 	// Holds are the holds, by pool, that the node observes at present. The pool's document may have
 	// changed since the node last read it, so that fencing by hold relies on these alone.
-	Holds    map[string]Duration `json:"holds,omitempty"`
-	Evidence string              `json:"evidence,omitempty"`
-	Author   string              `json:"author,omitempty"` // of the fencing
+	Holds map[string]Duration `json:"holds,omitempty"`
+	// Drain makes a suspect node draining, not active, when it returns.
+	Drain    bool   `json:"drain,omitempty"`
+	Evidence string `json:"evidence,omitempty"`
+	Author   string `json:"author,omitempty"` // of the fencing
 }
 
 // BlockRef names a block in a node's list.

@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/tenon-cni/tenon/internal/netlink"
 	"github.com/tenon-cni/tenon/internal/nft"
@@ -18,6 +19,7 @@ const KindVXLAN = netlink.KindVXLAN
 type (
 	NodeRoute = netlink.NodeRoute
 	Neighbour = netlink.Neighbour // of a neighbour table or a forwarding database
+	Proxy     = netlink.Proxy     // an address for which the host answers on a link
 	VXLAN     = netlink.VXLAN
 	LinkAddr  = netlink.LinkAddr
 	Hop       = netlink.Hop
@@ -63,6 +65,12 @@ func SetForwarding(n Neighbour) Change { return netlink.SetForwarding(n) }
 // device.
 func DeleteForwarding(n Neighbour) Change { return netlink.DeleteForwarding(n) }
 
+// SetProxy returns the change that adds a proxy entry.
+func SetProxy(p Proxy) Change { return netlink.SetProxy(p) }
+
+// DeleteProxy returns the change that deletes a proxy entry.
+func DeleteProxy(p Proxy) Change { return netlink.DeleteProxy(p) }
+
 // Taken reports whether a change failed because another program has an object with the same key.
 func Taken(err error) bool { return netlink.ErrTaken(err) }
 
@@ -106,6 +114,9 @@ func (s Addrs) Neighbours(l Link) ([]Neighbour, error) { return s.space.rt.Addrs
 
 // Forwarding lists the entries in the forwarding database of a VXLAN device.
 func (s Addrs) Forwarding(l Link) ([]Neighbour, error) { return s.space.rt.Addrs.Forwarding(l) }
+
+// Proxies lists the proxy entries for addresses of other nodes, of all links.
+func (s Addrs) Proxies() ([]Proxy, error) { return s.space.rt.Addrs.Proxies() }
 
 // Monitor opens a monitor of the namespace, which outlives the space. The caller must close it.
 func (s *Space) Monitor() (*Monitor, error) { return s.rt.Monitor() }
@@ -154,6 +165,23 @@ func (s Rules) SetClusterPools(pools []netip.Prefix) (changed bool, err error) {
 // withoutPools ignores a kernel without nftables if there are no pools.
 func withoutPools(err error, pools []netip.Prefix) error {
 	if len(pools) == 0 {
+		return UnlessNoNFT(err)
+	}
+	return err
+}
+
+// SetHolds makes the kernel drop forwarded packets from blocks of this node when their durations
+// have elapsed, even if this program no longer runs; at once if a duration is not positive. It
+// replaces all blocks in one transaction. Rollback does not revert it. The error wraps [ErrNoNFT] if
+// there are blocks and the kernel lacks nftables.
+func (s *Space) SetHolds(left map[netip.Prefix]time.Duration) error {
+	c, err := s.rules()
+	if err == nil {
+		err = s.tx.Do(fmt.Sprintf("hold of %d blocks", len(left)), func() error {
+			return c.SetHolds(s.tx.ctx, left)
+		}, nil)
+	}
+	if len(left) == 0 {
 		return UnlessNoNFT(err)
 	}
 	return err

@@ -169,6 +169,24 @@ func TestNeighbours(t *testing.T) {
 	if err != nil || len(forwarding) != 3 || others != 1 {
 		t.Errorf("forwarding %+v, %v", forwarding, err)
 	}
+	proxies := []netlink.Proxy{{Link: l.Index, Addr: ipAddr("192.0.2.7")},
+		{Link: l.Index, Addr: ipAddr("2001:db8::7")}}
+	ns.Command("ip", "neigh", "add", "proxy", "192.0.2.8", "dev", "vx") // of another program
+	for _, p := range slices.Concat(proxies, proxies) {
+		changed(t, c, netlink.SetProxy(p))
+	}
+	if got, err := c.Addrs.Proxies(); err != nil || !slices.Equal(got, proxies) {
+		t.Errorf("proxies %v, %v", got, err)
+	}
+	for _, p := range slices.Concat(proxies, proxies) {
+		changed(t, c, netlink.DeleteProxy(p))
+	}
+	if got, err := c.Addrs.Proxies(); err != nil || len(got) != 0 {
+		t.Errorf("proxies %v, %v", got, err)
+	}
+	if got := ns.Command("ip", "neigh", "show", "proxy"); !strings.Contains(got, "192.0.2.8") {
+		t.Errorf("proxies: %s", got)
+	}
 	changed(t, c, netlink.DeleteNeighbour(four), netlink.DeleteNeighbour(six),
 		netlink.DeleteNeighbour(six), netlink.DeleteForwarding(four))
 	if neighbours, err = c.Addrs.Neighbours(l); err != nil || len(neighbours) != 0 {

@@ -56,6 +56,57 @@ func DeleteForwarding(n Neighbour) Change {
 	return change(text, unix.RTM_DELNEIGH, 0, n.body(unix.AF_BRIDGE, unix.NTF_SELF))
 }
 
+// Proxy is an address for which the host answers on a link, because it forwards packets to it.
+// Proxies have [NodeProtocol] (Linux 5.0 or newer).
+type Proxy struct {
+	Link int // its index
+	Addr netip.Addr
+}
+
+// SetProxy returns the change that adds a proxy entry.
+func SetProxy(p Proxy) Change {
+	return change(fmt.Sprintf("set proxy %s", p.Addr), unix.RTM_NEWNEIGH, unix.NLM_F_CREATE,
+		Body(p.about(), Bytes(unix.NDA_DST, p.Addr.AsSlice()), Uint8(ndaProtocol, NodeProtocol)))
+}
+
+// DeleteProxy returns the change that deletes a proxy entry.
+func DeleteProxy(p Proxy) Change {
+	return change(fmt.Sprintf("delete proxy %s", p.Addr), unix.RTM_DELNEIGH, 0,
+		Body(p.about(), Bytes(unix.NDA_DST, p.Addr.AsSlice())))
+}
+
+func (p Proxy) about() unix.NdMsg {
+	return unix.NdMsg{Family: familyOf(p.Addr), Ifindex: int32(p.Link), Flags: ntfProxy}
+}
+
+// Constants of linux/neighbour.h.
+const (
+	ntfProxy    = 1 << 3 // NTF_PROXY
+	ndaProtocol = 12     // NDA_PROTOCOL
+)
+
+// Proxies lists the proxy entries with [NodeProtocol], of all links and in both families.
+func (c Addrs) Proxies() (all []Proxy, err error) {
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+		found, err := list(c.conn, unix.RTM_GETNEIGH, unix.NdMsg{Family: family, Flags: ntfProxy}, nil,
+			func(list []Proxy, b []byte) ([]Proxy, error) {
+				var entry unix.NdMsg
+				attributes, err := ReadBody(b, &entry)
+				a, ok := netip.AddrFromSlice(Find(attributes, unix.NDA_DST))
+				if err != nil || !ok || entry.Family != family || entry.Flags&ntfProxy == 0 ||
+					number(Find(attributes, ndaProtocol)) != NodeProtocol {
+					return list, err
+				}
+				return append(list, Proxy{int(entry.Ifindex), a}), nil
+			})
+		if err := unless(err, unix.EOPNOTSUPP); err != nil {
+			return nil, fmt.Errorf("list proxies: %w", err)
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
 func (n Neighbour) body(family, flags uint8) []byte {
 	about := unix.NdMsg{Family: family, Ifindex: int32(n.Link), Flags: flags,
 		State: unix.NUD_PERMANENT}

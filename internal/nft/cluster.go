@@ -10,8 +10,9 @@ import (
 )
 
 // The nodes of a cluster assign addresses of its pools to containers. Packets between pools keep
-// their source, so that a container on another node sees the address of the sender. [Masquerading] and [Filtering] look up source and destination together in a set that has
-// an element for each pair of pools. Its elements have no owner: a daemon sets all of them.
+// their source, so that a container on another node sees the address of the sender. [Masquerading]
+// and [Filtering] look up source and destination together, in a set that has an element for each
+// pair of pools. These elements have no owner: a daemon sets all of them.
 
 // clusterSet returns the set of pairs of pools of a rule set.
 func (p protocol) clusterSet(name string) *set {

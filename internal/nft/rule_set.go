@@ -31,7 +31,8 @@ func (rs *RuleSet) String() string { return rs.name }
 
 // allRuleSets returns every rule set of Tenon's tables.
 func allRuleSets() []*RuleSet {
-	return []*RuleSet{Masquerading, Dropping, Filtering, PortIsolation, Guarding, Publishing}
+	return []*RuleSet{Masquerading, Dropping, Filtering, PortIsolation, Guarding, Publishing,
+		Holding}
 }
 
 // skeleton is the fixed part of a rule set. The first request builds it and later ones only compare

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/cluster/agentcall"
@@ -32,6 +33,9 @@ func (c *Config) Status(ctx context.Context, call *plugin.Call) error {
 	return nil
 }
 
+// reportTime limits the wait for the status of the agent, which reads no more than local files.
+const reportTime = 5 * time.Second
+
 // status returns why a pool has no address for an ADD.
 func (c *Config) status(ctx context.Context, store *local.Store, pool string) (err error) {
 	dir := filepath.Join(c.dir(), "addresses")
@@ -47,6 +51,8 @@ func (c *Config) status(ctx context.Context, store *local.Store, pool string) (e
 	if remedy(err) == "" || ctx.Err() != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, reportTime)
+	defer cancel()
 	reply, askErr := agentcall.Call(ctx, c.socket(), agentcall.Request{Verb: agentcall.Report})
 	switch {
 	case askErr != nil:

@@ -30,6 +30,7 @@ type Config struct {
 	ConfigurationPath string `json:"configuration_path"`
 
 	dial   Dialer
+	alone  bool // there is no switch, see [Plugin]
 	file   error            // of reading the file with further options
 	mac    net.HardwareAddr // derived from the call by [Config.Validate]
 	ovn    string           // the port in OVN, or ""

@@ -23,22 +23,20 @@ const (
 	restartTime = 3 * time.Second
 )
 
-// Plugin describes the plugin to programs that cannot run it: its calls fail. The program
-// cmd/tenon-ovs runs it.
-var Plugin = Define(func(context.Context, string, time.Duration) (Switch, error) {
-	return nil, cni.Errorf(cni.CodeInvalidConfig, "plugin ovs is a program of its own").
-		WithDetails("install the program tenon-ovs as ovs in the plugin directory")
-})
-
-// Define returns the definition of the plugin on a switch.
+// Define returns the definition of the plugin on a switch. With nil the plugin has no switch, see
+// [Plugin].
 func Define(dial Dialer) plugin.Definition {
+	alone := dial == nil
+	if alone {
+		dial = refuse
+	}
 	return attach.Define(plugin.Info{
 		Name:         "ovs",
 		About:        "connects a container to an Open vSwitch bridge, also across nodes by VXLAN",
 		Capabilities: []string{"mac"},
 		Args:         []string{"MAC", "OvnPort", "K8S_POD_UID"},
 		Doc:          doc,
-	}, attach.Traits{Kind: "veth"}, func() attach.Maker { return &Config{dial: dial} })
+	}, attach.Traits{Kind: "veth"}, func() attach.Maker { return &Config{dial: dial, alone: alone} })
 }
 
 // open connects to the switch once for each call.
@@ -107,6 +105,9 @@ func (c *Config) Make(ctx context.Context, s *attach.Session) ([]cni.Interface, 
 	if err := c.ensureBridge(ctx, s, sw); err != nil {
 		return nil, err
 	}
+	if err := c.bury(ctx, s, sw); err != nil {
+		return nil, err
+	}
 	inside, host, err := s.AddVeth(kernel.Veth{
 		Name: s.IfName, MAC: c.mac, MTU: c.mtu(), Host: s.Host, HostName: s.HostName(), Alias: s.Tag,
 	})
@@ -148,6 +149,23 @@ func (c *Config) ensureBridge(ctx context.Context, s *attach.Session, sw Switch)
 	}
 	return s.Tx.Do("create bridge "+name, func() error {
 		return unreachable(cni.CodeTryAgainLater, sw.CreateBridge(ctx, name, c.datapath()))
+	}, nil)
+}
+
+// bury removes the ports of containers that ended without DEL.
+func (c *Config) bury(ctx context.Context, s *attach.Session, sw Switch) error {
+	gone := func(p Attached) bool { return dead(s, p) }
+	list, err := sw.Find(ctx, gone)
+	if err != nil {
+		return unreachable(cni.CodeTryAgainLater, err)
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return s.Tx.Do("delete ports without a link", func() error {
+		removed, err := sw.Detach(ctx, gone)
+		s.Log.Warn("deleted ports of containers that no longer exist", "ports", removed)
+		return unreachable(cni.CodeTryAgainLater, err)
 	}, nil)
 }
 

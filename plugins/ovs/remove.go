@@ -22,7 +22,7 @@ func (c *Config) Remove(
 				"error", err)
 			err = nil
 		} else {
-			err = cni.Errorf(cni.CodeInternal, "%w", err)
+			err = cni.Errorf(cni.CodeInternal, "%v", err)
 		}
 	}
 	return errors.Join(err, deleteLinks())
@@ -56,9 +56,9 @@ func selects(gone attach.Gone, s *attach.Session, p Attached) bool {
 }
 
 // dead reports whether the link of a port no longer exists, because its namespace ended without
-// DEL.
+// DEL. The switch must agree, in case that this process is in another namespace.
 func dead(s *attach.Session, p Attached) bool {
-	if p.Error == "" {
+	if !p.NoLink {
 		return false
 	}
 	_, err := s.Host.Links.ByName(p.Name)

@@ -118,4 +118,5 @@ type Attached struct {
 	Trunks    []int
 	Protected bool
 	Error     string // of the interface, as ovs-vswitchd reports it
+	NoLink    bool   // ovs-vswitchd finds no link of this name
 }

@@ -7,8 +7,11 @@
 //	    contact           its modification time is the time of the last contact with the store
 //	    pools/POOL.json   [State]: the blocks of a pool, written by the agent
 //	    addresses/POOL/   reservations, see package filestore; its lock covers POOL.json too
-//	    quota/POOL/       one file per address that counts against the quota of a namespace
-//	    notes/            shared addresses that the plugin released and the store still shows
+//	    notes/POOL/       [Note]: shared addresses that the plugin released and the store still shows
 //	    intents/          transactions of the agent whose outcome is not known
-//	    audit/DAY.log     who got and released which address, if the pool asks for it
+//	    audit/DAY.log     a [Record] per line, if the pool asks for it
+//
+// A reservation names network, container, interface and the namespace of the pod, so that networks
+// can share a pool and the use of a quota can be counted. Reservations end with the boot, blocks and
+// withdrawn addresses do not.
 package local

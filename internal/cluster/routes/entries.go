@@ -11,6 +11,7 @@ type entries struct {
 	routes     map[routeKey]kernel.NodeRoute
 	neighbours map[neighbourKey]kernel.Neighbour
 	forwarding map[forwardingKey]kernel.Neighbour
+	proxies    map[kernel.Proxy]bool
 }
 
 // routeKey identifies a route in the table main.
@@ -32,7 +33,7 @@ type forwardingKey struct {
 func newEntries() entries {
 	return entries{
 		map[routeKey]kernel.NodeRoute{}, map[neighbourKey]kernel.Neighbour{},
-		map[forwardingKey]kernel.Neighbour{},
+		map[forwardingKey]kernel.Neighbour{}, map[kernel.Proxy]bool{},
 	}
 }
 
@@ -55,19 +56,47 @@ func (p *plan) entries(devices map[family]kernel.Link) entries {
 		e.route(kernel.NodeRoute{Dst: n, Type: kind, Metric: metricEnd})
 	}
 	for n, r := range p.blocks {
+		if n.IsSingleIP() {
+			e.proxy(n.Addr(), p.facts.nets)
+		}
+		src := p.source(r, familyOf(n.Addr()))
 		if r.tunnel == 0 {
 			e.route(kernel.NodeRoute{
 				Dst: n, Type: kernel.RouteUnicast, Via: r.Via, Link: r.link, Metric: metric,
-				MTU: below(r.MTU, p.facts.mtu(r.link)),
+				MTU: below(r.MTU, p.facts.mtu(r.link)), Src: src,
 			})
 			continue
 		}
 		device, ok := devices[r.tunnel]
 		if ok {
-			e.throughTunnel(n, r, device, p.facts.src)
+			e.throughTunnel(n, r, device, src)
 		}
 	}
 	return e
+}
+
+// source returns the source address of packets that this host itself sends. The kernel could choose
+// the gateway of a shared block, which other nodes have as well. The reply takes the tunnel only to
+// an address in an own block.
+func (p *plan) source(r *route, f family) netip.Addr {
+	block, node := p.facts.src[f], netip.Addr{}
+	if p.facts.own[f] != 0 {
+		node = p.options.own(f)
+	}
+	if node.IsValid() && (r.tunnel == 0 || !block.IsValid()) {
+		return node
+	}
+	return block
+}
+
+// proxy adds the proxy entries for an address of another node: on the links of which it seems to be
+// a neighbour, because containers here have addresses of the same block.
+func (e *entries) proxy(a netip.Addr, nets []kernel.LinkAddr) {
+	for _, n := range nets {
+		if n.Addr.Contains(a) {
+			e.proxies[kernel.Proxy{Link: n.Link, Addr: a}] = true
+		}
+	}
 }
 
 // throughTunnel adds the route to a block, and the entries that it needs.
@@ -76,11 +105,7 @@ func (e *entries) throughTunnel(n netip.Prefix, r *route, device kernel.Link, sr
 	copy(mac[:], r.peer.MAC)
 	out := kernel.NodeRoute{
 		Dst: n, Type: kernel.RouteUnicast, Link: device.Index, Metric: metric,
-		MTU: below(r.MTU, device.MTU),
-	}
-	if n.Addr().Is4() {
-		// The reply to an address of the node would not take the tunnel.
-		out.Src = src
+		MTU: below(r.MTU, device.MTU), Src: src,
 	}
 	out.Via = linkLocal(r.peer.MAC)
 	if n.Addr().Is4() && r.tunnel == ip4 {

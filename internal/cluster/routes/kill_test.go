@@ -176,7 +176,8 @@ func (s *single) state() string {
 	state := strings.Join(slices.DeleteFunc(lines, func(line string) bool {
 		return strings.Contains(line, " ifindex ") // of a new device
 	}), "\n")
-	for _, command := range []string{"ip -4 neigh show nud permanent", "ip -6 neigh show nud permanent"} {
+	for _, command := range []string{"ip -4 neigh show nud permanent", "ip -6 neigh show nud permanent",
+		"ip -4 neigh show proxy", "ip -6 neigh show proxy"} {
 		state += "\n" + s.host.Command("sh", "-c", command+" | sort")
 	}
 	return state + s.host.Command("sh", "-c", "bridge fdb show | grep -v 33:33: | grep -v 01:00:5e | sort")
@@ -196,7 +197,9 @@ func transitions() map[string][2]routes.Want {
 	returned := distant(4)
 	returned.Addrs = []netip.Addr{netip.MustParseAddr("198.51.100.44"), netip.MustParseAddr("2001:db8:1::44")}
 	full := wanting(nearby(2), distant(3), distant(4))
-	changed := wanting(distant(2), moved, returned, nearby(5))
+	shared := nearby(5) // with addresses of networks on a link here, which need proxies
+	shared.Blocks = append(shared.Blocks, prefixes("192.0.2.77/32", "2001:db8::77/128")...)
+	changed := wanting(distant(2), moved, returned, shared)
 	changed.Pools = prefixes("10.64.0.0/11", "fd00:64::/48")
 	changed.Own.Blocks = prefixes("10.64.9.0/26")
 	changed.Own.MAC = routes.VTEPMAC("another own")

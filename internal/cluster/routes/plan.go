@@ -17,9 +17,12 @@ type facts struct {
 	// hop returns the link through which packets to an address leave, and whether the address is
 	// directly on it; ok is false if there is no such link.
 	hop func(netip.Addr) (link int, direct, ok bool, err error)
-	mtu func(link int) int // in bytes, 0 if unknown
-	own map[family]int     // the links with the own addresses
-	src netip.Addr         // an IPv4 address of the host in an own block, or invalid
+	mtu func(link int) int    // in bytes, 0 if unknown
+	own map[family]int        // the links with the own addresses
+	src map[family]netip.Addr // addresses of the host in own blocks
+
+	// nets are the networks of other links than the tunnels.
+	nets []kernel.LinkAddr
 }
 
 // route is a path to blocks of a family.
@@ -36,6 +39,7 @@ type plan struct {
 	facts   facts
 	report  Report
 	paths   []route
+	mine    map[netip.Prefix]bool // own blocks
 	blocks  map[netip.Prefix]*route
 	ends    map[netip.Prefix]kernel.RouteType
 	tunnels map[family]bool
@@ -46,13 +50,19 @@ type plan struct {
 func newPlan(o *Options, want Want, f facts) (*plan, error) {
 	p := &plan{
 		options: o, facts: f, own: want.Own, tunnels: map[family]bool{},
-		blocks: map[netip.Prefix]*route{}, ends: map[netip.Prefix]kernel.RouteType{},
+		mine: map[netip.Prefix]bool{}, blocks: map[netip.Prefix]*route{},
+		ends: map[netip.Prefix]kernel.RouteType{},
 	}
 	for _, n := range want.Pools {
 		p.ends[n.Masked()] = kernel.RouteUnreachable
 	}
 	for _, n := range want.Own.Blocks {
-		p.ends[n.Masked()] = kernel.RouteBlackhole
+		p.mine[n.Masked()] = true
+		// A single address is part of a larger network on a link here, to which the kernel would
+		// prefer the route to the address.
+		if !n.IsSingleIP() {
+			p.ends[n.Masked()] = kernel.RouteBlackhole
+		}
 	}
 	p.report.Underlay = p.underlay()
 	p.report.MTU = p.report.Underlay
@@ -281,7 +291,7 @@ func (p *plan) assign(r *route) {
 		}
 		n = n.Masked()
 		switch other := p.blocks[n]; {
-		case p.ends[n] == kernel.RouteBlackhole:
+		case p.mine[n]:
 			p.problem("node %q: block %s is a block of this node", r.Peer, n)
 		case other != nil && other.peer != r.peer:
 			p.problem("node %q: block %s is a block of node %q", r.Peer, n, other.Peer)

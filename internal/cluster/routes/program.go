@@ -14,7 +14,17 @@ func (a *application) program(ctx context.Context, want entries) error {
 	if err != nil {
 		return err
 	}
-	var set, remove []kernel.Change // remove has the last change first
+	var set, remove []kernel.Change
+	for _, changes := range []func(have, want entries) (set, remove []kernel.Change){
+		forwardingChanges, neighbourChanges, proxyChanges, routeChanges,
+	} {
+		more, less := changes(have, want)
+		set, remove = append(set, more...), append(less, remove...)
+	}
+	return a.make(ctx, append(set, remove...))
+}
+
+func forwardingChanges(have, want entries) (set, remove []kernel.Change) {
 	for key, n := range want.forwarding {
 		old := have.forwarding[key]
 		if old.Other { // it may have other destinations, which replacing would keep
@@ -29,17 +39,39 @@ func (a *application) program(ctx context.Context, want entries) error {
 			remove = append(remove, kernel.DeleteForwarding(n))
 		}
 	}
+	return set, remove
+}
+
+func neighbourChanges(have, want entries) (set, remove []kernel.Change) {
 	for key, n := range want.neighbours {
 		if have.neighbours[key] != n {
 			set = append(set, kernel.SetNeighbour(n))
 		}
 	}
 	for key, n := range have.neighbours {
-		// Other entries are not ours: the kernel has tried to resolve an address.
+		// Other entries exist because the kernel has tried to resolve an address.
 		if _, wanted := want.neighbours[key]; !wanted && !n.Other {
 			remove = append(remove, kernel.DeleteNeighbour(n))
 		}
 	}
+	return set, remove
+}
+
+func proxyChanges(have, want entries) (set, remove []kernel.Change) {
+	for p := range want.proxies {
+		if !have.proxies[p] {
+			set = append(set, kernel.SetProxy(p))
+		}
+	}
+	for p := range have.proxies {
+		if !want.proxies[p] {
+			remove = append(remove, kernel.DeleteProxy(p))
+		}
+	}
+	return set, remove
+}
+
+func routeChanges(have, want entries) (set, remove []kernel.Change) {
 	for key, route := range want.routes {
 		old, exists := have.routes[key]
 		switch {
@@ -54,8 +86,7 @@ func (a *application) program(ctx context.Context, want entries) error {
 			remove = append(remove, kernel.DeleteNodeRoute(route))
 		}
 	}
-	slices.Reverse(remove)
-	return a.make(ctx, append(set, remove...))
+	return set, remove
 }
 
 // read returns the existing entries.
@@ -70,6 +101,13 @@ func (a *application) read() (entries, error) {
 			r.Other = true
 		}
 		have.route(r)
+	}
+	proxies, err := a.host.Addrs.Proxies()
+	if err != nil {
+		return have, err
+	}
+	for _, p := range proxies {
+		have.proxies[p] = true
 	}
 	links, err := a.devices()
 	for _, l := range links {

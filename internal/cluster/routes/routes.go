@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/tenon-cni/tenon/internal/kernel"
@@ -129,7 +131,8 @@ func (a *application) apply(ctx context.Context, want Want) (Report, error) {
 		errs = append(errs, err)
 	}
 	a.router.remember(want, addrs, devices)
-	errs = append(errs, a.pools(want.Pools), a.program(ctx, p.entries(devices)),
+	e := p.entries(devices)
+	errs = append(errs, a.pools(want.Pools), a.answer(e), a.program(ctx, e),
 		a.deleteDevices(p.tunnels))
 	report := p.report
 	report.Changes = a.changes
@@ -151,6 +154,29 @@ func (a *application) pools(pools []netip.Prefix) error {
 	return err
 }
 
+// answer makes links answer for the addresses of their proxy entries, and without the usual delay,
+// because containers wait for it. For IPv4, forwarding is the only other requirement.
+func (a *application) answer(e entries) error {
+	list := map[int][]kernel.Setting{}
+	for p := range e.proxies {
+		if list[p.Link] != nil {
+			continue
+		}
+		l, err := a.host.Links.ByIndex(p.Link)
+		if err := kernel.UnlessNoLink(err); err != nil {
+			return err
+		}
+		for key, value := range map[string]string{
+			"net/ipv4/neigh/%/proxy_delay": "0", "net/ipv6/neigh/%/proxy_delay": "0",
+			"net/ipv6/conf/%/proxy_ndp": "1",
+		} {
+			list[p.Link] = append(list[p.Link], kernel.Setting{
+				Key: strings.Replace(key, "%", l.Name, 1), Value: value, Optional: true})
+		}
+	}
+	return a.host.Sysctl.Ensure(slices.Concat(slices.Collect(maps.Values(list))...))
+}
+
 // forward turns forwarding on for the families of the pools and own blocks.
 func (a *application) forward(want Want) error {
 	keys := map[family]string{
@@ -166,7 +192,7 @@ func (a *application) forward(want Want) error {
 	return a.host.Sysctl.Ensure(list)
 }
 
-// facts reads the facts of the host. It asks the kernel about each address and link once.
+// facts reads the facts of the host.
 func (a *application) facts(want Want, addrs []kernel.LinkAddr) (facts, error) {
 	links, err := a.host.Links.All()
 	if err != nil {
@@ -176,7 +202,7 @@ func (a *application) facts(want Want, addrs []kernel.LinkAddr) (facts, error) {
 	for _, l := range links {
 		byIndex[l.Index] = l
 	}
-	f := facts{own: map[family]int{}, mtu: func(link int) int {
+	f := facts{own: map[family]int{}, src: map[family]netip.Addr{}, mtu: func(link int) int {
 		if byIndex[link].Name == loopback { // says nothing about the underlay
 			return 0
 		}
@@ -184,12 +210,16 @@ func (a *application) facts(want Want, addrs []kernel.LinkAddr) (facts, error) {
 	}}
 	for _, x := range addrs {
 		ip := x.Addr.Addr()
+		if !x.Addr.IsSingleIP() && !ip.IsLinkLocalUnicast() && !ours(byIndex[x.Link]) {
+			f.nets = append(f.nets, x)
+		}
 		switch {
 		case ip == a.options.own(familyOf(ip)):
 			f.own[familyOf(ip)] = x.Link
-		case ip.Is4() && !ours(byIndex[x.Link]) && within(ip, want.Own.Blocks) &&
-			(!f.src.IsValid() || ip.Less(f.src)):
-			f.src = ip
+		case !ours(byIndex[x.Link]) && within(ip, want.Own.Blocks):
+			if first := f.src[familyOf(ip)]; !first.IsValid() || ip.Less(first) {
+				f.src[familyOf(ip)] = ip
+			}
 		}
 	}
 	for _, own := range a.options.Nodes {
@@ -197,21 +227,29 @@ func (a *application) facts(want Want, addrs []kernel.LinkAddr) (facts, error) {
 			a.problem("the own address %s is on no link", own)
 		}
 	}
-	hops := map[netip.Addr]hop{}
-	f.hop = func(addr netip.Addr) (link int, direct, ok bool, err error) {
-		h, known := hops[addr]
-		if !known {
+	f.hop = a.hops(byIndex)
+	return f, nil
+}
+
+// hops returns the function that finds the next hop to an address. It asks the kernel once about
+// each address.
+func (a *application) hops(
+	links map[int]kernel.Link,
+) func(netip.Addr) (link int, direct, ok bool, err error) {
+	known := map[netip.Addr]hop{}
+	return func(addr netip.Addr) (link int, direct, ok bool, err error) {
+		h, asked := known[addr]
+		if !asked {
 			if h.Hop, h.ok, err = a.host.Routes.Hop(addr); err != nil {
 				return 0, false, false, err
 			}
-			hops[addr] = h
+			known[addr] = h
 		}
-		if !h.ok || h.Local || ours(byIndex[h.Link]) {
+		if !h.ok || h.Local || ours(links[h.Link]) {
 			return 0, false, false, nil
 		}
 		return h.Link, !h.Gateway, true, nil
 	}
-	return f, nil
 }
 
 const loopback = "lo"

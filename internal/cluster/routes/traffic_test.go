@@ -81,6 +81,35 @@ func TestIPTables(t *testing.T) {
 	l.full(pods)
 }
 
+// TestSharedBlock: containers with addresses of one block on different nodes, which consider each
+// other neighbours on their bridges, reach each other.
+func TestSharedBlock(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Kernel(kernel.FeatureNFT, kernel.FeatureBridge,
+		kernel.FeatureVXLAN, kernel.FeatureIPv6), testnet.Tool("nft"))
+	for _, mode := range []routes.Mode{routes.ModeVXLAN, routes.ModeAuto} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			l := &lab{t: t, net: testnet.New(t), mode: mode, shared: true}
+			l.build(dual, true)
+			l.apply()
+			pods := l.pods()
+			l.apply()
+			l.full(pods)
+			first := l.nodes[0]
+			if n := first.apply().Changes; n != 0 {
+				t.Errorf("%d changes the second time", n)
+			}
+			first.remove()
+			for _, family := range []string{"-4", "-6"} {
+				if got := first.Host.Command("ip", family, "neigh", "show", "proxy"); got != "" {
+					t.Errorf("left: %s", got)
+				}
+			}
+		})
+	}
+}
+
 // TestFirewall: with a policy that drops forwarded packets, containers reach each other across
 // nodes, once the pools are known, and nothing outside of them opens connections to them.
 func TestFirewall(t *testing.T) {

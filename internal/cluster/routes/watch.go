@@ -16,6 +16,7 @@ type relevant struct {
 	links  map[int]bool // with an own address, and tunnels
 	blocks []netip.Prefix
 	nodes  []netip.Addr // own and others
+	single []netip.Addr // of containers of other nodes
 }
 
 // remember records what the last Apply depends on.
@@ -26,6 +27,11 @@ func (r *Router) remember(
 		nodes: slices.Clone(r.options.Nodes)}
 	for _, p := range want.Peers {
 		last.nodes = append(last.nodes, p.Addrs...)
+		for _, n := range p.Blocks {
+			if n.IsSingleIP() {
+				last.single = append(last.single, n.Addr())
+			}
+		}
 	}
 	for _, x := range addrs {
 		if slices.Contains(r.options.Nodes, x.Addr.Addr()) {
@@ -112,6 +118,6 @@ func (w *relevant) affects(a netip.Prefix) bool {
 	if a.Addr().IsLinkLocalUnicast() { // every new interface has one
 		return false
 	}
-	return a.Addr().Is4() && within(a.Addr(), w.blocks) ||
-		slices.ContainsFunc(w.nodes, a.Contains)
+	return within(a.Addr(), w.blocks) ||
+		slices.ContainsFunc(w.nodes, a.Contains) || slices.ContainsFunc(w.single, a.Contains)
 }

@@ -2,6 +2,8 @@ package nftmsg
 
 import (
 	"bytes"
+	"encoding/binary"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -15,6 +17,7 @@ type Set struct {
 	Key      []Type // several are concatenated, each padded to 4 bytes
 	Data     []Type // of the values of a map, [TypeVerdict] for a verdict map; nil for a set
 	Interval bool   // elements can be ranges
+	Timeout  bool   // elements can end by themselves
 	Size     uint32 // the limit of elements, 0: none
 	Comment  string // up to 254 bytes
 }
@@ -103,6 +106,9 @@ func (s Set) flags() (flags uint32) {
 	if s.Interval {
 		flags |= unix.NFT_SET_INTERVAL
 	}
+	if s.Timeout {
+		flags |= unix.NFT_SET_TIMEOUT
+	}
 	if s.Data != nil {
 		flags |= unix.NFT_SET_MAP
 	}
@@ -150,6 +156,9 @@ type Element struct {
 	Value   []byte   // in a map
 	Verdict *Verdict // in a verdict map
 	Comment string   // up to 254 bytes
+	// Timeout is the time, in whole milliseconds, after which the kernel removes the element from a
+	// set with timeouts; 0: never. It is not decoded.
+	Timeout time.Duration
 }
 
 // encode returns the element as an element of a list.
@@ -163,6 +172,11 @@ func (e Element) encode() netlink.Attribute {
 		inside = append(inside, nest(unix.NFTA_SET_ELEM_DATA, e.Verdict.data()))
 	case e.Value != nil:
 		inside = append(inside, value(unix.NFTA_SET_ELEM_DATA, e.Value))
+	}
+	if e.Timeout > 0 {
+		ms := max(uint64(e.Timeout.Milliseconds()), 1)
+		inside = append(inside,
+			netlink.Bytes(unix.NFTA_SET_ELEM_TIMEOUT, binary.BigEndian.AppendUint64(nil, ms)))
 	}
 	if e.Comment != "" {
 		inside = append(inside,

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	mathrand "math/rand/v2"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -37,7 +38,10 @@ type Options struct {
 	// Changes calls changed when the reservations of a pool have changed, until ctx ends, if not
 	// nil. Without it, the agent looks at every renewal.
 	Changes func(ctx context.Context, changed func(pool string)) error
-	Notify  func(state string) // reports to the service manager (sd_notify(3)), if not nil
+	// Guard makes the kernel drop packets from blocks after the given times, if not nil; see
+	// [routes.Hold].
+	Guard  func(ctx context.Context, left map[netip.Prefix]time.Duration) error
+	Notify func(state string) // reports to the service manager (sd_notify(3)), if not nil
 }
 
 // Durations of the agent. Package tests depend on none of them being changed.
@@ -88,6 +92,7 @@ type Agent struct {
 	underlay int                // MTU of the link to the other nodes, from the routes
 	peers    int
 	watched  map[string]*suspicion // suspect nodes, by name
+	guarded  guarded               // what the kernel enforces of hold
 	checked  map[string]bool       // pools to look at before the next renewal
 	commons  commons
 }

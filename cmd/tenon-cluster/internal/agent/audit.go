@@ -43,9 +43,9 @@ type uploads struct {
 	Days   map[string]upload `json:"days"`
 }
 
-// upload is the progress of a day's file, in bytes. The batch from Done to Next is being stored: its
-// bounds are fixed before the request, so that a repeated request stores the same bytes. Done is
-// also the sequence number of the batch.
+// upload is the progress of a day's file, in bytes. The batch from Done to Next is being stored:
+// its bounds are fixed before the request, so that a repeated request stores the same bytes. Done
+// is also the sequence number of the batch.
 type upload struct {
 	Done int64 `json:"done"`
 	Next int64 `json:"next"`
@@ -129,8 +129,8 @@ func (a *Agent) uploadDay(ctx context.Context, path string, u *uploads) error {
 	}
 }
 
-// readBatch reads the whole lines of the next batch: those of an interrupted upload, or all new ones
-// up to auditBatch.
+// readBatch reads the whole lines of the next batch: the lines of an interrupted upload, or all
+// new ones up to auditBatch.
 func readBatch(path string, at upload) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 
 // confirm compares the blocks of this node in the store with those in its files, with one
 // linearizable read, and then allows allocations in this boot. The store decides: blocks that it
-// gives this node are adopted, and blocks that it does not are dropped, or lost if addresses of them
-// are in use.
+// gives this node are adopted, and blocks that it does not are dropped, or lost if addresses of
+// them are in use.
 //
 // After a restored snapshot, or with another store, both must agree: the store may show a block
 // that this node gave back since, and that another node has claimed.
@@ -144,7 +144,8 @@ func ownBlocks(n registry.Node, blocks []registry.Block) map[string][]local.Bloc
 	return own
 }
 
-// ownBlock returns a block of this node. An address that was withdrawn but not granted is free again.
+// ownBlock returns a block of this node. An address that was withdrawn but not granted is free
+// again.
 func ownBlock(b registry.Block) local.Block {
 	own := local.Block{Block: b.Block.Block, Epoch: b.Epoch, Generation: b.Generation,
 		Nonce: b.Nonce, Phase: local.Owned, Since: b.Since}

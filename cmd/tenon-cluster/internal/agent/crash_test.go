@@ -102,8 +102,8 @@ func deathAt(t *testing.T, call int, commit memkv.Commit) (died bool) {
 	return died && !t.Failed()
 }
 
-// matches fails the test unless the node's files and the store show the same blocks, and no intent is
-// left.
+// matches fails the test unless the node's files and the store show the same blocks, and no intent
+// is left.
 func (n *node) matches() {
 	n.Helper()
 	n.check()
@@ -142,8 +142,8 @@ func (n *node) edit(pool string, change func(*local.State)) {
 	}
 }
 
-// TestRestartAtACrashPoint starts the agent with the files of each crash point that is not a call to
-// the store.
+// TestRestartAtACrashPoint starts the agent with the files of each crash point that is not a call
+// to the store.
 func TestRestartAtACrashPoint(t *testing.T) {
 	t.Parallel()
 	points := map[string]func(n *node){

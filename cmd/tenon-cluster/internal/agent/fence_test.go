@@ -17,7 +17,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/cluster/local"
 )
 
-// fence makes a node suspect and then fenced, as an operator does who knows that it is off.
+// fence makes a node suspect and then fenced, like an operator after a power failure.
 func (n *node) fence() registry.Node {
 	n.Helper()
 	n.kv.ExpireKey(cluster.NewKeys("c").Live(n.name))
@@ -158,8 +158,8 @@ func TestNodeWithoutHoldIsNeverFencedByTime(t *testing.T) {
 	})
 }
 
-// TestHoldChangesInSafeOrder checks that a node publishes a longer hold before it observes that, and
-// a shorter one afterwards.
+// TestHoldChangesInSafeOrder checks that a node publishes a longer hold before it observes that,
+// and a shorter one afterwards.
 func TestHoldChangesInSafeOrder(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

@@ -18,8 +18,8 @@ const freePercent = 25
 // idle is the time since which a block has been empty and unnecessary.
 type idle struct{ since time.Time }
 
-// unnecessary returns the blocks that have been empty long enough, while the others kept enough free
-// addresses. In a scarce pool, and on a draining node, a node keeps no empty block.
+// unnecessary returns the blocks that have been empty long enough, while the others kept enough
+// free addresses. In a scarce pool, and on a draining node, a node keeps no empty block.
 func (a *Agent) unnecessary(use []local.Use, scarce bool) (old []local.Block) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -30,7 +30,7 @@ const (
 	burstTime = time.Second
 	// burstReserve is the number of free blocks for each node that a burst requires.
 	burstReserve = 4 * maxClaim
-	// claimTime limits a claim, whoever waits for it.
+	// claimTime limits a claim, whatever the deadlines of the requests.
 	claimTime = 20 * time.Second
 )
 
@@ -133,7 +133,7 @@ func (a *Agent) claimFor(ctx context.Context, pool string, f *flight) error {
 	return err
 }
 
-// hasOther reports whether the node can allocate from a block whose nonce is not in have.
+// hasOther reports whether the node has a usable block that is missing from have, a list of nonces.
 func (a *Agent) hasOther(ctx context.Context, pool string, have []string) (bool, error) {
 	p, err := a.o.Local.Open(ctx, pool, true)
 	if err != nil {
@@ -147,8 +147,8 @@ func (a *Agent) hasOther(ctx context.Context, pool string, have []string) (bool,
 	return p.State.Boot == a.o.BootID && slices.ContainsFunc(p.State.Blocks, usable), nil
 }
 
-// claim claims as many blocks as the waiting requests need, at least one. Its intent precedes it. The
-// caller has the turn.
+// claim claims as many blocks as the waiting requests need, at least one. Its intent precedes it.
+// The caller has the turn.
 func (a *Agent) claim(ctx context.Context, pool string, wait uint64) error {
 	if _, err := a.mayClaim(ctx, pool); err != nil {
 		return err
@@ -198,8 +198,8 @@ func (a *Agent) race(ctx context.Context, in intent, wait uint64) ([]registry.Bl
 	}
 }
 
-// need returns the number of blocks that waiting requests need, within the limits of the pool and of
-// a claim.
+// need returns the number of blocks that waiting requests need, within the limits of the pool and
+// of a claim.
 func (a *Agent) need(p registry.Pool, wait uint64) int {
 	units := max(p.Units(p.Block(0)), 1)
 	blocks := int(min((wait+units-1)/units, maxClaim))

@@ -129,3 +129,28 @@ func addAll(t *testing.T, nodes []*node, count func(i int) int) {
 		}
 	}
 }
+
+// The status names the pools of which the node gets no further block: a full one, until another
+// node returns a block, and any pool while the node drains.
+func TestStatusNamesExhaustedPools(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pool(cluster.Pool{Range: prefix("10.64.0.0/28"), BlockBits: 29,
+			Cooldown: cluster.Duration(time.Second)})
+		a, b := w.node("a").start(), w.node("b").start()
+		want := func(want string) {
+			w.Helper()
+			pass(time.Minute)
+			if got := a.status().Pools[0].Exhausted; got != want {
+				w.Errorf("exhausted: %q, expected %q", got, want)
+			}
+		}
+		a.mustAdd("pods", "c1")
+		want("")
+		b.mustAdd("pods", "d1")
+		want("the nodes own all blocks of the pool")
+		b.del("pods", "d1")
+		pass(time.Hour)
+		want("")
+		w.check()
+	})
+}

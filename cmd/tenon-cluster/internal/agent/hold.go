@@ -30,8 +30,8 @@ func (a *Agent) holdOf(p cluster.Pool, have *local.Deadline) *local.Deadline {
 	return &next
 }
 
-// observed returns the hold that the node observes. Other nodes fence this one after the hold that it
-// has published, so that a node observes a shorter hold before it publishes it, and publishes a
+// observed returns the hold that the node observes. Other nodes fence this one after the hold that
+// it has published, so that a node observes a shorter hold before it publishes it, and publishes a
 // longer one, or none, before it observes that. The caller holds a.mu.
 func (a *Agent) observed(p cluster.Pool) time.Duration {
 	hold := time.Duration(p.Hold)
@@ -58,7 +58,7 @@ func (a *Agent) publish(ctx context.Context) error {
 	holds := map[string]cluster.Duration{}
 	a.mu.Lock()
 	for _, p := range a.view.Pools {
-		if p.Hold > 0 && a.uses(p) {
+		if p.Hold > 0 && a.uses(p) && !a.unguarded() {
 			holds[p.Name] = p.Hold
 		}
 	}

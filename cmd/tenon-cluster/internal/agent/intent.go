@@ -15,11 +15,11 @@ import (
 	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
-// intentClaim is the kind of the intents of claim. Files of other kinds belong to other parts of the
-// agent.
+// intentClaim is the kind of the intents of claim. Files of other kinds belong to other parts of
+// the agent.
 const intentClaim = "claim"
 
-// intent is a transaction whose outcome is not known yet. Its file exists before the transaction is
+// intent is a transaction with an unknown outcome. Its file exists before the transaction is
 // sent and until the outcome is in the node's files.
 type intent struct {
 	Schema int       `json:"schema"`
@@ -48,7 +48,7 @@ func (a *Agent) intend(in intent) error {
 	return statefile.Replace(a.intentPath(in), append(content, '\n'), 0o600, nil)
 }
 
-// settle removes an intent whose outcome is known and recorded.
+// settle removes an intent after its outcome was recorded.
 func (a *Agent) settle(in intent) error {
 	err := os.Remove(a.intentPath(in))
 	if errors.Is(err, fs.ErrNotExist) {

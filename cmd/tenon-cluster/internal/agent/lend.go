@@ -14,8 +14,8 @@ import (
 )
 
 // Only the owner of a block lends: it withdraws the address from its free addresses, durably, and
-// then grants it. The withdrawn addresses in the files are therefore always a superset of the grants
-// in the store, and the agent restores those that no grant explains.
+// then grants it. The withdrawn addresses in the files are therefore always a superset of the
+// grants in the store, and the agent restores an address that no grant explains.
 
 const (
 	// borrowTime is the time for which a borrower waits for a grant.
@@ -30,8 +30,8 @@ const (
 	lendDelay, maxLendDelay = 10 * time.Millisecond, time.Second
 )
 
-// borrow asks the other nodes for an address because no block is free. It returns cause if the pool
-// does not permit it or none lends. The caller has the turn.
+// borrow asks the other nodes for an address because no block is free. It returns cause if the
+// pool does not permit it or none lends. The caller has the turn.
 func (a *Agent) borrow(ctx context.Context, pool string, cause error) error {
 	p, ok := a.pool(pool)
 	if !ok || !p.Borrow || p.PrefixBits > 0 {
@@ -96,13 +96,14 @@ func (a *Agent) lends(ctx context.Context) error {
 	return nil
 }
 
-// lend grants an address to a node that wants one, if this node has many free ones and no other node
-// is faster.
+// lend grants an address to a node that wants one, if this node has many free ones and no other
+// node is faster.
 func (a *Agent) lend(ctx context.Context, pool, borrower string) error {
 	a.mu.Lock()
 	nodes := len(a.view.Nodes)
 	a.mu.Unlock()
-	if borrower == a.o.Node.Name || !sleep(ctx, a.o.Jitter(min(lendDelay*time.Duration(nodes), maxLendDelay))) {
+	delay := a.o.Jitter(min(lendDelay*time.Duration(nodes), maxLendDelay))
+	if borrower == a.o.Node.Name || !sleep(ctx, delay) {
 		return nil
 	}
 	end, err := a.exclusive(ctx)
@@ -137,7 +138,7 @@ func (a *Agent) lendLocked(ctx context.Context, pool, borrower string) error {
 	a.setNode(n)
 	var from local.Use
 	for _, u := range use {
-		if u.Phase == local.Owned && u.Capacity-min(u.Used, u.Capacity) > from.Capacity-min(from.Used, from.Capacity) {
+		if u.Phase == local.Owned && free(u) > free(from) {
 			from = u
 		}
 	}
@@ -166,7 +167,12 @@ func (a *Agent) lendLocked(ctx context.Context, pool, borrower string) error {
 	return fmt.Errorf("restore %s: %w", addr, err)
 }
 
-func (a *Agent) withdraw(ctx context.Context, pool string, block netip.Prefix, borrower string) (addr netip.Addr, err error) {
+// free returns the number of free addresses of a block.
+func free(u local.Use) uint64 { return u.Capacity - min(u.Used, u.Capacity) }
+
+func (a *Agent) withdraw(
+	ctx context.Context, pool string, block netip.Prefix, borrower string,
+) (addr netip.Addr, err error) {
 	p, err := a.o.Local.Open(ctx, pool, false)
 	if err != nil {
 		return addr, err
@@ -184,8 +190,8 @@ func (a *Agent) restore(ctx context.Context, pool string, addr netip.Addr) (err 
 	return p.Restore(ctx, addr)
 }
 
-// lendUpkeep repays borrowed addresses that are not used, and restores lent ones that were repaid.
-// The caller has the turn.
+// lendUpkeep repays borrowed addresses that are not used, and restores lent ones that were
+// repaid. The caller has the turn.
 func (a *Agent) lendUpkeep(ctx context.Context) error {
 	if a.isRestored() {
 		return nil
@@ -212,8 +218,8 @@ func (a *Agent) isRestored() bool {
 	return a.restored
 }
 
-// repayUnused drops borrowed addresses from the files that have been unused for repayTime, and then
-// repays all borrowed addresses of the node's document that are not in the files.
+// repayUnused drops borrowed addresses from the files that have been unused for repayTime, and
+// then repays all borrowed addresses of the node's document that are not in the files.
 func (a *Agent) repayUnused(ctx context.Context, pool string, use []local.Use) error {
 	kept := map[netip.Prefix]bool{}
 	for _, u := range use {
@@ -253,7 +259,9 @@ func (a *Agent) repayUnused(ctx context.Context, pool string, use []local.Use) e
 
 // dropBorrowed removes a borrowed address from the files if it has been unused long enough. The
 // address of an ended loan of an earlier epoch is lost and stays until dropLost.
-func (a *Agent) dropBorrowed(ctx context.Context, pool string, u local.Use) (dropped bool, err error) {
+func (a *Agent) dropBorrowed(
+	ctx context.Context, pool string, u local.Use,
+) (dropped bool, err error) {
 	id := blockID{u.Block.Block, u.Nonce}
 	a.mu.Lock()
 	since, known := a.idle[id]
@@ -287,8 +295,8 @@ func (a *Agent) dropBorrowed(ctx context.Context, pool string, u local.Use) (dro
 	return dropped, err
 }
 
-// regain restores withdrawn addresses that the store does not show as lent, and ends the cooldown of
-// those whose borrower was fenced.
+// regain restores withdrawn addresses that the store does not show as lent, and takes back
+// cooled-down addresses of fenced borrowers.
 func (a *Agent) regain(ctx context.Context, pool string, use []local.Use) error {
 	if !slices.ContainsFunc(use, func(u local.Use) bool { return len(u.Lent) > 0 }) {
 		return nil
@@ -320,7 +328,9 @@ func (a *Agent) regain(ctx context.Context, pool string, use []local.Use) error 
 }
 
 // ungranted returns the withdrawn addresses that the store does not show as lent.
-func (a *Agent) ungranted(ctx context.Context, pool string, use []local.Use) (all []netip.Addr, err error) {
+func (a *Agent) ungranted(
+	ctx context.Context, pool string, use []local.Use,
+) (all []netip.Addr, err error) {
 	n, blocks, err := a.store().Owned(ctx, a.o.Node.Name)
 	if err != nil {
 		return nil, a.lapse(err)

@@ -18,7 +18,8 @@ import (
 // lenders is a pool of two blocks with a node each; the block of the second is full.
 func lenders(w *world) (owner, borrower *node) {
 	w.Helper()
-	w.pool(cluster.Pool{Range: prefix("10.64.0.0/27"), BlockBits: 28, Borrow: true, Cooldown: cluster.Duration(time.Minute)})
+	w.pool(cluster.Pool{Range: prefix("10.64.0.0/27"), BlockBits: 28, Borrow: true,
+		Cooldown: cluster.Duration(time.Minute)})
 	owner, borrower = w.node("n1").start(), w.node("n2").start()
 	pass(time.Second)
 	owner.mustAdd("pods", "own")
@@ -40,8 +41,7 @@ func (n *node) lent() (all []netip.Addr) {
 	return all
 }
 
-// granted returns the addresses that the blocks of a node have lent, and those that a node has
-// borrowed, by the store.
+// granted returns the addresses that a node has lent and borrowed, by the store.
 func (n *node) granted() (lent, borrowed []netip.Addr) {
 	n.Helper()
 	doc, blocks, err := n.admin.Owned(context.Background(), n.name)
@@ -157,8 +157,8 @@ func TestBorrowerIsFenced(t *testing.T) {
 	})
 }
 
-// TestLendInterrupted loses each call of the owner or the borrower during a loan, alone or with all
-// later ones, and kills the agent. Afterwards files and store agree.
+// TestLendInterrupted loses each call of the owner or the borrower during a loan, alone or with
+// all later ones, and kills the agent. Afterwards files and store agree.
 func TestLendInterrupted(t *testing.T) {
 	lost := rpctypes.ErrGRPCTimeout
 	faults := map[string]memkv.Fault{

@@ -68,13 +68,13 @@ func TestPartitionedNodeGoesOnAndReports(t *testing.T) {
 			!strings.Contains(text, "last contact with the store 10m") {
 			w.Errorf("the error lacks the pool or the last contact: %s", text)
 		}
-		if s := n.status(); len(s.Problems) == 0 {
+		if s := n.status(); len(s.Problems) == 0 || s.Pools[0].Exhausted == "" {
 			w.Errorf("status of a partitioned node has no problem: %+v", s)
 		}
 		n.client.Partition(false)
 		pass(time.Minute)
 		n.mustAdd("pods", "c6")
-		if s := n.status(); s.State != "active" || len(s.Problems) != 0 {
+		if s := n.status(); s.State != "active" || len(s.Problems) != 0 || s.Pools[0].Exhausted != "" {
 			w.Errorf("status after the partition: %+v", s)
 		}
 		w.check()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// observe looks at pools whose reservations have changed, until ctx ends, so that a claim ahead does
+// observe looks at a pool after its reservations have changed, until ctx ends: a claim ahead need
 // not wait for the next renewal.
 func (a *Agent) observe(ctx context.Context) error {
 	if a.o.Changes == nil {

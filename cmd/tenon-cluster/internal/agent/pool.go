@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"reflect"
 	"slices"
 
@@ -42,8 +43,8 @@ func (a *Agent) pool(name string) (registry.Pool, bool) {
 	return registry.Pool{}, false
 }
 
-// edit changes the state of a pool under its lock and writes it if it has changed. No request to the
-// store is made while the lock is held.
+// edit changes the state of a pool under its lock and writes it if it has changed. No request to
+// the store is made while the lock is held.
 func (a *Agent) edit(ctx context.Context, name string, change func(*local.Pool) error) (err error) {
 	p, err := a.o.Local.Open(ctx, name, false)
 	if err != nil {
@@ -89,6 +90,9 @@ func (a *Agent) adopt(ctx context.Context, blocks []registry.Block) error {
 		return err
 	}
 	for name, own := range ownBlocks(s.Node, blocks) {
+		if err := a.guardNew(ctx, name, own); err != nil {
+			return fmt.Errorf("pool %s: %w", name, err)
+		}
 		err := a.edit(ctx, name, func(p *local.Pool) error {
 			for _, b := range own {
 				p.State.Blocks = slices.DeleteFunc(p.State.Blocks, func(o local.Block) bool {
@@ -105,4 +109,22 @@ func (a *Agent) adopt(ctx context.Context, blocks []registry.Block) error {
 		}
 	}
 	return nil
+}
+
+// guardNew limits the use of new blocks in the kernel before the plugin allocates from them. A
+// kernel that cannot do so is not an error: the node then does not publish its hold.
+func (a *Agent) guardNew(ctx context.Context, pool string, blocks []local.Block) error {
+	p, ok := a.pool(pool)
+	a.mu.Lock()
+	end := a.holdOf(p.Pool, nil)
+	a.mu.Unlock()
+	if !ok || end == nil {
+		return nil
+	}
+	more := map[netip.Prefix]local.Deadline{}
+	for _, b := range blocks {
+		more[b.Block] = *end
+	}
+	a.report("guard", a.guard(ctx, more))
+	return ctx.Err()
 }

@@ -58,7 +58,9 @@ func (a *Agent) drawLocked(ctx context.Context, pool, namespace string) error {
 	return a.setTokens(ctx, pool, map[string]uint64{namespace: tokens.Count})
 }
 
-func (a *Agent) drawStored(ctx context.Context, p registry.Pool, namespace string) (cluster.Tokens, error) {
+func (a *Agent) drawStored(
+	ctx context.Context, p registry.Pool, namespace string,
+) (cluster.Tokens, error) {
 	for {
 		s, err := a.joined()
 		if err != nil {
@@ -166,9 +168,9 @@ func (a *Agent) yieldTo(ctx context.Context, pool, namespace string, count uint6
 			return err
 		}
 		spare := use{used, p.State.Tokens}.spare(namespace)
-		left = p.State.Tokens[namespace] - min(count, spare)
-		p.State.Tokens[namespace] = left
-		if left == 0 {
+		if left = p.State.Tokens[namespace] - min(count, spare); left > 0 {
+			p.State.Tokens[namespace] = left
+		} else {
 			delete(p.State.Tokens, namespace)
 		}
 		return nil
@@ -186,11 +188,18 @@ func (a *Agent) yieldTo(ctx context.Context, pool, namespace string, count uint6
 // refreshTokens writes the tokens into the files that the store shows, after a join. Tokens that
 // were drawn or given back by an interrupted request are then the same in both.
 func (a *Agent) refreshTokens(ctx context.Context) error {
-	drawn, err := a.store().Drawn(ctx, a.o.Node.Name)
+	names, err := a.o.Local.Pools()
 	if err != nil {
 		return err
 	}
-	names, err := a.o.Local.Pools()
+	limited := func(pool string) bool {
+		p, known := a.pool(pool)
+		return !known || len(p.Quota) > 0
+	}
+	if !slices.ContainsFunc(names, limited) {
+		return nil
+	}
+	drawn, err := a.store().Drawn(ctx, a.o.Node.Name)
 	if err != nil {
 		return err
 	}

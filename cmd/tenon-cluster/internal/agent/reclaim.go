@@ -56,8 +56,8 @@ func (a *Agent) suspect(nodes []registry.Node) {
 	}
 }
 
-// holdWait returns the time after which a suspect node has certainly stopped using its blocks. ok is
-// false if it has not published a hold for each pool of which it has blocks.
+// holdWait returns the time after which a suspect node has certainly stopped using its blocks. ok
+// is false if it has not published a hold for each pool of which it has blocks.
 func holdWait(n registry.Node) (wait time.Duration, ok bool) {
 	longest := time.Duration(0)
 	for _, b := range n.Blocks {
@@ -70,7 +70,7 @@ func holdWait(n registry.Node) (wait time.Duration, ok bool) {
 	return longest + longest/holdMargin + holdReserve, len(n.Blocks) > 0
 }
 
-// reclaim looks for dead nodes, and frees the blocks of those that are proven dead, until ctx ends.
+// reclaim looks for silent nodes, and frees the blocks of fenced ones, until ctx ends.
 // Any agent may do it; transactions decide. Nothing is done without contact with the store.
 func (a *Agent) reclaim(ctx context.Context) error {
 	next := time.Now().Add(a.patrolPause())
@@ -88,8 +88,8 @@ func (a *Agent) reclaim(ctx context.Context) error {
 	return nil
 }
 
-// patrolPause returns the time until this agent looks for dead nodes again. On average, one agent of
-// the cluster does so in each lease time.
+// patrolPause returns the time until this agent looks for dead nodes again. On average, one agent
+// of the cluster does so in each lease time.
 func (a *Agent) patrolPause() time.Duration {
 	a.mu.Lock()
 	nodes := time.Duration(a.peers + 1)
@@ -125,7 +125,8 @@ func (a *Agent) patrol(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// dispose fences the suspect nodes that are proven to be off, and reclaims the blocks of fenced ones.
+// dispose fences the suspect nodes that are proven to be off, and reclaims the blocks of fenced
+// ones.
 func (a *Agent) dispose(ctx context.Context) error {
 	var errs []error
 	for _, n := range a.due() {
@@ -175,8 +176,8 @@ func (a *Agent) prove(ctx context.Context, n registry.Node) error {
 	return err
 }
 
-// askEvidence asks a program for evidence that a suspect node is off. It returns "" if there is none,
-// or if it is not this agent's turn: on average, one agent asks in each lease time.
+// askEvidence asks a program for evidence that a suspect node is off. It returns "" if there is
+// none, or if it is not this agent's turn: on average, one agent asks in each lease time.
 func (a *Agent) askEvidence(ctx context.Context, n registry.Node) string {
 	if a.o.Evidence == nil {
 		return ""

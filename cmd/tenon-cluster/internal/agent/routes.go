@@ -81,8 +81,8 @@ func (a *Agent) program(ctx context.Context) error {
 	return errors.Join(err, a.publishMTU(ctx, report))
 }
 
-// publishMTU writes the MTU for container interfaces into node.json, and that of the underlay into
-// the node's document. The caller has the turn.
+// publishMTU writes the MTU for container interfaces into node.json, and the MTU of the underlay
+// into the node's document. The caller has the turn.
 func (a *Agent) publishMTU(ctx context.Context, report routes.Report) error {
 	if err := a.remember(func(n *local.Node) { n.MTU = report.MTU }); err != nil {
 		return err

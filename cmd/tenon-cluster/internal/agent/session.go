@@ -75,11 +75,12 @@ func (a *Agent) beat(ctx context.Context) error {
 	}
 	defer end()
 	at := a.now() // hold counts from before the request
-	if err := a.renew(ctx); err != nil {
-		return err
+	if err = a.renew(ctx); err == nil {
+		a.touch(at)
+		err = a.upkeep(ctx)
 	}
-	a.touch(at)
-	return a.upkeep(ctx)
+	a.report("guard", a.guard(ctx, nil)) // also without contact: limits pass, and blocks are lost
+	return err
 }
 
 // renew proves that the node may go on. After the loss of the lease, or when another node suspects

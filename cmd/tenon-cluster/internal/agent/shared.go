@@ -16,9 +16,10 @@ import (
 	"github.com/tenon-cni/tenon/internal/ipam"
 )
 
-// A shared address has a key in the store and a reservation in the node's files. The intent exists
-// from before the transaction until the reservation is written. What the store shows and neither an
-// intent nor a reservation explains is released; what a note names is released, too.
+// A shared address has a key in the store and a reservation in the node's files. The intent
+// exists from before the transaction until the reservation is written. The agent releases the
+// addresses that the store shows and neither an intent nor a reservation explains, and the
+// addresses that notes name.
 
 // intentAcquire is the kind of the intents of acquire.
 const intentAcquire = "acquire"
@@ -57,7 +58,9 @@ func (a *Agent) handleAcquire(ctx context.Context, q *agentcall.Request) *agentc
 }
 
 // acquire makes the transaction and then the reservation. After an error neither stays.
-func (a *Agent) acquire(ctx context.Context, q *agentcall.Request) (got local.Allocation, err error) {
+func (a *Agent) acquire(
+	ctx context.Context, q *agentcall.Request,
+) (got local.Allocation, err error) {
 	select {
 	case <-a.tried:
 	case <-ctx.Done():
@@ -174,7 +177,9 @@ func (a *Agent) permits(ctx context.Context, p *local.Pool, q *agentcall.Request
 
 // put writes the reservation of an acquired address, unless the request has ended or hold has
 // passed in between.
-func (a *Agent) put(ctx context.Context, q *agentcall.Request, addr netip.Addr) (got local.Allocation, err error) {
+func (a *Agent) put(
+	ctx context.Context, q *agentcall.Request, addr netip.Addr,
+) (got local.Allocation, err error) {
 	p, err := a.o.Local.Open(ctx, q.Pool, false)
 	if err != nil {
 		return got, err
@@ -219,8 +224,8 @@ func (a *Agent) settleShared(ctx context.Context) error {
 	return a.releaseNoted(ctx)
 }
 
-// finishAcquire makes sure that an interrupted acquisition does not commit any more. If it has, and
-// the reservation was not written, it releases the address.
+// finishAcquire makes sure that an interrupted acquisition does not commit any more. If it has,
+// and the reservation was not written, it releases the address.
 func (a *Agent) finishAcquire(ctx context.Context, in intent) error {
 	s, err := a.joined()
 	if err != nil {
@@ -341,8 +346,8 @@ func (a *Agent) settleInTurn(ctx context.Context) error {
 	return a.settleShared(ctx)
 }
 
-// commonUpkeep does what shared addresses, quotas, loans and the audit need after each contact with
-// the store. The caller has the turn.
+// commonUpkeep does what shared addresses, quotas, loans and the audit need after each contact
+// with the store. The caller has the turn.
 func (a *Agent) commonUpkeep(ctx context.Context) error {
 	a.mu.Lock()
 	due := a.commons.reconciled.IsZero() || time.Since(a.commons.reconciled) > reconcileTime
@@ -355,19 +360,23 @@ func (a *Agent) commonUpkeep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// reconcile compares the shared addresses and tokens of this node with the store. It runs after each
-// join, and every reconcileTime. The caller has the turn, and has settled all intents.
+// reconcile compares the shared addresses and tokens of this node with the store. It runs after
+// each join, and every reconcileTime. The caller has the turn, and has settled all intents.
 func (a *Agent) reconcile(ctx context.Context) error {
-	held, err := a.store().Held(ctx, a.o.Node.Name)
-	if err != nil {
-		return err
-	}
 	a.mu.Lock()
-	restored := a.restored
-	a.mu.Unlock()
-	if restored {
-		return nil // the store may show what the node released since
+	ready := a.viewed && !a.restored // a restored store may show what the node released since
+	var held []cluster.Holder
+	for _, h := range a.view.Holders {
+		if h.Node == a.o.Node.Name {
+			held = append(held, h)
+		}
 	}
+	a.mu.Unlock()
+	if !ready {
+		return nil
+	}
+	// The watch has listed the addresses already: thousands of agents need not list them again. Its
+	// list may be old, but the release compares the nonce.
 	for _, h := range held {
 		if err := a.releaseUnlessReserved(ctx, h); err != nil {
 			return err
@@ -385,8 +394,8 @@ func (a *Agent) reconcile(ctx context.Context) error {
 	return nil
 }
 
-// findLost reports shared addresses that containers of this node use and the store does not show as
-// held by it: they were taken while the node was fenced.
+// findLost reports shared addresses that containers of this node use and the store does not show
+// as held by it: they were taken while the node was fenced.
 func (a *Agent) findLost(ctx context.Context, held []cluster.Holder) error {
 	names, err := a.o.Local.Pools()
 	if err != nil {
@@ -403,9 +412,16 @@ func (a *Agent) findLost(ctx context.Context, held []cluster.Holder) error {
 			return err
 		}
 		for _, l := range shared {
-			if !slices.ContainsFunc(held, func(h cluster.Holder) bool {
+			if slices.ContainsFunc(held, func(h cluster.Holder) bool {
 				return h.Pool == name && h.Addr == l.Addr && h.Container == l.Owner.Container
 			}) {
+				continue
+			}
+			h, err := a.store().Holder(ctx, name, l.Addr)
+			switch {
+			case err != nil && !errors.Is(err, registry.ErrNotFound):
+				return err
+			case err != nil, h.Node != a.o.Node.Name, h.Container != l.Owner.Container:
 				lost = append(lost, l.Addr.String())
 			}
 		}

@@ -127,7 +127,8 @@ func TestStickyAddress(t *testing.T) {
 
 func TestRequestedAddress(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.pool(cluster.Pool{Range: prefix("10.64.0.0/22"), Reserve: []netip.Prefix{prefix("10.64.2.0/28")},
+		w.pool(cluster.Pool{Range: prefix("10.64.0.0/22"),
+			Reserve: []netip.Prefix{prefix("10.64.2.0/28")},
 			Exclude: []netip.Prefix{prefix("10.64.2.7/32")}})
 		n := w.node("n1").start()
 		pass(time.Minute)
@@ -189,8 +190,8 @@ func TestSharedAddressesAfterReboot(t *testing.T) {
 	})
 }
 
-// TestAcquireInterrupted loses each call to the store during a request, alone or with all later ones,
-// and kills the agent; afterwards files and store agree.
+// TestAcquireInterrupted loses each call to the store during a request, alone or with all later
+// ones, and kills the agent; afterwards files and store agree.
 func TestAcquireInterrupted(t *testing.T) {
 	lost := rpctypes.ErrGRPCTimeout
 	faults := map[string]memkv.Fault{
@@ -244,7 +245,9 @@ func TestAcquireInterrupted(t *testing.T) {
 		pass(time.Minute)
 		n.agree()
 	}
-	t.Run("no fault", func(t *testing.T) { inWorld(t, func(w *world) { run(w, 0, memkv.Fault{}, "") }) })
+	t.Run("no fault", func(t *testing.T) {
+		inWorld(t, func(w *world) { run(w, 0, memkv.Fault{}, "") })
+	})
 	for name, f := range faults {
 		for at := 1; at <= calls; at++ {
 			for _, after := range []string{"", "cut off", "killed"} {

@@ -95,5 +95,25 @@ func (a *Agent) poolStatus(ctx context.Context, name string) (s agentcall.PoolSt
 	if p.State.Hold != nil {
 		s.Hold = p.State.Hold.Wall
 	}
+	s.Exhausted = a.exhausted(ctx, name)
 	return s, nil
+}
+
+// exhausted returns why the node gets no further block of a pool at present, or "". It does not try
+// to claim one, so a block that cools down counts as free.
+func (a *Agent) exhausted(ctx context.Context, name string) string {
+	p, err := a.mayClaim(ctx, name)
+	if err != nil {
+		return err.Error()
+	}
+	a.mu.Lock()
+	problem := a.problems["store"]
+	a.mu.Unlock()
+	if problem != "" {
+		return problem
+	}
+	if free, known := a.unowned(name); known && free == 0 && !p.Borrow {
+		return "the nodes own all blocks of the pool"
+	}
+	return ""
 }

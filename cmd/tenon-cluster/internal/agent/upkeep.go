@@ -29,6 +29,7 @@ func (a *Agent) upkeep(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("pool %s: %w", name, err))
 		}
 	}
+	a.report("guard", a.guard(ctx, nil))
 	errs = append(errs, a.publish(ctx), a.returns(ctx), a.commonUpkeep(ctx))
 	return errors.Join(errs...)
 }
@@ -50,7 +51,8 @@ func (a *Agent) poolNames() ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// sync writes what has changed of a pool: its document, the deadline of hold, the state of the node.
+// sync writes what has changed of a pool: its document, the deadline of hold, the state of the
+// node.
 func (a *Agent) sync(ctx context.Context, name string) error {
 	return a.edit(ctx, name, func(p *local.Pool) error {
 		if a.drifted(name, p) {
@@ -58,6 +60,9 @@ func (a *Agent) sync(ctx context.Context, name string) error {
 				"pool", name, "cause", p.Err())
 			a.lose() // the next renewal joins and confirms
 			return nil
+		}
+		if _, ok := a.pool(name); !ok && len(p.State.Blocks) == 0 {
+			return p.Remove() // an operator has deleted the pool
 		}
 		a.fill(&p.State, name)
 		if len(p.State.Blocks) == 0 { // nothing to confirm
@@ -73,8 +78,8 @@ type blockID struct {
 	nonce string
 }
 
-// drifted reports whether the blocks in the files are not those of the node's document, for instance
-// because a file was damaged or removed. A restored store is an exception that stays.
+// drifted reports whether the blocks in the files are not those of the node's document, for
+// instance because a file was damaged or removed. A restored store is an exception that stays.
 func (a *Agent) drifted(name string, p *local.Pool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -182,20 +187,28 @@ func (a *Agent) scarce(name string) bool { return !a.plenty(name, 2) }
 
 // plenty reports whether a pool has a number of blocks for each node that no node owns.
 func (a *Agent) plenty(name string, each uint64) bool {
+	free, known := a.unowned(name)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	needed := each * uint64(len(a.view.Nodes))
+	return known && free >= each*uint64(len(a.view.Nodes))
+}
+
+// unowned returns the number of blocks of a pool that no node owns; some may cool down. known is
+// false until the agent has seen the pool and all nodes.
+func (a *Agent) unowned(name string) (free uint64, known bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range a.view.Pools {
+		if p.Name == name {
+			free, known = p.Blocks(), a.viewed
+		}
+	}
 	for _, n := range a.view.Nodes {
 		for _, b := range n.Blocks {
-			if b.Pool == name {
-				needed++
+			if b.Pool == name && free > 0 {
+				free--
 			}
 		}
 	}
-	for _, p := range a.view.Pools {
-		if p.Name == name {
-			return a.viewed && p.Blocks() >= needed
-		}
-	}
-	return false
+	return free, known
 }

@@ -515,6 +515,9 @@ func TestErrors(t *testing.T) {
 			w.run("pool set pods --borrow")
 		}
 		w.note("no quorum")
+		w.health.Quorum, w.health.Leader = false, ""
+		w.run("status")
+		w.note("no answer")
 		w.client.Partition(true)
 		w.healthErr = context.DeadlineExceeded
 		w.run("status")

@@ -98,6 +98,11 @@ func (a *app) readCluster(ctx context.Context, s *session, r *statusReport) erro
 		return err
 	}
 	r.Etcd = &health
+	if !health.Quorum {
+		return hint(errors.New("etcd has no quorum"),
+			"start members that are down until more than half of them run",
+			"nodes go on with the addresses of their own blocks")
+	}
 	snapshot, err := s.registry.Snapshot(ctx)
 	if errors.Is(err, registry.ErrNotFound) {
 		return hint(fmt.Errorf("cluster %s does not exist in etcd", s.settings.Cluster),

@@ -200,16 +200,21 @@ func silent(err error) bool {
 		}
 	}
 	var grpc interface{ GRPCStatus() *status.Status }
-	return errors.As(err, &grpc) && (grpc.GRPCStatus().Code() == codes.Unavailable ||
-		grpc.GRPCStatus().Code() == codes.DeadlineExceeded)
+	if !errors.As(err, &grpc) {
+		return false
+	}
+	s := grpc.GRPCStatus()
+	// A member without leader reports the end of its own deadline with the code Unknown.
+	return s.Code() == codes.Unavailable || s.Code() == codes.DeadlineExceeded ||
+		s.Code() == codes.Unknown && s.Message() == context.DeadlineExceeded.Error()
 }
 
 // noAnswer explains why etcd does not answer.
 func (a *app) noAnswer(ctx context.Context, s settings.Settings, err error) error {
 	causes := s.Diagnose(context.WithoutCancel(ctx), a.Now())
 	if len(causes) == 0 {
-		causes = []string{"the members answer, but the cluster of etcd has no leader: start the " +
-			"members that are down until more than half of them run"}
+		causes = []string{"all endpoints accept connections, but etcd has no leader or its members " +
+			"hang: look at them with etcdctl endpoint status --cluster"}
 	}
 	if errors.Is(err, registry.ErrUnknown) {
 		causes = append(causes, "run the command again: it first determines whether the last attempt "+

@@ -112,7 +112,9 @@ func (s *Store) Deliver() {
 }
 
 // do executes a call with its fault.
-func do[T any](ctx context.Context, c *Client, call Call, execute func() (T, error)) (answer T, err error) {
+func do[T any](
+	ctx context.Context, c *Client, call Call, execute func() (T, error),
+) (answer T, err error) {
 	c.mu.Lock()
 	c.calls++
 	call.Client, call.Number = c.name, c.calls
@@ -155,7 +157,9 @@ type remote struct {
 }
 
 // Range implements the KV service.
-func (r *remote) Range(ctx context.Context, in *pb.RangeRequest, _ ...grpc.CallOption) (*pb.RangeResponse, error) {
+func (r *remote) Range(
+	ctx context.Context, in *pb.RangeRequest, _ ...grpc.CallOption,
+) (*pb.RangeResponse, error) {
 	call := Call{Method: "Range", Keys: []string{string(in.Key)}}
 	return do(ctx, r.c, call, func() (*pb.RangeResponse, error) {
 		op, err := r.c.store.one(&pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: in}})
@@ -164,7 +168,9 @@ func (r *remote) Range(ctx context.Context, in *pb.RangeRequest, _ ...grpc.CallO
 }
 
 // Put implements the KV service.
-func (r *remote) Put(ctx context.Context, in *pb.PutRequest, _ ...grpc.CallOption) (*pb.PutResponse, error) {
+func (r *remote) Put(
+	ctx context.Context, in *pb.PutRequest, _ ...grpc.CallOption,
+) (*pb.PutResponse, error) {
 	call := Call{Method: "Put", Keys: []string{string(in.Key)}, Write: true}
 	return do(ctx, r.c, call, func() (*pb.PutResponse, error) {
 		op, err := r.c.store.one(&pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: in}})
@@ -173,7 +179,9 @@ func (r *remote) Put(ctx context.Context, in *pb.PutRequest, _ ...grpc.CallOptio
 }
 
 // DeleteRange implements the KV service.
-func (r *remote) DeleteRange(ctx context.Context, in *pb.DeleteRangeRequest, _ ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
+func (r *remote) DeleteRange(
+	ctx context.Context, in *pb.DeleteRangeRequest, _ ...grpc.CallOption,
+) (*pb.DeleteRangeResponse, error) {
 	call := Call{Method: "DeleteRange", Keys: []string{string(in.Key)}, Write: true}
 	return do(ctx, r.c, call, func() (*pb.DeleteRangeResponse, error) {
 		op, err := r.c.store.one(&pb.RequestOp{
@@ -183,7 +191,9 @@ func (r *remote) DeleteRange(ctx context.Context, in *pb.DeleteRangeRequest, _ .
 }
 
 // Txn implements the KV service.
-func (r *remote) Txn(ctx context.Context, in *pb.TxnRequest, _ ...grpc.CallOption) (*pb.TxnResponse, error) {
+func (r *remote) Txn(
+	ctx context.Context, in *pb.TxnRequest, _ ...grpc.CallOption,
+) (*pb.TxnResponse, error) {
 	call := Call{Method: "Txn"}
 	for _, c := range in.Compare {
 		call.Keys = append(call.Keys, string(c.Key))
@@ -211,7 +221,9 @@ func (c *Call) note(op *pb.RequestOp) {
 }
 
 // Compact implements the KV service.
-func (r *remote) Compact(ctx context.Context, in *pb.CompactionRequest, _ ...grpc.CallOption) (*pb.CompactionResponse, error) {
+func (r *remote) Compact(
+	ctx context.Context, in *pb.CompactionRequest, _ ...grpc.CallOption,
+) (*pb.CompactionResponse, error) {
 	call := Call{Method: "Compact", Write: true}
 	return do(ctx, r.c, call, func() (*pb.CompactionResponse, error) {
 		return &pb.CompactionResponse{Header: r.c.store.Header()}, r.c.store.Compact(in.Revision)

@@ -247,7 +247,8 @@ var scenarios = []struct {
 		r.get("", clientv3.WithPrefix())
 		r.get("a", clientv3.WithFromKey(), clientv3.WithKeysOnly())
 		r.get("a", clientv3.WithFromKey(), clientv3.WithCountOnly())
-		r.get("a", clientv3.WithFromKey(), clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortDescend))
+		r.get("a", clientv3.WithFromKey(),
+			clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortDescend))
 		r.get("b", clientv3.WithRange("a"))
 		r.put("", "1")
 	}},
@@ -312,7 +313,8 @@ var scenarios = []struct {
 			ops(clientv3.OpDelete("a", clientv3.WithRange("z")), clientv3.OpPut("b", "1")), nil)
 		// etcd 3.4.23 permits a put and a delete of a range without end; memkv refuses that.
 		r.txn("put in both branches", nil, ops(clientv3.OpPut("a", "1")), ops(clientv3.OpPut("a", "1")))
-		r.txn("future", nil, ops(clientv3.OpPut("a", "9"), clientv3.OpGet("a", clientv3.WithRev(r.base+1000))), nil)
+		r.txn("future", nil, ops(clientv3.OpPut("a", "9"),
+			clientv3.OpGet("a", clientv3.WithRev(r.base+1000))), nil)
 		r.get("", clientv3.WithPrefix())
 		r.txn("empty", nil, nil, nil)
 	}},
@@ -341,7 +343,8 @@ var scenarios = []struct {
 		r.put("b", "1", clientv3.WithLease(l))
 		r.put("c", "1", clientv3.WithLease(l))
 		r.put("b", "2")
-		r.txn("unknown lease", nil, ops(clientv3.OpPut("x", "1"), clientv3.OpPut("y", "1", clientv3.WithLease(77))), nil)
+		r.txn("unknown lease", nil, ops(clientv3.OpPut("x", "1"),
+			clientv3.OpPut("y", "1", clientv3.WithLease(77))), nil)
 		r.get("", clientv3.WithPrefix())
 		if a, err := r.KeepAliveOnce(r.Context(), l); err != nil || a.TTL != 60 {
 			r.printf("keep alive: %v", err)
@@ -366,7 +369,8 @@ var scenarios = []struct {
 		r.put("w/a", "1")
 		r.put("w/a", "2")
 		ctx, cancel := context.WithCancel(r.Context())
-		watch := r.Watch(ctx, "w/", clientv3.WithPrefix(), clientv3.WithRev(r.base+2), clientv3.WithPrevKV())
+		watch := r.Watch(ctx, "w/", clientv3.WithPrefix(),
+			clientv3.WithRev(r.base+2), clientv3.WithPrevKV())
 		r.put("x", "1")
 		r.put("w/b", "1")
 		r.txn("both", nil, ops(clientv3.OpPut("w/c", "1"), clientv3.OpDelete("w/a")), nil)

@@ -39,7 +39,8 @@ func (s *Store) grant(seconds int64) (id int64, ttl time.Duration, err error) {
 	return id, ttl, nil
 }
 
-// end ends a lease and deletes its keys in one revision. If only is set, the lease must be that one.
+// end ends a lease and deletes its keys in one revision. If only is set, the lease must be that
+// one.
 func (s *Store) end(id int64, only *lease) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +125,9 @@ func (c *Client) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResp
 }
 
 // Revoke implements [clientv3.Lease].
-func (c *Client) Revoke(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseRevokeResponse, error) {
+func (c *Client) Revoke(
+	ctx context.Context, id clientv3.LeaseID,
+) (*clientv3.LeaseRevokeResponse, error) {
 	call := Call{Method: "Revoke", Write: true}
 	return do(ctx, c, call, func() (*clientv3.LeaseRevokeResponse, error) {
 		if err := c.store.end(int64(id), nil); err != nil {
@@ -135,7 +138,9 @@ func (c *Client) Revoke(ctx context.Context, id clientv3.LeaseID) (*clientv3.Lea
 }
 
 // TimeToLive implements [clientv3.Lease]. It always returns the keys.
-func (c *Client) TimeToLive(ctx context.Context, id clientv3.LeaseID, _ ...clientv3.LeaseOption) (*clientv3.LeaseTimeToLiveResponse, error) {
+func (c *Client) TimeToLive(
+	ctx context.Context, id clientv3.LeaseID, _ ...clientv3.LeaseOption,
+) (*clientv3.LeaseTimeToLiveResponse, error) {
 	call := Call{Method: "TimeToLive"}
 	return do(ctx, c, call, func() (*clientv3.LeaseTimeToLiveResponse, error) {
 		c.store.mu.Lock()
@@ -169,7 +174,9 @@ func (c *Client) Leases(ctx context.Context) (*clientv3.LeaseLeasesResponse, err
 }
 
 // KeepAliveOnce implements [clientv3.Lease].
-func (c *Client) KeepAliveOnce(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseKeepAliveResponse, error) {
+func (c *Client) KeepAliveOnce(
+	ctx context.Context, id clientv3.LeaseID,
+) (*clientv3.LeaseKeepAliveResponse, error) {
 	call := Call{Method: "KeepAliveOnce"}
 	return do(ctx, c, call, func() (*clientv3.LeaseKeepAliveResponse, error) {
 		ttl, err := c.store.renew(int64(id))
@@ -182,9 +189,11 @@ func (c *Client) KeepAliveOnce(ctx context.Context, id clientv3.LeaseID) (*clien
 	})
 }
 
-// KeepAlive implements [clientv3.Lease]: it renews the lease three times per TTL until ctx ends or
-// the lease is gone, and drops answers that the caller does not read.
-func (c *Client) KeepAlive(ctx context.Context, id clientv3.LeaseID) (<-chan *clientv3.LeaseKeepAliveResponse, error) {
+// KeepAlive implements [clientv3.Lease]: it renews the lease three times per TTL until ctx ends
+// or the lease is gone, and drops answers that the caller does not read.
+func (c *Client) KeepAlive(
+	ctx context.Context, id clientv3.LeaseID,
+) (<-chan *clientv3.LeaseKeepAliveResponse, error) {
 	answers := make(chan *clientv3.LeaseKeepAliveResponse, clientv3.LeaseResponseChSize)
 	go func() {
 		defer close(answers)

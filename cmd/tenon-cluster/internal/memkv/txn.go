@@ -64,8 +64,8 @@ func (s *Store) apply(op *pb.RequestOp, next int64, wrote bool) (*pb.ResponseOp,
 	return &pb.ResponseOp{Response: &pb.ResponseOp_ResponseRange{ResponseRange: answer}}, err
 }
 
-// checkLeases refuses a transaction that attaches a key to an unknown lease, and one that reads at a
-// revision that is not available, before anything changes.
+// checkLeases refuses a transaction that attaches a key to an unknown lease, and one that reads
+// at a revision that is not available, before anything changes.
 func (s *Store) checkLeases(ops []*pb.RequestOp) error {
 	for _, op := range ops {
 		if put := op.GetRequestPut(); put != nil && put.Lease != 0 && s.leases[put.Lease] == nil {

@@ -33,7 +33,9 @@ func (w *watch) wake() {
 
 // Watch implements [clientv3.Watcher]. A partition silences the watch; the events follow when it
 // ends, or ErrCompacted.
-func (c *Client) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+func (c *Client) Watch(
+	ctx context.Context, key string, opts ...clientv3.OpOption,
+) clientv3.WatchChan {
 	op := clientv3.OpGet(key, opts...)
 	w := &watch{
 		client:   c,
@@ -95,8 +97,8 @@ func (w *watch) run(ctx context.Context, out chan<- clientv3.WatchResponse, crea
 	}
 }
 
-// canceled is the last response of a watch that a server or a client ends. The client of etcd sets
-// its private closeErr; a cancel reason has the same effect on Err.
+// canceled is the last response of a watch that a server or a client ends. The client of etcd
+// sets its private closeErr; a cancel reason has the same effect on Err.
 func canceled(err error) clientv3.WatchResponse {
 	return clientv3.WatchResponse{Canceled: true, CancelReason: status.Convert(err).Message()}
 }

@@ -13,7 +13,9 @@ import (
 
 // AddAudit stores a batch of audit events of a node, compressed, for as long as keep. Storing the
 // same batch again succeeds. ErrConflict: another batch has the sequence number.
-func (r *Registry) AddAudit(ctx context.Context, day, node string, sequence uint64, events []byte, keep time.Duration) error {
+func (r *Registry) AddAudit(
+	ctx context.Context, day, node string, sequence uint64, events []byte, keep time.Duration,
+) error {
 	packed, err := pack(events)
 	if err != nil {
 		return err

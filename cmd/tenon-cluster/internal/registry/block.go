@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -49,8 +48,8 @@ func withoutRefs(n cluster.Node, drop func(cluster.BlockRef) bool) cluster.Node 
 	return n
 }
 
-// window is the number of blocks whose keys Free reads with one request, windows the number of such
-// requests before it lists the whole pool.
+// Free reads the keys of window blocks with one request, and makes windows such requests before it
+// lists the whole pool.
 const (
 	window  = 64
 	windows = 4
@@ -58,7 +57,9 @@ const (
 
 // Free returns at most count free blocks for a node, in the order in which it should try them. It
 // frees cooled-down blocks if it needs them. ErrFull.
-func (r *Registry) Free(ctx context.Context, p Pool, node string, count int) ([]netip.Prefix, error) {
+func (r *Registry) Free(
+	ctx context.Context, p Pool, node string, count int,
+) ([]netip.Prefix, error) {
 	total := p.Blocks()
 	start := p.Start(node)
 	var free []netip.Prefix
@@ -92,7 +93,9 @@ func (r *Registry) Free(ctx context.Context, p Pool, node string, count int) ([]
 }
 
 // freeOf returns the candidates without a key that have an address to allocate.
-func (r *Registry) freeOf(ctx context.Context, p Pool, candidates func(func(netip.Prefix) bool)) (free []netip.Prefix, err error) {
+func (r *Registry) freeOf(
+	ctx context.Context, p Pool, candidates func(func(netip.Prefix) bool),
+) (free []netip.Prefix, err error) {
 	blocks := slices.Collect(candidates)
 	ops := make([]clientv3.Op, len(blocks))
 	for i, b := range blocks {
@@ -111,7 +114,9 @@ func (r *Registry) freeOf(ctx context.Context, p Pool, candidates func(func(neti
 }
 
 // freeOfAll searches the whole pool.
-func (r *Registry) freeOfAll(ctx context.Context, p Pool, start uint64, count int) (free []netip.Prefix, err error) {
+func (r *Registry) freeOfAll(
+	ctx context.Context, p Pool, start uint64, count int,
+) (free []netip.Prefix, err error) {
 	kvs, _, err := r.list(ctx, r.keys.Blocks(p.Name), clientv3.WithKeysOnly())
 	if err != nil {
 		return nil, err
@@ -129,12 +134,14 @@ func (r *Registry) freeOfAll(ctx context.Context, p Pool, start uint64, count in
 	return free, nil
 }
 
-// Claim makes the node the owner of free blocks, at most 40. If some are no longer free it claims the
-// others. With the nonce of an earlier call whose outcome is unknown it returns the blocks that the
-// call claimed. ErrConflict: all blocks are in use, or the pool has changed. ErrFull: the node has
-// the pool's MaxBlocks. ErrRefused: the node drains, or the pool does not serve it. ErrFenced,
-// ErrSuspect, ErrIdentity. After an error other than ErrUnknown nothing is claimed later.
-func (r *Registry) Claim(ctx context.Context, n Node, p Pool, blocks []netip.Prefix, nonce string) (now Node, claimed []Block, err error) {
+// Claim makes the node the owner of free blocks, at most 40. If some are no longer free it claims
+// the others. With the nonce of an interrupted call it returns the blocks that the call claimed.
+// ErrConflict: all blocks are in use, or the pool has changed. ErrFull: the node has the pool's
+// MaxBlocks. ErrRefused: the node drains, or the pool does not serve it. ErrFenced, ErrSuspect,
+// ErrIdentity. After an error other than ErrUnknown nothing is claimed later.
+func (r *Registry) Claim(
+	ctx context.Context, n Node, p Pool, blocks []netip.Prefix, nonce string,
+) (now Node, claimed []Block, err error) {
 	if nonce == "" {
 		nonce = r.o.Nonce()
 	}
@@ -171,7 +178,7 @@ type claim struct {
 	known  Node // by the caller
 	now    Node // at the revision that the next try compares
 	pool   Pool
-	blocks []netip.Prefix // those that may be free
+	blocks []netip.Prefix // that may be free
 	nonce  string
 	stale  bool // now must be read again
 }
@@ -246,7 +253,8 @@ func (c *claim) change() (t change, blocks []Block) {
 	r := c.r
 	t.same(r.keys.Node(c.now.Name), c.now.Revision)
 	t.same(r.keys.Pool(c.pool.Name), c.pool.Revision)
-	t.otherwise = append(t.otherwise, clientv3.OpGet(r.keys.Pool(c.pool.Name), clientv3.WithKeysOnly()))
+	t.otherwise = append(t.otherwise,
+		clientv3.OpGet(r.keys.Pool(c.pool.Name), clientv3.WithKeysOnly()))
 	var refs []cluster.BlockRef
 	for _, b := range c.blocks {
 		key := r.keys.Block(c.pool.Name, b)
@@ -290,9 +298,11 @@ func claimedWith(n cluster.Node, nonce string) (refs []cluster.BlockRef) {
 	return refs
 }
 
-// blocksOf reads the blocks of entries of a node's list as they are while the node is unchanged. For
-// a borrowed address it reads the block of the address.
-func (r *Registry) blocksOf(ctx context.Context, n Node, refs []cluster.BlockRef) (blocks []Block, err error) {
+// blocksOf reads the blocks of entries of a node's list as they are while the node is unchanged.
+// For a borrowed address it reads the block of the address.
+func (r *Registry) blocksOf(
+	ctx context.Context, n Node, refs []cluster.BlockRef,
+) (blocks []Block, err error) {
 	pools := map[string]Pool{}
 	for part := range slices.Chunk(refs, maxOps-2) {
 		var c change
@@ -326,7 +336,9 @@ func (r *Registry) blocksOf(ctx context.Context, n Node, refs []cluster.BlockRef
 }
 
 // lender returns the block of a borrowed address.
-func (r *Registry) lender(ctx context.Context, ref cluster.BlockRef, pools map[string]Pool) (netip.Prefix, error) {
+func (r *Registry) lender(
+	ctx context.Context, ref cluster.BlockRef, pools map[string]Pool,
+) (netip.Prefix, error) {
 	p, ok := pools[ref.Pool]
 	if !ok {
 		var err error
@@ -359,9 +371,11 @@ func (r *Registry) readIf(ctx context.Context, what string, c change) ([]*pb.Ran
 
 // Exclude makes sure that a transaction with this nonce never commits any more: it changes the
 // node's document, which every transaction that gives the node something compares. It returns the
-// blocks that the transaction did claim. Only Name of n is used. ErrNotFound: the node is deleted,
-// and nothing can commit.
-func (r *Registry) Exclude(ctx context.Context, n Node, nonce string) (now Node, claimed []Block, err error) {
+// blocks that the transaction did claim. Only Name of n is used. ErrNotFound: the node is
+// deleted, and nothing can commit.
+func (r *Registry) Exclude(
+	ctx context.Context, n Node, nonce string,
+) (now Node, claimed []Block, err error) {
 	first := int64(0)
 	_, err = r.repeat(ctx, func(ctx context.Context) error {
 		now, err = r.Node(ctx, n.Name)
@@ -375,7 +389,7 @@ func (r *Registry) Exclude(ctx context.Context, n Node, nonce string) (now Node,
 		if first == 0 {
 			first = now.Revision
 		}
-		if now.Revision != first { // somebody has changed it since the call began
+		if now.Revision != first { // it has changed since the call began
 			return nil
 		}
 		now, err = r.writeNode(ctx, "exclude requests of node "+n.Name, now, now.Node)
@@ -414,67 +428,71 @@ func (r *Registry) Block(ctx context.Context, pool string, b netip.Prefix) (Bloc
 
 // Return gives a block back: it cools down. It succeeds if the block has left the node already.
 // ErrInUse: addresses of the block are lent. ErrFenced, ErrIdentity.
-func (r *Registry) Return(ctx context.Context, n Node, b Block, reason string) (now Node, err error) {
+func (r *Registry) Return(
+	ctx context.Context, n Node, b Block, reason string,
+) (now Node, err error) {
 	pool, err := r.Pool(ctx, b.Pool)
 	if err != nil {
 		return n, err
 	}
-	cool, err := r.lease(ctx, time.Duration(pool.Cooldown))
-	if err != nil {
-		return n, err
-	}
-	done := false
+	v := vacancy{pool: pool, leases: newCoolLeases(r), reason: reason}
 	unknown, err := r.repeat(ctx, func(ctx context.Context) error {
-		now, done, err = r.tryReturn(ctx, n, b, cool, reason)
+		now, err = r.tryReturn(ctx, n, b, v)
 		return err
 	})
-	if !done && !unknown {
-		r.revoke(ctx, cool)
-	}
+	v.leases.drop(ctx, unknown)
 	return now, err
 }
 
-func (r *Registry) tryReturn(ctx context.Context, n Node, b Block, cool clientv3.LeaseID, reason string) (now Node, done bool, err error) {
+func (r *Registry) tryReturn(
+	ctx context.Context, n Node, b Block, v vacancy,
+) (now Node, err error) {
 	now, err = r.Node(ctx, n.Name)
 	if err != nil {
-		return now, false, err
+		return now, err
 	}
 	here := func(ref cluster.BlockRef) bool {
 		return ref.Pool == b.Pool && ref.Block == b.Block.Block && ref.Nonce == b.Nonce
 	}
 	if !slices.ContainsFunc(now.Blocks, here) {
-		return now, true, nil
+		return now, nil
 	}
 	if err := now.still(n.Node); err != nil && !errors.Is(err, ErrSuspect) {
-		return now, false, err
+		return now, err
 	}
 	present, err := r.Block(ctx, b.Pool, b.Block.Block)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		return now, false, errAgain
+		return now, errAgain
 	case err != nil:
-		return now, false, err
+		return now, err
 	case present.Generation != b.Generation:
-		return now, true, nil // another incarnation of the block
+		return now, nil // another incarnation of the block
 	case len(present.Grants) > 0:
-		return now, false, fmt.Errorf("return %s: %d addresses are lent: %w", b.Block.Block,
+		return now, fmt.Errorf("return %s: %d addresses are lent: %w", b.Block.Block,
 			len(present.Grants), ErrInUse)
+	}
+	lease, err := v.leases.of(ctx, v.pool)
+	if err != nil {
+		return now, err
 	}
 	var c change
 	next := withoutRefs(now.Node, here)
 	c.same(r.keys.Node(n.Name), now.Revision)
 	c.put(r.keys.Node(n.Name), next)
-	r.cool(&c, present, cool, reason)
+	r.cool(&c, present, lease, v.reason)
 	o, err := r.commit(ctx, "return "+b.Block.Block.String(), c)
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
-		return now, false, fmt.Errorf("%w: %w", ErrLease, err)
+		v.leases.lost()
+		return now, errAgain
 	case err != nil:
-		return now, false, err
+		return now, err
 	case !o.held:
-		return now, false, errAgain
+		return now, errAgain
 	}
-	return Node{Node: next, Revision: o.revision, Live: now.Live}, true, nil
+	v.leases.used = true
+	return Node{Node: next, Revision: o.revision, Live: now.Live}, nil
 }
 
 // cool adds to a transaction that a block cools down.
@@ -495,7 +513,9 @@ func (r *Registry) Expire(ctx context.Context, pool string, count int) (int, err
 	return len(freed), err
 }
 
-func (r *Registry) expire(ctx context.Context, pool string, count int) (freed []netip.Prefix, err error) {
+func (r *Registry) expire(
+	ctx context.Context, pool string, count int,
+) (freed []netip.Prefix, err error) {
 	cooled, err := r.cooled(ctx, pool, count)
 	if err != nil {
 		return nil, err

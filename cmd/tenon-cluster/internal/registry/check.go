@@ -132,12 +132,14 @@ func (c *checker) checkBlock(b Block) {
 
 func (c *checker) checkOwned(b Block) {
 	n, ok := c.nodes[b.Owner]
+	ref := cluster.BlockRef{Pool: b.Pool, Block: b.Block.Block, Nonce: b.Nonce}
 	switch {
 	case !ok:
 		c.find(sameLists, "run `tenon cluster release --node "+b.Owner+"`",
 			"block %s belongs to node %s, which does not exist", b.Block.Block, b.Owner)
-	case !slices.Contains(n.Blocks, cluster.BlockRef{Pool: b.Pool, Block: b.Block.Block, Nonce: b.Nonce}):
-		c.find(sameLists, "", "block %s belongs to node %s and is not in its list", b.Block.Block, b.Owner)
+	case !slices.Contains(n.Blocks, ref):
+		c.find(sameLists, "", "block %s belongs to node %s and is not in its list", b.Block.Block,
+			b.Owner)
 	case b.Epoch != n.Epoch:
 		c.find(epochs, "", "block %s has epoch %d, its node %s has %d", b.Block.Block, b.Epoch,
 			n.Name, n.Epoch)

@@ -14,8 +14,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/cluster"
 )
 
-// Suspect marks an active or draining node whose leased key is gone. It returns ErrConflict if the
-// key exists or the node has changed. It succeeds if the node is suspect in the same epoch.
+// Suspect marks an active or draining node that has no leased key. It returns ErrConflict if
+// the key exists or the node has changed. It succeeds if the node is suspect in the same epoch.
 func (r *Registry) Suspect(ctx context.Context, n Node) (now Node, err error) {
 	_, err = r.repeat(ctx, func(ctx context.Context) error {
 		now, err = r.Node(ctx, n.Name)
@@ -31,6 +31,7 @@ func (r *Registry) Suspect(ctx context.Context, n Node) (now Node, err error) {
 			return fmt.Errorf("suspect node %s: its leased key exists: %w", n.Name, ErrConflict)
 		}
 		next := now.Node
+		next.Drain = now.State == cluster.NodeDraining
 		next.State, next.Since = cluster.NodeSuspect, r.o.Now()
 		var c change
 		c.same(r.keys.Node(n.Name), now.Revision)
@@ -49,9 +50,11 @@ func (r *Registry) Suspect(ctx context.Context, n Node) (now Node, err error) {
 }
 
 // Fence records the evidence that a suspect node uses no address any more. n must be the suspect
-// node as it was when the evidence was collected: ErrConflict if it has changed since. It succeeds
-// if the node is fenced in the same epoch.
-func (r *Registry) Fence(ctx context.Context, n Node, evidence, author string) (now Node, err error) {
+// node as it was when the evidence was collected: ErrConflict if it has changed since. It
+// succeeds if the node is fenced in the same epoch.
+func (r *Registry) Fence(
+	ctx context.Context, n Node, evidence, author string,
+) (now Node, err error) {
 	if evidence == "" || author == "" {
 		return n, fmt.Errorf("fence node %s: %w: evidence and author are required", n.Name, ErrRefused)
 	}
@@ -75,12 +78,14 @@ func (r *Registry) Fence(ctx context.Context, n Node, evidence, author string) (
 	return now, err
 }
 
-// Reclaim takes at most 40 blocks of a fenced node; when it has none, it takes its shared addresses
-// and tokens. done reports that nothing is left. Blocks and shared addresses cool down; a borrowed
-// address cools down in the block of its owner, see Regain. ErrConflict: the node is not fenced in
-// this epoch.
-func (r *Registry) Reclaim(ctx context.Context, n Node, reason string) (rest Node, done bool, err error) {
-	leases := &coolLeases{r: r, ids: map[string]clientv3.LeaseID{}}
+// Reclaim takes at most 40 blocks of a fenced node; when it has none, it takes its shared
+// addresses and tokens. done reports that nothing is left. Blocks and shared addresses cool down;
+// a borrowed address cools down in the block of its owner, see Regain. ErrConflict: the node is
+// not fenced in this epoch.
+func (r *Registry) Reclaim(
+	ctx context.Context, n Node, reason string,
+) (rest Node, done bool, err error) {
+	leases := newCoolLeases(r)
 	unknown, err := r.repeat(ctx, func(ctx context.Context) error {
 		rest, err = r.Node(ctx, n.Name)
 		switch {
@@ -101,7 +106,9 @@ func (r *Registry) Reclaim(ctx context.Context, n Node, reason string) (rest Nod
 }
 
 // reclaimBlocks takes the first blocks of a fenced node's list.
-func (r *Registry) reclaimBlocks(ctx context.Context, n Node, leases *coolLeases, reason string) (Node, error) {
+func (r *Registry) reclaimBlocks(
+	ctx context.Context, n Node, leases *coolLeases, reason string,
+) (Node, error) {
 	refs := n.Blocks[:min(len(n.Blocks), maxBlocks)]
 	blocks, err := r.blocksOf(ctx, n, refs)
 	if err != nil {
@@ -138,7 +145,9 @@ func (r *Registry) reclaimBlocks(ctx context.Context, n Node, leases *coolLeases
 }
 
 // takeBlock adds to a transaction that an owned block cools down, or a borrowed address.
-func (r *Registry) takeBlock(ctx context.Context, c *change, b Block, ref cluster.BlockRef, leases *coolLeases, reason string) error {
+func (r *Registry) takeBlock(
+	ctx context.Context, c *change, b Block, ref cluster.BlockRef, leases *coolLeases, reason string,
+) error {
 	pool, err := r.Pool(ctx, b.Pool)
 	if err != nil {
 		return err
@@ -202,7 +211,9 @@ func (r *Registry) share(c *change, b Block, lease clientv3.LeaseID, reason stri
 }
 
 // reclaimOther takes the shared addresses and tokens of a fenced node without blocks, at most 40.
-func (r *Registry) reclaimOther(ctx context.Context, n Node, leases *coolLeases, reason string) (done bool, err error) {
+func (r *Registry) reclaimOther(
+	ctx context.Context, n Node, leases *coolLeases, reason string,
+) (done bool, err error) {
 	left, err := r.belongings(ctx, n.Name)
 	if err != nil {
 		return false, err

@@ -17,8 +17,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/cluster"
 )
 
-// Want asks the owners of a pool's blocks for an address until the session's lease ends. The nonce
-// becomes that of the grant.
+// Want asks the owners of a pool's blocks for an address until the session's lease ends. The
+// nonce becomes the nonce of the grant.
 func (r *Registry) Want(ctx context.Context, s Session, pool, nonce string) error {
 	return r.gain(ctx, s.Node.Name, func(ctx context.Context) error {
 		now, err := r.Node(ctx, s.Node.Name)
@@ -69,9 +69,11 @@ func (r *Registry) Wants(ctx context.Context, pool string) (map[string]string, e
 	return wants, nil
 }
 
-// WatchWants calls wanted for each request to borrow an address, those that exist and new ones, until
+// WatchWants calls wanted for each existing and each new request to borrow an address, until
 // ctx ends. It calls failed while the store cannot be watched.
-func (r *Registry) WatchWants(ctx context.Context, wanted func(pool, borrower string), failed func(error)) {
+func (r *Registry) WatchWants(
+	ctx context.Context, wanted func(pool, borrower string), failed func(error),
+) {
 	prefix := r.keys.Wants("")
 	for ctx.Err() == nil {
 		kvs, revision, err := r.list(ctx, prefix, clientv3.WithKeysOnly())
@@ -89,7 +91,9 @@ func (r *Registry) WatchWants(ctx context.Context, wanted func(pool, borrower st
 }
 
 // followWants watches the requests after a revision. It returns when the watch has ended.
-func (r *Registry) followWants(ctx context.Context, revision int64, wanted func(pool, borrower string)) error {
+func (r *Registry) followWants(
+	ctx context.Context, revision int64, wanted func(pool, borrower string),
+) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	for response := range r.client.Watch(ctx, r.keys.Wants(""), clientv3.WithPrefix(),
@@ -114,10 +118,12 @@ func (r *Registry) wantOf(kv *mvccpb.KeyValue) (pool, borrower string) {
 }
 
 // Grant lends an address of an owned block to a borrower that wants one. The caller has withdrawn
-// the address from its free addresses. It succeeds if the borrower has it already. ErrNotFound: the
-// borrower wants none any more; ErrConflict: the block is no longer the node's; ErrRefused: the pool
-// does not permit it. After an error other than ErrUnknown nothing is granted later.
-func (r *Registry) Grant(ctx context.Context, n Node, b Block, a netip.Addr, borrower string) (now Block, err error) {
+// the address from its free addresses. It succeeds if the borrower has it already. ErrNotFound:
+// the borrower wants none any more; ErrConflict: the block is no longer the node's; ErrRefused:
+// the pool does not permit it. After an error other than ErrUnknown nothing is granted later.
+func (r *Registry) Grant(
+	ctx context.Context, n Node, b Block, a netip.Addr, borrower string,
+) (now Block, err error) {
 	err = r.gain(ctx, n.Name, func(ctx context.Context) error {
 		l := loan{r: r, lender: n, block: b, addr: a}
 		if now, err = l.load(ctx, borrower); err != nil || l.done {
@@ -164,7 +170,8 @@ func (l *loan) load(ctx context.Context, borrower string) (Block, error) {
 		return l.block, err
 	}
 	if len(answers[5].Kvs) == 0 || answers[5].Kvs[0].CreateRevision != l.block.Generation {
-		return l.block, fmt.Errorf("lend %s: node %s does not own its block: %w", l.addr, known.Name, ErrConflict)
+		return l.block, fmt.Errorf("lend %s: node %s does not own its block: %w", l.addr, known.Name,
+			ErrConflict)
 	}
 	if l.block, err = decodeBlock(answers[5].Kvs[0]); err != nil {
 		return l.block, err
@@ -193,7 +200,8 @@ func (l *loan) permitted() error {
 	block, _ := l.pool.BlockOf(l.addr)
 	switch {
 	case l.block.Owner != l.lender.Name || l.block.Epoch != l.lender.Epoch:
-		return fmt.Errorf("lend %s: node %s does not own its block: %w", l.addr, l.lender.Name, ErrConflict)
+		return fmt.Errorf("lend %s: node %s does not own its block: %w", l.addr, l.lender.Name,
+			ErrConflict)
 	case !l.pool.Borrow || l.pool.PrefixBits > 0:
 		return fmt.Errorf("pool %s lends no addresses: %w", l.pool.Name, ErrRefused)
 	case block != l.block.Block.Block:
@@ -240,7 +248,7 @@ func (l *loan) commit(ctx context.Context) (Block, error) {
 // Repay gives a borrowed address of a block back to its owner. It succeeds if the node has it no
 // longer. If the owner was fenced, the block cools down when its last borrowed address is repaid.
 func (r *Registry) Repay(ctx context.Context, n Node, b Block, a netip.Addr) (now Node, err error) {
-	leases := &coolLeases{r: r, ids: map[string]clientv3.LeaseID{}}
+	leases := newCoolLeases(r)
 	here := func(ref cluster.BlockRef) bool { return ref.Pool == b.Pool && ref.Block == alone(a) }
 	unknown, err := r.repeat(ctx, func(ctx context.Context) error {
 		now, err = r.Node(ctx, n.Name)
@@ -272,9 +280,11 @@ func (r *Registry) Repay(ctx context.Context, n Node, b Block, a netip.Addr) (no
 	return now, err
 }
 
-// Regain ends the cooldown of a lent address whose borrower was fenced. ErrInUse: the address is
-// lent or still cools down. It returns the block as it is then.
-func (r *Registry) Regain(ctx context.Context, n Node, b Block, a netip.Addr) (now Block, err error) {
+// Regain makes a lent address free again after its borrower was fenced and it has cooled down.
+// ErrInUse: the address is lent or still cools down. It returns the block as it is then.
+func (r *Registry) Regain(
+	ctx context.Context, n Node, b Block, a netip.Addr,
+) (now Block, err error) {
 	_, err = r.repeat(ctx, func(ctx context.Context) error {
 		now, err = r.Block(ctx, b.Pool, b.Block.Block)
 		if err != nil {

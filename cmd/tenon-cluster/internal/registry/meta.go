@@ -14,7 +14,8 @@ func (r *Registry) meta(nonce string) cluster.Meta {
 	return cluster.Meta{Schema: cluster.Schema, Nonce: nonce}
 }
 
-// Init creates the cluster and returns its meta document; it returns the present one if it exists.
+// Init creates the cluster and returns its meta document; it returns the present one if it
+// exists.
 func (r *Registry) Init(ctx context.Context) (meta cluster.Meta, err error) {
 	_, err = r.repeat(ctx, func(ctx context.Context) error {
 		meta, err = r.writeMeta(ctx, 0)
@@ -23,8 +24,8 @@ func (r *Registry) Init(ctx context.Context) (meta cluster.Meta, err error) {
 	return meta, err
 }
 
-// NewNonce gives the store another nonce, after an operator has restored it from a snapshot. Nodes
-// then confirm their blocks before they change the store again.
+// NewNonce gives the store another nonce, after an operator has restored it from a snapshot.
+// Nodes then confirm their blocks before they change the store again.
 func (r *Registry) NewNonce(ctx context.Context) (meta cluster.Meta, err error) {
 	answers, _, err := r.read(ctx, "meta", clientv3.OpGet(r.keys.Meta()))
 	if err != nil {

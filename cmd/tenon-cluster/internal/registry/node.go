@@ -106,11 +106,11 @@ func (n Node) mayGain(known cluster.Node) error {
 	return nil
 }
 
-// Join makes a node known, or changes its addresses: epoch 1 for a new node (or n.Epoch, if that is
-// higher), the present one otherwise. A suspect node of the same identity becomes active. Join
-// always changes the node's document: requests that an earlier process of the node has sent do not
-// commit afterwards. ErrIdentity; ErrFenced; ErrForeign: the store has an older epoch than n, so it
-// was restored from a snapshot. The lease lasts ttl, 30 s if zero.
+// Join makes a node known, or changes its addresses: epoch 1 for a new node (or n.Epoch, if that
+// is higher), the present one otherwise. A suspect node of the same identity becomes active. Join
+// always changes the node's document: requests that an earlier process of the node has sent do
+// not commit afterwards. ErrIdentity; ErrFenced; ErrForeign: the store has an older epoch than n,
+// so it was restored from a snapshot. The lease lasts ttl, 30 s if zero.
 func (r *Registry) Join(ctx context.Context, n cluster.Node, ttl time.Duration) (Session, error) {
 	return r.enter(ctx, n, ttl, func(old Node, n *cluster.Node) error {
 		switch {
@@ -129,14 +129,17 @@ func (r *Registry) Join(ctx context.Context, n cluster.Node, ttl time.Duration) 
 		n.Epoch, n.Blocks, n.State, n.Since = old.Epoch, old.Blocks, old.State, old.Since
 		if old.State == cluster.NodeSuspect {
 			n.State, n.Since = cluster.NodeActive, r.o.Now()
+			if old.Drain {
+				n.State = cluster.NodeDraining
+			}
 		}
 		return nil
 	})
 }
 
-// Rejoin gives a fenced node with an empty list the next epoch. Another host may take the name over
-// in this way. ErrInUse: it still has blocks, shared addresses or tokens; see Reclaim. ErrConflict:
-// it is not fenced.
+// Rejoin gives a fenced node with an empty list the next epoch. Another host may take the name
+// over in this way. ErrInUse: it still has blocks, shared addresses or tokens; see Reclaim.
+// ErrConflict: it is not fenced.
 func (r *Registry) Rejoin(ctx context.Context, n cluster.Node, ttl time.Duration) (Session, error) {
 	return r.enter(ctx, n, ttl, func(old Node, n *cluster.Node) error {
 		switch {
@@ -162,7 +165,10 @@ func (r *Registry) Rejoin(ctx context.Context, n cluster.Node, ttl time.Duration
 }
 
 // enter writes a node's document and its leased key. decide completes the document.
-func (r *Registry) enter(ctx context.Context, n cluster.Node, ttl time.Duration, decide func(old Node, n *cluster.Node) error) (s Session, err error) {
+func (r *Registry) enter(
+	ctx context.Context, n cluster.Node, ttl time.Duration,
+	decide func(old Node, n *cluster.Node) error,
+) (s Session, err error) {
 	if err := cluster.ValidateName(n.Name); err != nil {
 		return s, err
 	}
@@ -183,7 +189,10 @@ func (r *Registry) enter(ctx context.Context, n cluster.Node, ttl time.Duration,
 	return s, err
 }
 
-func (r *Registry) tryEnter(ctx context.Context, n cluster.Node, lease clientv3.LeaseID, decide func(old Node, n *cluster.Node) error) (Node, error) {
+func (r *Registry) tryEnter(
+	ctx context.Context, n cluster.Node, lease clientv3.LeaseID,
+	decide func(old Node, n *cluster.Node) error,
+) (Node, error) {
 	answers, _, err := r.read(ctx, "node "+n.Name, r.readNode(n.Name)...)
 	if err != nil {
 		return Node{}, err
@@ -197,7 +206,7 @@ func (r *Registry) tryEnter(ctx context.Context, n cluster.Node, lease clientv3.
 		return old, old.still(old.Node)
 	}
 	n.Schema, n.Since = cluster.Schema, r.o.Now()
-	n.Evidence, n.Author = "", ""
+	n.Evidence, n.Author, n.Drain = "", "", false
 	if err := decide(old, &n); err != nil {
 		return Node{}, err
 	}
@@ -261,13 +270,14 @@ func (r *Registry) keepAlive(ctx context.Context, id clientv3.LeaseID) error {
 	return err
 }
 
-// Leave deletes the leased key of a node whose agent stops for good, for example before a drained
-// node is deleted.
+// Leave deletes the leased key of a node. Its agent calls it when it stops.
 func (r *Registry) Leave(ctx context.Context, s Session) { r.revoke(ctx, s.Lease) }
 
-// Update changes the document of a joined node: addresses, labels, MTU, or the state between active
-// and draining. It returns the present document if change changes nothing.
-func (r *Registry) Update(ctx context.Context, n Node, change func(*cluster.Node)) (now Node, err error) {
+// Update changes the document of a joined node: addresses, labels, MTU, or the state between
+// active and draining. It returns the present document if change changes nothing.
+func (r *Registry) Update(
+	ctx context.Context, n Node, change func(*cluster.Node),
+) (now Node, err error) {
 	_, err = r.repeat(ctx, func(ctx context.Context) error {
 		now, err = r.update(ctx, n, change)
 		return err
@@ -285,7 +295,8 @@ func (r *Registry) update(ctx context.Context, n Node, edit func(*cluster.Node))
 	}
 	next := old.Node
 	edit(&next)
-	next.Schema, next.Name, next.Identity, next.Epoch = cluster.Schema, old.Name, old.Identity, old.Epoch
+	next.Schema, next.Name, next.Identity = cluster.Schema, old.Name, old.Identity
+	next.Epoch, next.Drain = old.Epoch, old.Drain
 	next.Blocks, next.Evidence, next.Author = old.Blocks, old.Evidence, old.Author
 	if next.State != cluster.NodeActive && next.State != cluster.NodeDraining {
 		return old, fmt.Errorf("node %s: state %q: %w", n.Name, next.State, ErrRefused)
@@ -300,7 +311,9 @@ func (r *Registry) update(ctx context.Context, n Node, edit func(*cluster.Node))
 }
 
 // writeNode replaces the document of a node at its revision.
-func (r *Registry) writeNode(ctx context.Context, what string, old Node, next cluster.Node) (Node, error) {
+func (r *Registry) writeNode(
+	ctx context.Context, what string, old Node, next cluster.Node,
+) (Node, error) {
 	var c change
 	c.same(r.keys.Node(old.Name), old.Revision)
 	c.put(r.keys.Node(old.Name), next)
@@ -314,8 +327,8 @@ func (r *Registry) writeNode(ctx context.Context, what string, old Node, next cl
 	return Node{Node: next, Revision: o.revision, Live: old.Live}, nil
 }
 
-// DeleteNode deletes a node that holds nothing and is draining, suspect or fenced. ErrInUse: it has
-// blocks, shared addresses or tokens, or its agent runs; ErrConflict: it is active.
+// DeleteNode deletes a node that holds nothing and is draining, suspect or fenced. ErrInUse: it
+// has blocks, shared addresses or tokens, or its agent runs; ErrConflict: it is active.
 func (r *Registry) DeleteNode(ctx context.Context, name string) error {
 	_, err := r.repeat(ctx, func(ctx context.Context) error {
 		n, err := r.Node(ctx, name)
@@ -358,8 +371,8 @@ type belonging struct {
 	holder   *cluster.Holder // of a shared address
 }
 
-// belongings lists the shared addresses and tokens of a node. The node's state must forbid that it
-// gains more.
+// belongings lists the shared addresses and tokens of a node. The node's state must forbid that
+// it gains more.
 func (r *Registry) belongings(ctx context.Context, node string) (found []belonging, err error) {
 	kvs, _, err := r.list(ctx, r.keys.Addrs(""))
 	if err != nil {

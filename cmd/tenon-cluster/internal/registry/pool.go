@@ -77,8 +77,8 @@ func fits(p cluster.Pool, pools []Pool) error {
 	return nil
 }
 
-// DeletePool deletes a pool that has no block. ErrInUse otherwise. It frees blocks that have cooled
-// down first.
+// DeletePool deletes a pool that has no block. ErrInUse otherwise. It frees blocks that have
+// cooled down first.
 func (r *Registry) DeletePool(ctx context.Context, name string) error {
 	if _, err := r.Expire(ctx, name, int(^uint(0)>>1)); err != nil && !errors.Is(err, ErrUnknown) {
 		return err

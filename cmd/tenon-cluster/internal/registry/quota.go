@@ -11,11 +11,13 @@ import (
 	"github.com/tenon-cni/tenon/internal/cluster"
 )
 
-// Draw gives a node more tokens of a namespace's quota, at most count, and returns all tokens that
-// the node has then. After an unknown outcome a repeated call may draw twice; the returned number is
-// right, and Yield gives back what is too much. ErrQuota: none is left; ErrNotFound: the pool does
-// not limit the namespace.
-func (r *Registry) Draw(ctx context.Context, n Node, p Pool, namespace string, count uint64) (tokens cluster.Tokens, err error) {
+// Draw gives a node more tokens of a namespace's quota, at most count, and returns all tokens
+// that the node has then. After an unknown outcome a repeated call may draw twice; the returned
+// number is right, and Yield gives the excess back. ErrQuota: none is left; ErrNotFound:
+// the pool does not limit the namespace.
+func (r *Registry) Draw(
+	ctx context.Context, n Node, p Pool, namespace string, count uint64,
+) (tokens cluster.Tokens, err error) {
 	before := int64(-1) // mod revision of the node's tokens before the call
 	err = r.gain(ctx, n.Name, func(ctx context.Context) error {
 		own, total, revision, err := r.tokens(ctx, p.Name, namespace, n.Name)
@@ -79,7 +81,9 @@ type ownTokens struct {
 }
 
 // tokens reads the tokens of a node and the total of a namespace at a revision.
-func (r *Registry) tokens(ctx context.Context, pool, namespace, node string) (own ownTokens, total uint64, revision int64, err error) {
+func (r *Registry) tokens(
+	ctx context.Context, pool, namespace, node string,
+) (own ownTokens, total uint64, revision int64, err error) {
 	kvs, revision, err := r.list(ctx, r.keys.Quotas(pool, namespace))
 	if err != nil {
 		return own, 0, 0, err

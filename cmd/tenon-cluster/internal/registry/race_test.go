@@ -24,7 +24,7 @@ type crowd struct {
 	done  map[string]int          // successful operations by name
 }
 
-// uses records that a node may use a block or address; nobody else may believe the same.
+// uses records that a node believes it may use a block or address. Two nodes must never do so.
 func (c *crowd) uses(p netip.Prefix, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -241,8 +241,9 @@ func (m *member) draw(ctx context.Context) error {
 	return err
 }
 
-// TestCrowd lets nodes do random operations over bad connections while nodes lose power, are fenced
-// and return. No two nodes ever use the same block or address, and the invariants hold throughout.
+// TestCrowd lets nodes do random operations over bad connections while nodes lose power, are
+// fenced and return. No two nodes ever use the same block or address, and the invariants hold
+// throughout.
 func TestCrowd(t *testing.T) {
 	for seed := range uint64(8) {
 		bubble(t, fmt.Sprint("seed ", seed), func(t *testing.T) { runCrowd(t, seed) })

@@ -3,8 +3,8 @@
 // no state between calls. Package agent decides when to call it.
 //
 // An error after a request was sent does not mean that etcd did not commit it. Every document
-// therefore carries a nonce; after an error that wraps [ErrUnknown] the caller repeats the call with
-// the same nonce, and the call finds what it committed, or excludes that it ever commits.
+// therefore carries a nonce; after an error that wraps [ErrUnknown] the caller repeats the call
+// with the same nonce, and the call finds what it committed, or excludes that it ever commits.
 package registry
 
 import (

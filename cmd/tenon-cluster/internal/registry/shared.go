@@ -16,9 +16,9 @@ import (
 	"github.com/tenon-cni/tenon/internal/cluster"
 )
 
-// A shared block lists every address of it that is in use in its Grants, so that one document shows
-// which are free and whether the block can be given up. A grant without borrower keeps the address
-// of a sticky name that no attachment holds.
+// A shared block lists every address of it that is in use in its Grants, so that one document
+// shows which are free and whether the block can be given up. A grant without borrower keeps the
+// address of a sticky name that no attachment holds.
 
 // Hold is a request for a shared address.
 type Hold struct {
@@ -26,17 +26,20 @@ type Hold struct {
 	Sticky         bool // the address belongs to Namespace and Name afterwards
 }
 
-// Acquire gives a shared address to an attachment: the requested one, that of the sticky name, or a
-// free one. It makes a free block shared if it must. With the nonce of an earlier call whose outcome
-// is unknown it returns what the call acquired. ErrInUse names the holder; ErrFull; ErrRefused: the
-// pool or the state of the node does not permit it. After an error other than ErrUnknown nothing is
-// acquired later.
-func (r *Registry) Acquire(ctx context.Context, n Node, p Pool, h Hold) (got cluster.Holder, err error) {
+// Acquire gives a shared address to an attachment: the requested address, the address of the
+// sticky name, or a free one. It makes a free block shared if it must. With the nonce of an
+// interrupted call it returns the address that the call acquired. ErrInUse names the holder; ErrFull;
+// ErrRefused: the pool or the state of the node does not permit it. After an error other than
+// ErrUnknown nothing is acquired later.
+func (r *Registry) Acquire(
+	ctx context.Context, n Node, p Pool, h Hold,
+) (got cluster.Holder, err error) {
 	if h.Nonce == "" {
 		h.Nonce = r.o.Nonce()
 	}
 	if h.Sticky && (h.Namespace == "" || h.Name == "") {
-		return got, fmt.Errorf("acquire a sticky address: %w: the name of the pod is not known", ErrRefused)
+		return got, fmt.Errorf("acquire a sticky address: %w: the name of the pod is not known",
+			ErrRefused)
 	}
 	a := acquisition{r: r, known: n, pool: p, h: h}
 	err = r.gain(ctx, n.Name, func(ctx context.Context) error {
@@ -119,8 +122,8 @@ func (a *acquisition) load(ctx context.Context) error {
 	return nil
 }
 
-// address returns the address to acquire. It returns the zero Addr if an earlier call with the same
-// nonce may hold one.
+// address returns the address to acquire. It returns the zero Addr if an earlier call with the
+// same nonce may hold one.
 func (a *acquisition) address(ctx context.Context) (netip.Addr, error) {
 	switch requested := a.h.Addr; {
 	case a.sticky != nil && requested.IsValid() && requested != a.sticky.Addr:
@@ -362,10 +365,10 @@ func (a *acquisition) commit(ctx context.Context, addr netip.Addr, s slot) (clus
 	return h, err
 }
 
-// Release frees a shared address if the holder with this nonce still has it. A shared block without
-// addresses cools down. Unless forget is set, a sticky name keeps its address.
+// Release frees a shared address if the holder with this nonce still has it. A shared block
+// without addresses cools down. Unless forget is set, a sticky name keeps its address.
 func (r *Registry) Release(ctx context.Context, h cluster.Holder, forget bool) error {
-	leases := &coolLeases{r: r, ids: map[string]clientv3.LeaseID{}}
+	leases := newCoolLeases(r)
 	unknown, err := r.repeat(ctx, func(ctx context.Context) error {
 		pool, err := r.Pool(ctx, h.Pool)
 		if errors.Is(err, ErrNotFound) { // a pool with an address cannot be deleted
@@ -384,7 +387,8 @@ func (r *Registry) Release(ctx context.Context, h cluster.Holder, forget bool) e
 		var c change
 		c.same(r.keys.Addr(h.Pool, h.Addr), s.revision)
 		c.then = append(c.then, clientv3.OpDelete(r.keys.Addr(h.Pool, h.Addr)))
-		return r.vacate(ctx, vacancy{pool: pool, slot: s, forget: forget, leases: leases, reason: "released"}, c)
+		v := vacancy{pool: pool, slot: s, forget: forget, leases: leases, reason: "released"}
+		return r.vacate(ctx, v, c)
 	})
 	leases.drop(ctx, unknown)
 	return err
@@ -411,7 +415,9 @@ func (r *Registry) vacate(ctx context.Context, v vacancy, c change) error {
 
 // drop completes and commits a transaction: an address leaves the list of its shared block, or
 // stays there for its sticky name. The block cools down when the list is empty.
-func (r *Registry) drop(ctx context.Context, v vacancy, addr netip.Addr, keep bool, c change) error {
+func (r *Registry) drop(
+	ctx context.Context, v vacancy, addr netip.Addr, keep bool, c change,
+) error {
 	next := v.slot.block
 	next.Grants = maps.Clone(next.Grants)
 	delete(next.Grants, addr)
@@ -445,7 +451,9 @@ func (r *Registry) drop(ctx context.Context, v vacancy, addr netip.Addr, keep bo
 }
 
 // takeHolder takes a shared address from a fenced node. The address cools down.
-func (r *Registry) takeHolder(ctx context.Context, n Node, h cluster.Holder, leases *coolLeases, reason string) error {
+func (r *Registry) takeHolder(
+	ctx context.Context, n Node, h cluster.Holder, leases *coolLeases, reason string,
+) error {
 	pool, err := r.Pool(ctx, h.Pool)
 	if err != nil {
 		return err
@@ -471,10 +479,11 @@ func (r *Registry) takeHolder(ctx context.Context, n Node, h cluster.Holder, lea
 
 // Forget ends the reservation of an address for a sticky name. ErrInUse: an attachment holds it.
 func (r *Registry) Forget(ctx context.Context, pool, namespace, name string) error {
-	leases := &coolLeases{r: r, ids: map[string]clientv3.LeaseID{}}
+	leases := newCoolLeases(r)
 	key := r.keys.Sticky(pool, namespace, name)
 	unknown, err := r.repeat(ctx, func(ctx context.Context) error {
-		answers, _, err := r.read(ctx, "sticky name", clientv3.OpGet(key), clientv3.OpGet(r.keys.Pool(pool)))
+		answers, _, err := r.read(ctx, "sticky name", clientv3.OpGet(key),
+			clientv3.OpGet(r.keys.Pool(pool)))
 		if err != nil || len(answers[0].Kvs) == 0 {
 			return err
 		}
@@ -498,7 +507,8 @@ func (r *Registry) Forget(ctx context.Context, pool, namespace, name string) err
 		c.same(key, answers[0].Kvs[0].ModRevision)
 		c.absent(r.keys.Addr(pool, sticky.Addr))
 		c.then = append(c.then, clientv3.OpDelete(key))
-		return r.drop(ctx, vacancy{pool: p, slot: s, leases: leases, reason: "forgotten"}, sticky.Addr, false, c)
+		v := vacancy{pool: p, slot: s, leases: leases, reason: "forgotten"}
+		return r.drop(ctx, v, sticky.Addr, false, c)
 	})
 	leases.drop(ctx, unknown)
 	return err
@@ -529,6 +539,10 @@ type coolLeases struct {
 	used bool
 }
 
+func newCoolLeases(r *Registry) *coolLeases {
+	return &coolLeases{r: r, ids: map[string]clientv3.LeaseID{}}
+}
+
 func (l *coolLeases) of(ctx context.Context, p Pool) (clientv3.LeaseID, error) {
 	if id, ok := l.ids[p.Name]; ok {
 		return id, nil
@@ -554,7 +568,9 @@ func (l *coolLeases) drop(ctx context.Context, unknown bool) {
 }
 
 // Holder reads the holder of a shared address. ErrNotFound: it has none.
-func (r *Registry) Holder(ctx context.Context, pool string, addr netip.Addr) (cluster.Holder, error) {
+func (r *Registry) Holder(
+	ctx context.Context, pool string, addr netip.Addr,
+) (cluster.Holder, error) {
 	answers, _, err := r.read(ctx, "address "+addr.String(), clientv3.OpGet(r.keys.Addr(pool, addr)))
 	if err != nil {
 		return cluster.Holder{}, err

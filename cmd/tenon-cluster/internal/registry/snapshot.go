@@ -32,8 +32,8 @@ type Snapshot struct {
 	wants     map[string]string
 }
 
-// Snapshot reads the whole store at one revision, in pages. A document that cannot be decoded is in
-// Wrong. ErrNotFound: the cluster does not exist.
+// Snapshot reads the whole store at one revision, in pages. A document that cannot be decoded is
+// in Wrong. ErrNotFound: the cluster does not exist.
 func (r *Registry) Snapshot(ctx context.Context) (s Snapshot, err error) {
 	lives := map[string]bool{}
 	for range attempts {

@@ -39,12 +39,13 @@ var sweepFaults = []fault{
 	{"lost request", memkv.Fault{Error: lost}},
 	{"lost answer", memkv.Fault{Error: lost, Commit: memkv.Now}},
 	{"late commit", memkv.Fault{Error: lost, Commit: memkv.Later}},
-	{"commit 300 ms later", memkv.Fault{Error: lost, Commit: memkv.Later, After: 300 * time.Millisecond}},
+	{"commit 300 ms later", memkv.Fault{Error: lost, Commit: memkv.Later,
+		After: 300 * time.Millisecond}},
 	{"slow", memkv.Fault{Delay: 2 * time.Second}},
 }
 
-// TestSweep fails each call of the client of each method in each way. The caller repeats the method
-// until it succeeds; late requests arrive before, between or after that.
+// TestSweep fails each call of the client of each method in each way. The caller repeats the
+// method until it succeeds; late requests arrive before, between or after that.
 func TestSweep(t *testing.T) {
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
@@ -109,8 +110,8 @@ func (s scenario) run(t *testing.T, f *memkv.Fault, at int) int {
 	return calls
 }
 
-// giveUp runs a scenario whose caller's context ends with the fault. The late request then arrives,
-// or not; the caller excludes it and the invariants hold.
+// giveUp runs a scenario and cancels the context of the caller with the fault. The late request then
+// arrives, or not; the caller excludes it and the invariants hold.
 func (s scenario) giveUp(t *testing.T, f memkv.Fault, at int) {
 	w := newWorld(t)
 	client := w.store.Client("under test")
@@ -439,7 +440,8 @@ func prepareReclaim(w *world, r *Registry) func(context.Context) error {
 		if err := toRegistry.Want(w.Context(), to, "pods", to.Node.Name+" wants"); err != nil {
 			w.Fatal(err)
 		}
-		must(from.Grant(w.Context(), n, block, w.pool.Ranges(block.Block.Block)[0].Start, to.Node.Name))(w)
+		addr := w.pool.Ranges(block.Block.Block)[0].Start
+		must(from.Grant(w.Context(), n, block, addr, to.Node.Name))(w)
 	}
 	lend(a, n, blocks[0], sb, b)
 	lend(b, nb, others[0], s, a)

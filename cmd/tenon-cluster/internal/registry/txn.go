@@ -67,11 +67,12 @@ func encode(document any) string {
 // outcome is the answer to a transaction.
 type outcome struct {
 	held     bool                // all compares held
-	revision int64               // of the store; if held, the mod revision of what the transaction wrote
+	revision int64               // of the store; if held, of the written keys, too
 	answers  []*pb.RangeResponse // otherwise, the reads of change.otherwise
 }
 
-// commit runs a transaction. The error wraps ErrUnknown if it may have committed or may still commit.
+// commit runs a transaction. The error wraps ErrUnknown if it may have committed or may still
+// commit.
 func (r *Registry) commit(ctx context.Context, what string, c change) (o outcome, err error) {
 	if err := c.check(); err != nil {
 		return o, fmt.Errorf("%s: %w", what, err)
@@ -134,7 +135,9 @@ func definite(err error) bool {
 }
 
 // read reads keys with one linearizable transaction. It returns the revision of the store.
-func (r *Registry) read(ctx context.Context, what string, ops ...clientv3.Op) ([]*pb.RangeResponse, int64, error) {
+func (r *Registry) read(
+	ctx context.Context, what string, ops ...clientv3.Op,
+) ([]*pb.RangeResponse, int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
 	defer cancel()
 	answer, err := r.client.Txn(ctx).Then(ops...).Commit()
@@ -150,7 +153,9 @@ func (r *Registry) read(ctx context.Context, what string, ops ...clientv3.Op) ([
 
 // list reads all keys with a prefix at one revision, in pages. If a compaction overtakes it, it
 // begins again.
-func (r *Registry) list(ctx context.Context, prefix string, opts ...clientv3.OpOption) (kvs []*mvccpb.KeyValue, revision int64, err error) {
+func (r *Registry) list(
+	ctx context.Context, prefix string, opts ...clientv3.OpOption,
+) (kvs []*mvccpb.KeyValue, revision int64, err error) {
 	for range attempts {
 		kvs = nil
 		err = r.pages(ctx, prefix, opts, func(page []*mvccpb.KeyValue, at int64) bool {
@@ -165,7 +170,10 @@ func (r *Registry) list(ctx context.Context, prefix string, opts ...clientv3.OpO
 }
 
 // pages yields the keys with a prefix at one revision until yield returns false.
-func (r *Registry) pages(ctx context.Context, prefix string, opts []clientv3.OpOption, yield func(page []*mvccpb.KeyValue, revision int64) bool) error {
+func (r *Registry) pages(
+	ctx context.Context, prefix string, opts []clientv3.OpOption,
+	yield func(page []*mvccpb.KeyValue, revision int64) bool,
+) error {
 	from, revision := prefix, int64(0)
 	for {
 		answer, err := r.get(ctx, from, append([]clientv3.OpOption{
@@ -185,16 +193,20 @@ func (r *Registry) pages(ctx context.Context, prefix string, opts []clientv3.OpO
 	}
 }
 
-func (r *Registry) get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+func (r *Registry) get(
+	ctx context.Context, key string, opts ...clientv3.OpOption,
+) (*clientv3.GetResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
 	defer cancel()
 	return r.client.Get(ctx, key, opts...)
 }
 
-// repeat calls try until it succeeds, or fails for a reason that another try does not change. Each
-// try reads what it compares, and recognizes by nonces what an earlier one has committed. unknown
-// reports that a transaction of an earlier try may still commit.
-func (r *Registry) repeat(ctx context.Context, try func(context.Context) error) (unknown bool, err error) {
+// repeat calls try until it succeeds, or fails for a reason that another try does not change.
+// Each try reads what it compares, and recognizes by nonces what an earlier one has committed.
+// unknown reports that a transaction of an earlier try may still commit.
+func (r *Registry) repeat(
+	ctx context.Context, try func(context.Context) error,
+) (unknown bool, err error) {
 	for attempt := range attempts {
 		err = try(ctx)
 		switch {
@@ -227,14 +239,16 @@ func decided(err error) bool {
 	}, func(known error) bool { return errors.Is(err, known) })
 }
 
-// gain is repeat for a transaction that gives a node something. If it fails although an attempt of it
-// may still commit, gain excludes that: every such transaction compares the node's document.
+// gain is repeat for a transaction that gives a node something. If it fails although an attempt
+// of it may still commit, gain excludes that: every such transaction compares the node's
+// document.
 func (r *Registry) gain(ctx context.Context, node string, try func(context.Context) error) error {
 	unknown, err := r.repeat(ctx, try)
 	if err == nil || !unknown || errors.Is(err, ErrUnknown) {
 		return err
 	}
-	if _, _, e := r.Exclude(ctx, Node{Node: cluster.Node{Name: node}}, ""); e != nil && !errors.Is(e, ErrNotFound) {
+	_, _, e := r.Exclude(ctx, Node{Node: cluster.Node{Name: node}}, "")
+	if e != nil && !errors.Is(e, ErrNotFound) {
 		return fmt.Errorf("%w: %w, and %w", ErrUnknown, err, e)
 	}
 	return err

@@ -30,8 +30,8 @@ const settle = 100 * time.Millisecond
 const minResync = time.Second
 
 // Watch calls changed with the present view and after each batch of changes, until ctx ends. It
-// lists and compares again after a compaction, a lost watch, and every resync interval, so that no
-// deletion is lost. While the store cannot be read it calls changed with the last view and the
+// lists and compares again after a compaction, a lost watch, and every resync interval, so that
+// no deletion is lost. While the store cannot be read it calls changed with the last view and the
 // error. It returns only when ctx has ended.
 func (r *Registry) Watch(ctx context.Context, resync time.Duration, changed func(View, error)) {
 	w := watcher{r: r, changed: changed}
@@ -69,8 +69,8 @@ type watcher struct {
 	wrong   error // a document that cannot be decoded
 }
 
-// run lists the keys and watches them until it is time to list again. It returns nil then, and after
-// a compaction or the end of a watch.
+// run lists the keys and watches them until it is time to list again. It returns nil then, and
+// after a compaction or the end of a watch.
 func (w *watcher) run(ctx context.Context, resync time.Duration) error {
 	revision, err := w.list(ctx)
 	if err != nil {
@@ -109,7 +109,9 @@ func forward(ctx context.Context, watch clientv3.WatchChan, events chan<- client
 }
 
 // follow applies events and calls changed after each batch.
-func (w *watcher) follow(ctx context.Context, events <-chan clientv3.WatchResponse, again <-chan time.Time) error {
+func (w *watcher) follow(
+	ctx context.Context, events <-chan clientv3.WatchResponse, again <-chan time.Time,
+) error {
 	var batch <-chan time.Time
 	for {
 		select {

@@ -13,7 +13,6 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/model"
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 
-	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/plugins/ovs"
 )
 
@@ -96,22 +95,15 @@ func (c *conn) retry(ctx context.Context, do func(context.Context) error) error 
 	defer cancel()
 	var last error
 	for pause := firstPause; within.Err() == nil; {
-		if c.client == nil {
-			if last = c.connect(within); last != nil {
-				wait(within, pause)
-				pause = min(2*pause, lastPause)
-				continue
-			}
-		}
-		err := do(within)
+		err := c.attempt(within, do)
 		switch {
-		case errors.Is(err, errConflict):
+		case errors.Is(err, errConflict): // another call has made progress
 			last = err
-		case lost(err):
-			last = fmt.Errorf("%w: %w", ovs.ErrUnreachable, err)
+		case errors.Is(err, ovs.ErrUnreachable):
+			last = err
 			c.Close()
-		case within.Err() != nil && cni.CodeOf(err) == cni.CodeInternal:
-			last = fmt.Errorf("%w: %w", ovs.ErrUnreachable, err)
+			wait(within, pause)
+			pause = min(2*pause, lastPause)
 		default:
 			return err
 		}
@@ -119,10 +111,18 @@ func (c *conn) retry(ctx context.Context, do func(context.Context) error) error 
 	if ctx.Err() != nil {
 		return errors.Join(context.Cause(ctx), last)
 	}
-	if last == nil {
-		last = ovs.ErrUnreachable
-	}
 	return fmt.Errorf("no success within %s: %w", c.limit, last)
+}
+
+// attempt connects if necessary, and calls do. The error wraps [ovs.ErrUnreachable] if the
+// connection breaks or the server does not answer in time.
+func (c *conn) attempt(ctx context.Context, do func(context.Context) error) error {
+	if c.client == nil {
+		if err := c.connect(ctx); err != nil {
+			return err
+		}
+	}
+	return do(ctx)
 }
 
 // wait waits for some time, or until ctx is done.
@@ -135,27 +135,16 @@ func wait(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// lost reports whether an error means that the connection is broken. All other errors come from the
-// server, or from the end of the context.
-func lost(err error) bool {
-	var answer rpc2.ServerError
-	return errors.As(err, new(*brokenError)) && !errors.As(err, &answer)
-}
-
-// brokenError is an error of the connection.
-type brokenError struct{ error }
-
-func (e *brokenError) Unwrap() error { return e.error }
-
 // transact makes one transaction, and returns the results of its operations. The error wraps
-// errConflict if one of the first guards operations, which are waits, does not hold.
+// errConflict if one of the first guards operations, which are waits, does not hold, and
+// [ovs.ErrUnreachable] if there is no answer.
 func (c *conn) transact(ctx context.Context, guards int, ops ...ovsdb.Operation) ([]ovsdb.OperationResult, error) {
 	results, err := c.client.Transact(ctx, ops...)
 	if err != nil {
-		if ctx.Err() == nil && !errors.As(err, new(rpc2.ServerError)) {
-			err = &brokenError{err}
+		if errors.As(err, new(rpc2.ServerError)) { // the server does not understand the request
+			return nil, fmt.Errorf("database: %w", err)
 		}
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ovs.ErrUnreachable, err)
 	}
 	for i, r := range results {
 		switch {

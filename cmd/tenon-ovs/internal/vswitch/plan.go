@@ -218,8 +218,8 @@ func (s *state) segment(p *plan, b *bridge, want ovs.Segment) (tag int, err erro
 	return tag, nil
 }
 
-// freeTag returns the requested tag of a new segment, or the lowest one that nothing on the bridge
-// uses.
+// freeTag returns the requested tag of a segment without an entry, the tag of its ports, or the
+// lowest one that nothing on the bridge uses.
 func (s *state) freeTag(b *bridge, want ovs.Segment) (int, error) {
 	var used [maxTag + 1]bool
 	for vni, tag := range b.tags() {
@@ -231,6 +231,11 @@ func (s *state) freeTag(b *bridge, want ovs.Segment) (int, error) {
 	}
 	if want.Tag != 0 {
 		return want.Tag, nil
+	}
+	for _, p := range s.on(b) { // another program may have removed the entry of the segment
+		if p.vni() == want.VNI && p.tag != 0 && p.tag <= maxTag && !used[p.tag] {
+			return p.tag, nil
+		}
 	}
 	for _, p := range s.on(b) {
 		for _, id := range append([]int{p.tag}, p.trunks...) {

@@ -60,6 +60,7 @@ type link struct {
 	id, name, kind string
 	options        map[string]string
 	failure        string // column error
+	absent         bool   // ovs-vswitchd finds no link
 }
 
 // load reads the database in one transaction.
@@ -72,7 +73,7 @@ func (c *conn) load(ctx context.Context) (*state, error) {
 		selectAll("Open_vSwitch", "_uuid"),
 		selectAll("Bridge", "_uuid", "name", "ports", "external_ids"),
 		selectAll("Port", columns...),
-		selectAll("Interface", "_uuid", "name", "type", "options", "error"))
+		selectAll("Interface", "_uuid", "name", "type", "options", "error", "ifindex"))
 	if err != nil {
 		return nil, err
 	}
@@ -97,6 +98,10 @@ func (c *conn) load(ctx context.Context) (*state, error) {
 			id: first(ids(r["_uuid"])), name: first(texts(r["name"])), kind: first(texts(r["type"])),
 			options: dictionary(r["options"]), failure: first(texts(r["error"])),
 		}
+		// ovs-vswitchd sets ifindex to 0 when it notices that the link is gone. A missing value means
+		// that it has not looked yet.
+		index := numbers(r["ifindex"])
+		l.absent = l.failure != "" || len(index) == 1 && index[0] == 0
 		s.links[l.id] = l
 	}
 	for _, r := range results[1].Rows {
@@ -221,6 +226,11 @@ func (s *state) attached(p *port) ovs.Attached {
 		Mode: p.mode, Tag: p.tag, Trunks: p.trunks, Protected: p.protected,
 		Error: s.failure(p),
 		Owner: ovs.Owner{Attachment: cni.Attachment{IfName: p.ids[idIfName]}, Netns: p.ids[idNetns]},
+	}
+	for _, id := range p.links {
+		if l := s.links[id]; l != nil && l.absent && (l.kind == "" || l.kind == "system") {
+			a.NoLink = true
+		}
 	}
 	if !a.Foreign {
 		a.Owner.Network, a.Owner.Container = p.ids[idNetwork], p.ids[idContainer]

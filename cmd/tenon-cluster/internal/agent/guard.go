@@ -1,0 +1,85 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"time"
+
+	"github.com/tenon-cni/tenon/internal/cluster/local"
+)
+
+// guarded is what the kernel was last told.
+type guarded struct {
+	ends map[netip.Prefix]local.Deadline // of each block with a limit; the zero Deadline if it is lost
+	over map[netip.Prefix]bool           // the limit has passed
+	at   time.Time
+	err  error
+}
+
+// guard tells the kernel until when packets may leave the blocks whose pools have a hold, and that
+// none may leave lost blocks. It does so after changes, and at least every resyncTime. more are
+// blocks that the files do not have yet.
+func (a *Agent) guard(ctx context.Context, more map[netip.Prefix]local.Deadline) error {
+	if a.o.Guard == nil {
+		return nil
+	}
+	next, err := a.limits(ctx)
+	if err != nil {
+		return err
+	}
+	maps.Copy(next.ends, more)
+	now := a.now()
+	left := map[netip.Prefix]time.Duration{}
+	for b, end := range next.ends {
+		left[b] = remaining(end, now)
+		next.over[b] = left[b] == 0
+	}
+	a.mu.Lock()
+	last := a.guarded
+	a.mu.Unlock()
+	if last.err == nil && maps.Equal(last.ends, next.ends) && maps.Equal(last.over, next.over) &&
+		time.Since(last.at) < resyncTime {
+		return nil
+	}
+	if next.err = a.o.Guard(ctx, left); next.err != nil {
+		next.err = fmt.Errorf("limit the use of blocks in the kernel: %w", next.err)
+	}
+	a.mu.Lock()
+	a.guarded = next
+	a.mu.Unlock()
+	return next.err
+}
+
+// limits reads the limits of all blocks from the files.
+func (a *Agent) limits(ctx context.Context) (guarded, error) {
+	g := guarded{ends: map[netip.Prefix]local.Deadline{}, over: map[netip.Prefix]bool{}, at: time.Now()}
+	names, err := a.o.Local.Pools()
+	if err != nil {
+		return g, err
+	}
+	for _, name := range names {
+		p, err := a.o.Local.Open(ctx, name, true)
+		if err != nil {
+			return g, err
+		}
+		for _, b := range p.State.Blocks {
+			switch {
+			case b.Phase == local.Lost:
+				g.ends[b.Block] = local.Deadline{}
+			case p.State.Hold != nil:
+				g.ends[b.Block] = *p.State.Hold
+			}
+		}
+		if err := p.Close(); err != nil {
+			return g, err
+		}
+	}
+	return g, nil
+}
+
+// unguarded reports whether the kernel does not enforce hold. Other nodes must then not rely on it.
+func (a *Agent) unguarded() bool {
+	return a.o.Guard != nil && (a.guarded.err != nil || a.guarded.at.IsZero())
+}
