@@ -181,6 +181,7 @@ func (a *Agent) setNode(n registry.Node) {
 	defer a.mu.Unlock()
 	if a.session != nil {
 		a.session = &registry.Session{Node: n, Lease: a.session.Lease}
+		a.newest = max(a.newest, n.Revision)
 	}
 }
 
