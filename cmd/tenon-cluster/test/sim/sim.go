@@ -231,6 +231,30 @@ func (n *Node) Add(ctx context.Context, container string) (netip.Addr, error) {
 	return a, err
 }
 
+// Namespace is the namespace of the pods with sticky addresses.
+const Namespace = "default"
+
+// Acquire gives a container the sticky address of a pod.
+func (n *Node) Acquire(ctx context.Context, container, pod string) (netip.Addr, error) {
+	q := agentcall.Request{Verb: agentcall.Acquire, Pool: n.o.Pool, Network: Network,
+		Container: container, IfName: IfName, Namespace: Namespace, Name: pod}
+	if end, ok := ctx.Deadline(); ok {
+		q.Deadline = end
+	}
+	r := n.agent.Handle(ctx, &q)
+	if r.Error != nil {
+		return netip.Addr{}, r.Error
+	}
+	n.mu.Lock()
+	n.alive[container] = true
+	n.mu.Unlock()
+	a := r.Address.Addr()
+	if n.o.Seen != nil {
+		n.o.Seen.Allocated(history.Attachment{Node: n.Name, Container: container}, a)
+	}
+	return a, nil
+}
+
 func (n *Node) owner(container string) ipam.Owner {
 	return ipam.Owner{Container: container, IfName: IfName, Network: Network}
 }
@@ -265,7 +289,10 @@ func (n *Node) release(ctx context.Context, container string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
-	_, err = p.Release(ctx, n.owner(container))
+	noted, err := p.Release(ctx, n.owner(container))
+	if noted && err == nil && n.agent != nil {
+		go n.agent.Handle(ctx, &agentcall.Request{Verb: agentcall.Released, Pool: n.o.Pool})
+	}
 	return err
 }
 
