@@ -27,10 +27,16 @@ type client struct {
 	blind bool
 }
 
-// hidden reports whether a read or watch is one that a blind node does not make.
+// hidden reports whether a read or watch is one that a blind node does not make: of the other nodes,
+// and of the blocks that cool down. A blind node believes that it is alone and would look for those
+// all the time, while 5,000 nodes take turns.
 func (c *client) hidden(key string, o clientv3.Op) bool {
-	return c.blind && len(o.RangeBytes()) > 0 && (strings.HasPrefix(key, c.keys.Nodes()) ||
-		strings.HasPrefix(key, c.keys.Addrs("")) || strings.HasPrefix(key, c.keys.Lives()))
+	if !c.blind || len(o.RangeBytes()) == 0 {
+		return false
+	}
+	blocks := strings.HasPrefix(key, c.keys.Blocks("")) || strings.HasPrefix(key, c.keys.Cools(""))
+	return blocks && !o.IsKeysOnly() || strings.HasPrefix(key, c.keys.Nodes()) ||
+		strings.HasPrefix(key, c.keys.Addrs("")) || strings.HasPrefix(key, c.keys.Lives())
 }
 
 func (c *client) Get(

@@ -248,6 +248,7 @@ func (w *world) patrol(ctx context.Context) {
 				_, _ = w.reg.Suspect(ctx, n)
 			}
 		}
+		_, _ = w.reg.Expire(ctx, sim.Network, 40)
 	}
 }
 
@@ -261,6 +262,7 @@ func (w *world) phase(r *report, name string, revision func() int64, do func()) 
 	after := [...]int64{w.n.transactions.Load(), w.n.reads.Load(), w.n.leases.Load(),
 		w.n.messages.Load(), w.n.events.Load(), revision()}
 	r.add(name, "%.1f s", took)
+	fmt.Fprintln(os.Stderr, name, "is done")
 	for i, what := range []string{"write transactions", "reads", "lease requests", "watch responses",
 		"watch events", "revisions"} {
 		n := after[i] - before[i]
