@@ -1,8 +1,8 @@
 // Package test holds the tests of the distributed system: registry, agent and allocator with three
 // members of etcd that are killed, paused, cut off and restored. Porcupine checks that the history
 // of each block and shared address is linearizable, package history that no address has two holders
-// at any instant, and Snapshot.Check the invariants of the store. It is a module of its own, because
-// the server of etcd brings 58 modules that neither Tenon nor its programs need.
+// at any instant, and Snapshot.Check the invariants of the store. It is a module of its own,
+// because the server of etcd brings 58 modules that neither Tenon nor its programs need.
 //
 // The comments of the tests number the scenarios:
 //

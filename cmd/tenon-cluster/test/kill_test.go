@@ -147,7 +147,8 @@ func (c *crowd) clean(l victim.Life) {
 		c.Error(err)
 	}
 	if len(own) != len(blocks) {
-		c.Errorf("%s has %d blocks in its files, and the store gives it %d", l.Name, len(own), len(blocks))
+		c.Errorf("%s has %d blocks in its files, and the store gives it %d", l.Name, len(own),
+			len(blocks))
 	}
 	snapshot, err := c.reg.Snapshot(context.Background())
 	if err != nil {

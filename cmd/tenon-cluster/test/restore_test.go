@@ -11,8 +11,8 @@ import (
 )
 
 // TestRestoredSnapshot restores yesterday's snapshot (scenario 16). The store has forgotten blocks
-// that nodes use, and shows a block as its earlier owner's that another node has claimed since. Nodes
-// notice it themselves, before an operator confirms the store.
+// that nodes use, and shows a block as its earlier owner's that another node has claimed since.
+// Nodes notice it themselves, before an operator confirms the store.
 func TestRestoredSnapshot(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s lab.Server) {
@@ -108,7 +108,8 @@ func (w *world) operate() {
 			}
 			n, err := w.reg.Node(w.t.Context(), m.Name)
 			if err == nil {
-				_, err = w.reg.Update(w.t.Context(), n, func(n *cluster.Node) { n.Store = meta.Nonce })
+				_, err = w.reg.Update(w.t.Context(), n,
+					func(n *cluster.Node) { n.Store = meta.Nonce })
 			}
 			return err
 		})

@@ -54,8 +54,8 @@ func TestExpiredCertificate(t *testing.T) {
 	}
 }
 
-// TestFullStore fills the databases of the members: nodes allocate from their own blocks, DEL works,
-// and after the operator has made room they claim blocks again.
+// TestFullStore fills the databases of the members: nodes allocate from their own blocks, DEL
+// works, and after the operator has made room they claim blocks again.
 func TestFullStore(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s lab.Server) {

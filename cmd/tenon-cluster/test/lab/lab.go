@@ -1,6 +1,6 @@
-// Package lab starts a cluster of etcd for tests: each member is a process in a network namespace of
-// its own, connected by a bridge, so that a test can kill, pause and partition members as well as
-// nodes. It needs root. The members write to disk with fsync and end with the test.
+// Package lab starts a cluster of etcd for tests: each member is a process in a network namespace
+// of its own, connected by a bridge, so that a test can kill, pause and partition members as well
+// as nodes. It needs root. The members write to disk with fsync and end with the test.
 package lab
 
 import (
@@ -107,7 +107,8 @@ func Start(t testing.TB, o Options) *Cluster {
 	}
 	for i := range o.Members {
 		name := fmt.Sprintf("m%d", i+1)
-		m := &Member{Name: name, c: c, port: c.port(name, 1+i), dir: filepath.Join(t.TempDir(), name)}
+		m := &Member{Name: name, c: c, port: c.port(name, 1+i),
+			dir: filepath.Join(t.TempDir(), name)}
 		m.Endpoint = c.scheme() + "://" + m.port.Addr + ":2379"
 		c.Members = append(c.Members, m)
 		t.Cleanup(m.Kill)
@@ -183,12 +184,14 @@ func (c *Cluster) Config(p *Port) clientv3.Config {
 func (c *Cluster) hostAddress() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if out := c.net.Host.Command("ip", "address", "show", "dev", "bridge"); !strings.Contains(out, "10.99.") {
+	shown := c.net.Host.Command("ip", "address", "show", "dev", "bridge")
+	if !strings.Contains(shown, "10.99.") {
 		c.net.Host.Command("ip", "address", "add", "10.99.255.254/16", "dev", "bridge")
 	}
 }
 
-// Inside calls a function on a thread in a namespace that is never cut, for processes that it starts.
+// Inside calls a function on a thread in a namespace that is never cut, for processes that it
+// starts.
 func (c *Cluster) Inside(fn func()) {
 	c.t.Helper()
 	c.hostAddress()

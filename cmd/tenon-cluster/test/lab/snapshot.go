@@ -40,7 +40,7 @@ func (c *Cluster) Snapshot() Backup {
 }
 
 // Restore kills all members and starts a cluster with the contents of a snapshot, as the manual of
-// etcd says. Revisions go back to those of the snapshot.
+// etcd says. Revisions go back, too.
 func (c *Cluster) Restore(b Backup) {
 	c.t.Helper()
 	testnet.Require(c.t, testnet.Tool("etcdctl"))

@@ -22,14 +22,14 @@ type client struct {
 	registry.Client
 	keys cluster.Keys
 	n    *counters
-	// blind nodes see none of the others. A view of 5,000 nodes takes 3 MB, so that 5,000 views in one
-	// process are too large, and decoding each event in each of them measures nothing but JSON.
+	// blind nodes see none of the others. A view of 5,000 nodes takes 3 MB, so that 5,000 views in
+	// one process are too large, and decoding each event in each of them measures nothing but JSON.
 	blind bool
 }
 
-// hidden reports whether a read or watch is one that a blind node does not make: of the other nodes,
-// and of the blocks that cool down. A blind node believes that it is alone and would look for those
-// all the time, while 5,000 nodes take turns.
+// hidden reports whether a read or watch is one that a blind node does not make: of the other
+// nodes, and of the blocks that cool down. A blind node believes that it is alone and would look
+// for those all the time, while 5,000 nodes take turns.
 func (c *client) hidden(key string, o clientv3.Op) bool {
 	if !c.blind || len(o.RangeBytes()) == 0 {
 		return false

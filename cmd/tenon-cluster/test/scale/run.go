@@ -201,33 +201,32 @@ func (w *world) lose() (fenced, free time.Duration) {
 		w.off[n.Name] = true
 		return nil
 	})
-	for {
+	for ; ; time.Sleep(5 * time.Second) {
 		snapshot, err := w.reg.Snapshot(w.t.Context())
-		if err == nil {
-			dead, cooling := 0, 0
-			for _, n := range snapshot.Nodes {
-				if n.State == cluster.NodeFenced && len(n.Blocks) == 0 {
-					dead++
-				}
-			}
-			for _, b := range snapshot.Blocks {
-				if b.State == cluster.BlockCooling && b.Cool {
-					cooling++
-				}
-			}
-			if dead == len(lost) && fenced == 0 {
-				fenced = time.Since(start)
-			}
-			if dead == len(lost) && cooling == 0 {
-				return fenced, time.Since(start)
-			}
+		if err != nil || reclaimed(snapshot) < len(lost) {
+			continue
 		}
-		time.Sleep(5 * time.Second)
+		if fenced == 0 {
+			fenced = time.Since(start)
+		}
+		if !slices.ContainsFunc(snapshot.Blocks, func(b registry.Block) bool { return b.Cool }) {
+			return fenced, time.Since(start)
+		}
 	}
 }
 
-// patrol looks for dead nodes as the agents do together: one of them in each lease time, on average.
-// Blind agents do not.
+// reclaimed returns the number of fenced nodes without blocks.
+func reclaimed(s registry.Snapshot) (n int) {
+	for _, node := range s.Nodes {
+		if node.State == cluster.NodeFenced && len(node.Blocks) == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// patrol looks for dead nodes as the agents do together: one of them in each lease time, on
+// average. Blind agents do not.
 func (w *world) patrol(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
@@ -263,8 +262,8 @@ func (w *world) phase(r *report, name string, revision func() int64, do func()) 
 		w.n.messages.Load(), w.n.events.Load(), revision()}
 	r.add(name, "%.1f s", took)
 	fmt.Fprintln(os.Stderr, name, "is done")
-	for i, what := range []string{"write transactions", "reads", "lease requests", "watch responses",
-		"watch events", "revisions"} {
+	for i, what := range []string{"write transactions", "reads", "lease requests",
+		"watch responses", "watch events", "revisions"} {
 		n := after[i] - before[i]
 		r.add("  "+what, "%d (%.1f/s)", n, float64(n)/took)
 	}
@@ -296,7 +295,8 @@ func (w *world) simulate(r *report, revision func() int64) {
 	w.check(r)
 	w.phase(r, "churn", revision, w.churn)
 	var fenced, free time.Duration
-	w.phase(r, fmt.Sprintf("loss of %d nodes", w.s.lost), revision, func() { fenced, free = w.lose() })
+	w.phase(r, fmt.Sprintf("loss of %d nodes", w.s.lost), revision,
+		func() { fenced, free = w.lose() })
 	r.add("  until all blocks were reclaimed", "%.0f s", fenced.Seconds())
 	r.add("  until all blocks were free", "%.0f s", free.Seconds())
 	w.check(r)

@@ -43,7 +43,7 @@ type Options struct {
 	Seen    *history.Addresses // records allocations and releases, if not nil
 	TTL     time.Duration      // of the lease; the agent's default if zero
 	Timeout time.Duration      // of a request to etcd; the registry's default if zero
-	Clock   *Clock             // both clocks of hold; those of the test if nil
+	Clock   *Clock             // both clocks of hold; the clock of the test if nil
 	Change  ipam.Change        // of reservations; see local.Options
 	Log     *slog.Logger
 	// Evidence is the agent's hook, if not nil.
@@ -162,8 +162,8 @@ func (n *Node) Kill() {
 	n.Stop()
 }
 
-// Ended returns a channel that is closed when the agent has ended, by Stop or by an error, which Err
-// then returns.
+// Ended returns a channel that is closed when the agent has ended, by Stop or by an error, which
+// Err then returns.
 func (n *Node) Ended() <-chan struct{} { return n.done }
 
 // Err returns the error with which the agent has ended.

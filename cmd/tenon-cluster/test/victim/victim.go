@@ -74,8 +74,8 @@ func Main() {
 
 const pods = 30
 
-// live joins, deletes the containers whose ADD an earlier process did not finish, adds and deletes
-// others, gives blocks back while it is drained, and claims others.
+// live joins, deletes the containers of interrupted ADDs of an earlier process, adds and deletes
+// containers, gives blocks back while the node is drained, and claims blocks again.
 func (l Life) live() error {
 	before, err := Read(l.Events)
 	if err != nil {
@@ -156,46 +156,45 @@ func (v *node) work(ctx context.Context) error {
 
 // drain gives the empty blocks back.
 func (v *node) drain(ctx context.Context) error {
-	empty := func() (bool, error) {
-		blocks, err := v.Blocks(ctx)
-		for _, b := range blocks {
-			if use, e := v.used(ctx, b.Block); e != nil || use {
-				return true, e
-			}
-		}
-		return len(blocks) == 0, err
-	}
-	for {
+	err := until(ctx, func() (bool, error) {
 		if err := v.set(ctx, cluster.NodeDraining); err != nil {
-			return err
+			return false, err
 		}
-		done, err := empty()
-		if err != nil {
-			return err
-		}
-		if done {
-			break
-		}
-		if !pause(ctx) {
-			return ctx.Err()
-		}
+		return v.drained(ctx)
+	})
+	if err != nil {
+		return err
 	}
-	for {
+	return until(ctx, func() (bool, error) {
 		if err := v.set(ctx, cluster.NodeActive); err != nil {
-			return err
+			return false, err
 		}
-		n, err := v.operator.Node(ctx, v.l.Name)
-		if err != nil || n.State == cluster.NodeActive {
-			break
-		}
-	}
-	for { // until the agent has noticed
 		p, err := v.Local.Open(ctx, sim.Network, true)
 		if err != nil {
-			return err
+			return false, err
 		}
-		draining := p.State.Draining
-		if err := p.Close(); err != nil || !draining {
+		return !p.State.Draining, p.Close()
+	})
+}
+
+// drained reports whether the node has no block left, or only blocks with addresses in use.
+func (v *node) drained(ctx context.Context) (bool, error) {
+	blocks, err := v.Blocks(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, b := range blocks {
+		if used, err := v.used(ctx, b.Block); used || err != nil {
+			return used, err
+		}
+	}
+	return len(blocks) == 0, nil
+}
+
+// until calls try until it reports true, or fails.
+func until(ctx context.Context, try func() (bool, error)) error {
+	for {
+		if done, err := try(); done || err != nil {
 			return err
 		}
 		if !pause(ctx) {
@@ -272,7 +271,7 @@ func (v *node) del(ctx context.Context, c string) error {
 	return nil
 }
 
-// Event is what is known of a container.
+// Event is the state of a container according to the events.
 type Event struct {
 	Begun, Deleting, Done bool // ADD was called, DEL was called, DEL has returned
 	Addr                  netip.Addr
