@@ -78,6 +78,9 @@ func TestScripts(t *testing.T) {
 	for _, script := range scripts {
 		t.Run(strings.TrimSuffix(filepath.Base(script), ".txtar"), func(t *testing.T) {
 			t.Parallel()
+			if filepath.Base(script) == "cluster-migrate.txtar" {
+				testnet.Require(t, testnet.Tool("etcd"))
+			}
 			run(t, script)
 		})
 	}

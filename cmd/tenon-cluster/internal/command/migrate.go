@@ -37,6 +37,8 @@ func (a *app) migrate() *cobra.Command {
 node, with its agent running. Pools must exist that contain the ranges.
 
 --plan shows the blocks with live addresses and all conflicts; it changes nothing.
+Add the gateways that it shows to the bridge before --apply: packets to a block
+then find it as soon as the node owns it.
 --apply copies the reservations into the node's files and claims their blocks. A
 block that host-local's ranges of this node cover only in part becomes shared: its
 other addresses belong to other nodes. --shared makes all blocks shared, for nodes
@@ -65,7 +67,8 @@ host-local's ranges.`,
 type move struct {
 	Pool    string       `json:"pool"`
 	Block   netip.Prefix `json:"block"`
-	Action  string       `json:"action"` // see the constants
+	Gateway netip.Prefix `json:"gateway,omitzero"` // of the block, with the length of its prefix
+	Action  string       `json:"action"`           // see the constants
 	Reason  string       `json:"reason,omitempty"`
 	Live    []moved      `json:"addresses"`
 	pool    registry.Pool
@@ -201,7 +204,8 @@ func addMove(list []*move, snapshot registry.Snapshot, l moved) []*move {
 		Reason: "no pool contains the address"}
 	for _, p := range snapshot.Pools {
 		if block, ok := p.BlockOf(l.Addr); ok {
-			v = &move{Pool: p.Name, Block: block, pool: p}
+			v = &move{Pool: p.Name, Block: block, pool: p,
+				Gateway: netip.PrefixFrom(p.Gateway(block), block.Bits())}
 		}
 	}
 	for _, other := range list {
@@ -304,9 +308,14 @@ func (m *migration) printMoves(moves []*move) error {
 		m.printf("host-local holds no address on this node\n")
 		return nil
 	}
-	rows := [][]string{{"BLOCK", "POOL", "ADDRESSES", "ACTION", "REASON"}}
+	rows := [][]string{{"BLOCK", "POOL", "GATEWAY", "ADDRESSES", "ACTION", "REASON"}}
 	for _, v := range moves {
-		rows = append(rows, []string{v.Block.String(), v.Pool, fmt.Sprint(len(v.Live)), v.Action, v.Reason})
+		gateway := ""
+		if v.Gateway.IsValid() {
+			gateway = v.Gateway.String()
+		}
+		rows = append(rows, []string{v.Block.String(), v.Pool, gateway, fmt.Sprint(len(v.Live)), v.Action,
+			v.Reason})
 	}
 	return m.table(rows)
 }
