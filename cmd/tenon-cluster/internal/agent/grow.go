@@ -185,7 +185,8 @@ func (a *Agent) race(ctx context.Context, in intent, wait uint64) ([]registry.Bl
 			return nil, err
 		}
 		blocks, err := a.try(ctx, p, in.Nonce, a.need(p, wait))
-		if !errors.Is(err, registry.ErrConflict) || attempt == claimAttempts {
+		if !errors.Is(err, registry.ErrConflict) || errors.Is(err, registry.ErrUnknown) ||
+			attempt == claimAttempts {
 			return blocks, a.lapse(err)
 		}
 		if !sleep(ctx, a.o.Jitter(backoff)) {
@@ -228,19 +229,40 @@ func (a *Agent) try(
 	if err != nil {
 		return nil, err
 	}
-	for {
-		if len(free) == 0 {
-			return nil, registry.ErrFull
+	if len(free) == 0 {
+		return nil, registry.ErrFull
+	}
+	var blocks []registry.Block
+	err = a.persist(ctx, func() error { // the same nonce finds what an earlier call claimed
+		n, claimed, err := a.store().Claim(ctx, s.Node, p, free, nonce)
+		if err == nil {
+			a.setNode(n)
+			blocks = claimed
 		}
-		n, blocks, err := a.store().Claim(ctx, s.Node, p, free, nonce)
+		return err
+	})
+	return blocks, err
+}
+
+// persist repeats a transaction while its outcome is not known. If it then fails, the error wraps
+// [registry.ErrUnknown]: only [registry.Registry.Exclude] makes sure that no earlier request commits.
+func (a *Agent) persist(ctx context.Context, transact func() error) error {
+	unknown := false
+	for {
+		err := transact()
 		switch {
 		case err == nil:
-			a.setNode(n)
-			return blocks, nil
-		case errors.Is(err, registry.ErrUnknown) && sleep(ctx, a.o.Jitter(minBackoff)):
-			continue // the same nonce finds what the first call claimed
+			return nil
+		case errors.Is(err, registry.ErrUnknown):
+			unknown = true
+		case unknown:
+			return fmt.Errorf("%w: %w", registry.ErrUnknown, err)
+		default:
+			return err
 		}
-		return nil, err
+		if !sleep(ctx, a.o.Jitter(minBackoff)) {
+			return err
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
 	"github.com/tenon-cni/tenon/internal/cluster"
@@ -60,18 +61,21 @@ func (a *Agent) drawLocked(ctx context.Context, pool, namespace string) error {
 
 func (a *Agent) drawStored(
 	ctx context.Context, p registry.Pool, namespace string,
-) (cluster.Tokens, error) {
-	for {
-		s, err := a.joined()
-		if err != nil {
-			return cluster.Tokens{}, err
-		}
-		tokens, err := a.store().Draw(ctx, s.Node, p, namespace, a.batch(p, namespace))
-		if errors.Is(err, registry.ErrUnknown) && sleep(ctx, a.o.Jitter(minBackoff)) {
-			continue
-		}
-		return tokens, a.lapse(err)
+) (tokens cluster.Tokens, err error) {
+	s, err := a.joined()
+	if err != nil {
+		return tokens, err
 	}
+	err = a.persist(ctx, func() error {
+		tokens, err = a.store().Draw(ctx, s.Node, p, namespace, a.batch(p, namespace))
+		return err
+	})
+	if errors.Is(err, registry.ErrUnknown) {
+		a.mu.Lock()
+		a.commons.reconciled = time.Time{} // the store may show more tokens than the files
+		a.mu.Unlock()
+	}
+	return tokens, a.lapse(err)
 }
 
 // batch returns the number of tokens to draw at once: fewer if the nodes could otherwise keep a

@@ -113,22 +113,20 @@ func (a *Agent) mayAcquire(ctx context.Context, name string) (registry.Pool, err
 // unknown.
 func (a *Agent) acquireStored(
 	ctx context.Context, p registry.Pool, q *agentcall.Request, nonce string,
-) (cluster.Holder, error) {
-	for {
-		s, err := a.joined()
-		if err != nil {
-			return cluster.Holder{}, err
-		}
-		h, err := a.store().Acquire(ctx, s.Node, p, registry.Hold{
+) (h cluster.Holder, err error) {
+	s, err := a.joined()
+	if err != nil {
+		return h, err
+	}
+	err = a.persist(ctx, func() error {
+		h, err = a.store().Acquire(ctx, s.Node, p, registry.Hold{
 			Sticky: q.Name != "",
 			Holder: cluster.Holder{Addr: q.Addr, Network: q.Network, Container: q.Container,
 				IfName: q.IfName, Namespace: q.Namespace, Name: q.Name, Nonce: nonce},
 		})
-		if errors.Is(err, registry.ErrUnknown) && sleep(ctx, a.o.Jitter(minBackoff)) {
-			continue
-		}
-		return h, a.lapse(err)
-	}
+		return err
+	})
+	return h, a.lapse(err)
 }
 
 func ownerOf(network, container, ifname string) ipam.Owner {

@@ -48,8 +48,8 @@ func withoutRefs(n cluster.Node, drop func(cluster.BlockRef) bool) cluster.Node 
 	return n
 }
 
-// Free reads the keys of window blocks with one request, and makes windows such requests before it
-// lists the whole pool.
+// Free reads the keys of window blocks with one request, and makes windows such requests before
+// it lists the whole pool.
 const (
 	window  = 64
 	windows = 4
@@ -138,7 +138,8 @@ func (r *Registry) freeOfAll(
 // the others. With the nonce of an interrupted call it returns the blocks that the call claimed.
 // ErrConflict: all blocks are in use, or the pool has changed. ErrFull: the node has the pool's
 // MaxBlocks. ErrRefused: the node drains, or the pool does not serve it. ErrFenced, ErrSuspect,
-// ErrIdentity. After an error other than ErrUnknown nothing is claimed later.
+// ErrIdentity. After an error other than ErrUnknown nothing is claimed later, unless an earlier
+// call with the nonce returned ErrUnknown: then only Exclude makes sure of that.
 func (r *Registry) Claim(
 	ctx context.Context, n Node, p Pool, blocks []netip.Prefix, nonce string,
 ) (now Node, claimed []Block, err error) {

@@ -40,6 +40,8 @@ type checker struct {
 	nodes    map[string]Node
 	blocks   map[string]Block // by key
 	holders  map[string]cluster.Holder
+	sticky   map[string]cluster.Sticky // by the key of the name
+	reserved map[string]bool           // keys of addresses that belong to a sticky name
 	findings []Finding
 }
 
@@ -48,6 +50,11 @@ func (s Snapshot) Check() []Finding {
 	c := checker{
 		Snapshot: s, pools: map[string]Pool{}, nodes: map[string]Node{},
 		blocks: map[string]Block{}, holders: map[string]cluster.Holder{},
+		sticky: map[string]cluster.Sticky{}, reserved: map[string]bool{},
+	}
+	for _, sticky := range s.Stickies {
+		c.sticky[s.keys.Sticky(sticky.Pool, sticky.Namespace, sticky.Name)] = sticky
+		c.reserved[s.keys.Addr(sticky.Pool, sticky.Addr)] = true
 	}
 	for _, p := range s.Pools {
 		c.pools[p.Name] = p
@@ -167,18 +174,12 @@ func (c *checker) checkGrant(b Block, a netip.Addr, g cluster.Grant) {
 		c.find(oneHolder, "", "%s is lent to node %s and has another holder", a, g.Borrower)
 	case g.Borrower != "" && !held && !lent:
 		c.find(leftovers, "", "%s is granted to node %s, which does not have it", a, g.Borrower)
-	case g.Borrower == "" && b.State == cluster.BlockShared && !c.isSticky(b.Pool, a):
+	case g.Borrower == "" && b.State == cluster.BlockShared && !c.reserved[c.keys.Addr(b.Pool, a)]:
 		c.find(leftovers, "", "%s is reserved in block %s for no sticky name", a, b.Block.Block)
 	case lent && g.Epoch != c.nodes[g.Borrower].Epoch:
 		c.find(epochs, "", "%s is lent to node %s in epoch %d, the node has %d", a, g.Borrower,
 			g.Epoch, c.nodes[g.Borrower].Epoch)
 	}
-}
-
-func (c *checker) isSticky(pool string, a netip.Addr) bool {
-	return slices.ContainsFunc(c.Stickies, func(s cluster.Sticky) bool {
-		return s.Pool == pool && s.Addr == a
-	})
 }
 
 func (c *checker) checkNode(n Node) {
@@ -238,9 +239,7 @@ func (c *checker) checkHolder(h cluster.Holder) {
 	if err := p.Allocatable(h.Addr); err != nil && revision > p.Revision {
 		c.find(dynamic, "", "%s is held: %v", h.Addr, err)
 	}
-	if h.Name != "" && !slices.ContainsFunc(c.Stickies, func(s cluster.Sticky) bool {
-		return s.Pool == h.Pool && s.Namespace == h.Namespace && s.Name == h.Name && s.Addr == h.Addr
-	}) {
+	if h.Name != "" && c.sticky[c.keys.Sticky(h.Pool, h.Namespace, h.Name)].Addr != h.Addr {
 		c.find(stickyNames, "", "%s is held for %s/%s, which has another address", h.Addr,
 			h.Namespace, h.Name)
 	}

@@ -148,11 +148,7 @@ func (r *Registry) reclaimBlocks(
 func (r *Registry) takeBlock(
 	ctx context.Context, c *change, b Block, ref cluster.BlockRef, leases *coolLeases, reason string,
 ) error {
-	pool, err := r.Pool(ctx, b.Pool)
-	if err != nil {
-		return err
-	}
-	lease, err := leases.of(ctx, pool)
+	lease, err := leases.named(ctx, b.Pool)
 	if err != nil {
 		return err
 	}

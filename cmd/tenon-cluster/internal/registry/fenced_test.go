@@ -251,7 +251,7 @@ func TestCheckFinds(t *testing.T) {
 			if b.Grants == nil {
 				b.Grants = map[netip.Addr]cluster.Grant{}
 			}
-			b.Grants[b.Block.Addr().Next().Next()] = cluster.Grant{Borrower: "b", Epoch: 1}
+			b.Grants[slices.Collect(units(w.pool, b.Block))[40]] = cluster.Grant{Borrower: "b", Epoch: 1}
 			put(w.keys.Block(b.Pool, b.Block), b)
 		}},
 	} {

@@ -28,9 +28,10 @@ type Hold struct {
 
 // Acquire gives a shared address to an attachment: the requested address, the address of the
 // sticky name, or a free one. It makes a free block shared if it must. With the nonce of an
-// interrupted call it returns the address that the call acquired. ErrInUse names the holder; ErrFull;
-// ErrRefused: the pool or the state of the node does not permit it. After an error other than
-// ErrUnknown nothing is acquired later.
+// interrupted call it returns the address that the call acquired. ErrInUse names the holder;
+// ErrFull; ErrRefused: the pool or the state of the node does not permit it. After an error other
+// than ErrUnknown nothing is acquired later, unless an earlier call with the nonce returned
+// ErrUnknown: then only Exclude makes sure of that.
 func (r *Registry) Acquire(
 	ctx context.Context, n Node, p Pool, h Hold,
 ) (got cluster.Holder, err error) {
@@ -552,6 +553,18 @@ func (l *coolLeases) of(ctx context.Context, p Pool) (clientv3.LeaseID, error) {
 		l.ids[p.Name] = id
 	}
 	return id, err
+}
+
+// named is of for the name of a pool.
+func (l *coolLeases) named(ctx context.Context, pool string) (clientv3.LeaseID, error) {
+	if id, ok := l.ids[pool]; ok {
+		return id, nil
+	}
+	p, err := l.r.Pool(ctx, pool)
+	if err != nil {
+		return 0, err
+	}
+	return l.of(ctx, p)
 }
 
 // lost forgets the leases after a transaction found that one has ended.
