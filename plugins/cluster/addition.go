@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/session"
+	"github.com/tenon-cni/tenon/internal/statefile"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -34,6 +35,7 @@ type addition struct {
 	*Config
 	call    *plugin.Call
 	tx      *kernel.Tx
+	boot    string // ID of the running boot
 	request local.Request
 	addrs   []netip.Addr  // requested addresses that no pool has provided
 	states  []local.State // of the pools that have provided an address of the node's blocks
@@ -52,7 +54,11 @@ func (c *Config) newAddition(ctx context.Context, call *plugin.Call) (*addition,
 			"CNI_ARGS: a sticky address needs K8S_POD_NAMESPACE and K8S_POD_NAME").
 			WithDetails("remove \"sticky\" for containers that are not pods")
 	}
-	a := &addition{Config: c, call: call, tx: session.Begin(ctx, call),
+	boot, err := statefile.BootID()
+	if err != nil {
+		return nil, cni.Errorf(cni.CodeIOFailure, "%w", err)
+	}
+	a := &addition{Config: c, call: call, tx: session.Begin(ctx, call), boot: boot,
 		request: local.Request{Owner: owner(call), Namespace: pod.Namespace, Pod: pod.Name}}
 	for _, text := range call.Asked.IPs {
 		addr, err := ipam.ParseRequested(text)
@@ -129,7 +135,7 @@ func (a *addition) inLock(ctx context.Context, pool string) (
 	got local.Allocation, requested netip.Addr, state local.State, err error,
 ) {
 	tx := session.Begin(ctx, a.call)
-	store := local.New(local.Options{Dir: a.dir(), Change: tx.Do, Log: a.call.Log})
+	store := local.New(local.Options{Dir: a.dir(), BootID: a.boot, Change: tx.Do, Log: a.call.Log})
 	p, err := store.Open(ctx, pool, false)
 	if err != nil {
 		return got, requested, state, err
@@ -206,7 +212,7 @@ func (a *addition) finish(ctx context.Context) error {
 	if len(a.addrs) > 0 {
 		return &ipam.LeftoverError{Addrs: a.addrs}
 	}
-	store := a.existing(a.call, nil)
+	store := local.New(local.Options{Dir: a.dir(), BootID: a.boot, Existing: true})
 	for i := range a.states {
 		if err := store.Usable(&a.states[i]); err != nil {
 			return a.explain(ctx, a.states[i].Pool.Name, err, nil)
@@ -283,7 +289,7 @@ func hint(err error) string {
 	case errors.Is(err, agentcall.ErrUnreachable):
 		return "start the agent of this node: `tenon-cluster agent`"
 	case errors.Is(err, local.ErrDraining):
-		return "an operator drains this node; use another node, or run `tenon-cluster node resume`"
+		return "an operator drains this node; use another node, or run `tenon-cluster node undrain`"
 	case errors.Is(err, local.ErrLost):
 		return "the node rejoins when its remaining containers have ended, or after " +
 			"`tenon-cluster node rejoin`"

@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/cluster/agentcall"
 	"github.com/tenon-cni/tenon/internal/cluster/local"
+	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugins/cluster"
 )
 
@@ -28,11 +29,13 @@ type node struct {
 	socket string
 	args   string // CNI_ARGS
 	conf   string // further members of the configuration
+	plugin plugin.Definition
 }
 
 func newNode(t testing.TB) *node {
 	dir := t.TempDir()
-	return &node{TB: t, dir: dir, agent: newAgent(dir), socket: filepath.Join(t.TempDir(), "s")}
+	return &node{TB: t, dir: dir, agent: newAgent(dir), socket: filepath.Join(t.TempDir(), "s"),
+		plugin: cluster.Plugin}
 }
 
 func (n *node) must(err error) {
@@ -64,7 +67,7 @@ func (n *node) serve(verb cni.Command, container, ipam string) ([]byte, error) {
 	}
 	env := cni.Env{Command: verb, ContainerID: container, IfName: "eth0", Netns: "/absent",
 		Args: n.args}
-	return cluster.Plugin.Serve(context.Background(), env, []byte(conf), nil)
+	return n.plugin.Serve(context.Background(), env, []byte(conf), nil)
 }
 
 // outcome calls the plugin and returns the addresses with gateways, or code and message.
@@ -321,7 +324,8 @@ func TestStatus(t *testing.T) {
 			"are in use: the pool has no free block"},
 		{"the agent fails", *agentcall.Fail(errors.New("starting")), "the agent cannot help: starting"},
 	} {
-		n := &node{TB: n, dir: n.dir, socket: fmt.Sprint(n.socket, i)}
+		n := &node{TB: n, dir: n.dir, socket: fmt.Sprint(n.socket, i),
+			plugin: n.plugin}
 		serveReply(t, n.socket, row.reply)
 		t.Log(row.name)
 		n.want(cni.Status, "", `"pool":"pods"`, row.want)
@@ -458,4 +462,69 @@ func TestCheckLost(t *testing.T) {
 		"999 address 10.64.0.2 of pool pods is in block 10.64.0.0/26, which this node has lost")
 	n.want(cni.Del, "c1", `"pool":"pods"`, "")
 	n.wantLeases()
+}
+
+// TestHoldEndsBeforeReply: the hold of the first pool ends while ADD allocates from the second one.
+// ADD fails, and releases both addresses.
+func TestHoldEndsBeforeReply(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.prepare("pods6", nil)
+	var end local.Deadline
+	n.prepare("pods", func(s *local.State) {
+		up, wall := n.agent.store.Clock()()
+		end = local.NewDeadline(up, wall, time.Second)
+		s.Hold = &end
+	})
+	waited := false
+	n.plugin = cluster.Plugin.Watched(func(op string) error {
+		if strings.Contains(op, "pods6") && !waited {
+			waited = true
+			n.wantLeases("pods 10.64.0.2 c1")
+			for !end.Passed(n.agent.store.Clock()) {
+				time.Sleep(end.Left(n.agent.store.Clock()))
+			}
+		}
+		return nil
+	})
+	n.want(cni.Add, "c1", `"pools":["pods","pods6"]`,
+		"11 pool pods: the node may not use its blocks")
+	if !waited {
+		t.Error("the second pool was not used")
+	}
+	n.wantLeases()
+}
+
+// TestKilledAtEachStep: ADD of two families, with an address that the agent provides, dies at each
+// change. DEL releases what is left, and the agent learns of it.
+func TestKilledAtEachStep(t *testing.T) {
+	t.Parallel()
+	died := errors.New("died")
+	for step := 1; ; step++ {
+		n := newNode(t)
+		n.prepare("pods", nil)
+		n.prepare("pods6", nil)
+		n.agent.serve(t, n.socket)
+		n.args = "IP=10.79.0.9"
+		changes := 0
+		n.plugin = cluster.Plugin.Watched(func(string) error {
+			if changes++; changes >= step {
+				return died
+			}
+			return nil
+		})
+		out := n.outcome(cni.Add, "c1", `"pools":["pods6","pods"]`)
+		n.plugin = cluster.Plugin
+		if changes < step {
+			if step < 5 || out != "fd00:64::2/122 via fd00:64::1, 10.79.0.9/26 via 10.79.0.1" {
+				t.Errorf("%d changes: %s", changes, out)
+			}
+			return
+		}
+		n.want(cni.Del, "c1", `"pool":"pods"`, "")
+		n.wantLeases()
+		if notes, err := n.agent.store.Notes(); err != nil || len(notes) > 0 {
+			t.Errorf("step %d: notes %v, %v", step, notes, err)
+		}
+	}
 }

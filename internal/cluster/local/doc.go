@@ -12,6 +12,6 @@
 //	    audit/DAY.log     a [Record] per line, if the pool asks for it
 //
 // A reservation names network, container, interface and the namespace of the pod, so that networks
-// can share a pool and the use of a quota can be counted. Reservations end with the boot, blocks and
-// withdrawn addresses do not.
+// can share a pool and the use of a quota can be counted. Reservations end with the boot; blocks
+// and withdrawn addresses outlive it.
 package local

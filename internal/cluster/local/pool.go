@@ -98,8 +98,9 @@ func (p *Pool) Name() string { return p.name }
 // [ErrSchema], or is about the file. Reservations can be released nevertheless.
 func (p *Pool) Err() error { return p.unread }
 
-// Save writes the state atomically and durably. It refuses to replace a state of a newer schema,
-// and a pool that was opened with peek or by a store with Options.Existing, which may lack the lock.
+// Save writes the state atomically and durably. It refuses to replace a state of a newer schema. It
+// also refuses a pool that was opened with peek or by a store with Options.Existing, because such a
+// pool may lack the lock.
 func (p *Pool) Save() error {
 	switch {
 	case p.readOnly:
