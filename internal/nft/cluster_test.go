@@ -77,6 +77,12 @@ func TestClusterPools(t *testing.T) {
 	if len(list) != 0 {
 		t.Errorf("elements with owners: %v", list)
 	}
+	tables, refused, err := c.Erase(t.Context(), func(string) bool { return false })
+	if err != nil || len(tables) != 1 || len(refused) != 0 { // uninstalling needs no permission
+		t.Errorf("erased %v, refused %v: %v", tables, refused, err)
+	}
+	setPools(t, c, "10.64.0.0/13") // the agent restores them
+	wantPools(t, ns, "cluster4 10.64.0.0/13 . 10.64.0.0/13")
 	setPools(t, c)
 	wantPools(t, ns, "")
 }

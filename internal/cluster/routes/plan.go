@@ -53,9 +53,7 @@ func newPlan(o *Options, want Want, f facts) (*plan, error) {
 		mine: map[netip.Prefix]bool{}, blocks: map[netip.Prefix]*route{},
 		ends: map[netip.Prefix]kernel.RouteType{},
 	}
-	for _, n := range want.Pools {
-		p.ends[n.Masked()] = kernel.RouteUnreachable
-	}
+	p.endPools(want)
 	for _, n := range want.Own.Blocks {
 		p.mine[n.Masked()] = true
 		// A single address is part of a larger network on a link here, to which the kernel would
@@ -86,6 +84,23 @@ func newPlan(o *Options, want Want, f facts) (*plan, error) {
 		p.report.Paths = append(p.report.Paths, p.paths[i].Path)
 	}
 	return p, nil
+}
+
+// endPools adds the unreachable routes of pools. A pool around the address of a node gets none: it
+// could cut the node off from a network behind its default route.
+func (p *plan) endPools(want Want) {
+	nodes := slices.Clone(p.options.Nodes)
+	for _, peer := range want.Peers {
+		nodes = append(nodes, peer.Addrs...)
+	}
+	for _, n := range want.Pools {
+		if i := slices.IndexFunc(nodes, n.Contains); i >= 0 {
+			p.problem("pool %s contains the address %s of a node; it gets no unreachable route", n,
+				nodes[i])
+			continue
+		}
+		p.ends[n.Masked()] = kernel.RouteUnreachable
+	}
 }
 
 // underlay returns the smallest MTU of the links with own addresses.

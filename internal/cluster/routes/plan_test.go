@@ -107,6 +107,24 @@ func TestProblems(t *testing.T) {
 	}
 }
 
+// TestPoolAroundNodes: a pool that contains addresses of nodes does not make them unreachable.
+func TestPoolAroundNodes(t *testing.T) {
+	t.Parallel()
+	s := newSingle(t)
+	s.host.Batch("route add default via 192.0.2.2")
+	w := wanting(distant(3))
+	w.Pools = prefixes("198.51.0.0/16", "10.64.0.0/12")
+	report, err := s.try(s.router(nil), w)
+	if err != nil || len(report.Problems) != 1 || !strings.Contains(report.Problems[0].Error(),
+		"pool 198.51.0.0/16 contains the address 198.51.100.3 of a node") {
+		t.Errorf("problems %v: %v", report.Problems, err)
+	}
+	got := s.host.Command("ip", "route")
+	if strings.Contains(got, "unreachable 198.51") || !strings.Contains(got, "unreachable 10.64") {
+		t.Errorf("routes:\n%s", got)
+	}
+}
+
 // TestNoCommonFamily: nodes without a common family cannot reach each other.
 func TestNoCommonFamily(t *testing.T) {
 	t.Parallel()
