@@ -8,7 +8,7 @@ import (
 
 // small is a run of less than a minute.
 func small() settings {
-	return settings{nodes: 40, pods: 110, seers: 40, lost: 4, churn: 2 * time.Minute,
+	return settings{nodes: 20, pods: 110, seers: 20, lost: 2, churn: time.Minute,
 		spread: 30 * time.Second, dir: "/dev/shm", pool: "10.64.0.0/11"}
 }
 
