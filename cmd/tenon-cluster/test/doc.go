@@ -22,7 +22,7 @@
 //	15  compaction during a watch                  TestCompactedWatch, TestChaos
 //	16  yesterday's snapshot                       TestRestoredSnapshot
 //	17  as many addresses as containers            TestEveryAddress
-//	20  5,000 nodes in memory, 200 on etcd         command scale, TestScale
+//	20  5,000 nodes in memory, 200 on etcd         command scale, TestScale of load
 //
 // Tests on etcd need root and the packages etcd-server and etcd-client. With -every, the sweeps of
 // SIGKILL take every point instead of some random ones.

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -261,8 +262,7 @@ func (m *Member) healthy(conf clientv3.Config) error {
 
 // isPermission reports whether a member has answered, and refused a client without a user.
 func isPermission(err error) bool {
-	return err != nil && (strings.Contains(err.Error(), "user name is empty") ||
-		strings.Contains(err.Error(), "permission denied"))
+	return errors.Is(err, rpctypes.ErrUserEmpty) || errors.Is(err, rpctypes.ErrPermissionDenied)
 }
 
 // log returns the end of the member's log.

@@ -1,4 +1,5 @@
-package main
+// Package load simulates a large cluster and measures what it costs; see command scale.
+package load
 
 import (
 	"context"
@@ -143,7 +144,7 @@ func (w *world) each(nodes []*sim.Node, do func(n *sim.Node) error) {
 // coldStart boots all nodes and starts all pods.
 func (w *world) coldStart() {
 	w.each(w.nodes, func(n *sim.Node) error {
-		time.Sleep(rand.N(w.s.spread))
+		pause(rand.N(w.s.spread))
 		n.Boot()
 		if err := n.Ready(w.t.Context()); err != nil {
 			return err
@@ -166,7 +167,7 @@ func (w *world) addPod(n *sim.Node, i int) (err error) {
 		if err == nil {
 			return nil
 		}
-		time.Sleep(time.Second)
+		pause(time.Second)
 	}
 	return fmt.Errorf("%s: %w", n.Name, err)
 }
@@ -177,14 +178,14 @@ func (w *world) churn() {
 	w.each(w.nodes, func(n *sim.Node) error {
 		for i := range minutes {
 			before := rand.N(time.Minute)
-			time.Sleep(before)
+			pause(before)
 			if err := n.Del(w.t.Context(), fmt.Sprintf("pod-%d", i)); err != nil {
 				return err
 			}
 			if err := w.addPod(n, w.s.pods+i); err != nil {
 				return err
 			}
-			time.Sleep(time.Minute - before)
+			pause(time.Minute - before)
 		}
 		return nil
 	})
@@ -201,7 +202,7 @@ func (w *world) lose() (fenced, free time.Duration) {
 		w.off[n.Name] = true
 		return nil
 	})
-	for ; ; time.Sleep(5 * time.Second) {
+	for ; ; pause(5 * time.Second) {
 		snapshot, err := w.reg.Snapshot(w.t.Context())
 		if err != nil || reclaimed(snapshot) < len(lost) {
 			continue
@@ -360,3 +361,6 @@ func revision(t *testing.T, c *clientv3.Client) int64 {
 	}
 	return r.Header.Revision
 }
+
+// pause waits for a time that the simulated load takes.
+func pause(d time.Duration) { <-time.After(d) }
