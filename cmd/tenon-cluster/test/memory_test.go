@@ -35,7 +35,7 @@ func TestChurn(t *testing.T) {
 	})
 }
 
-// held is a pool whose nodes stop an hour after the last contact.
+// held returns options with a pool that nodes may use for an hour after the last contact.
 func held() options {
 	o := options{nodes: 3, pool: smallPool()}
 	o.pool.Hold = cluster.MinHold
@@ -73,8 +73,8 @@ func (w *world) untilState(m *member, s cluster.NodeState, epoch uint64, blocks 
 	})
 }
 
-// TestPartitionBeyondHold cuts a node off: it allocates from its own blocks until its hold ends, and
-// then no more; only then do others get its blocks; when it returns, its containers have lost
+// TestPartitionBeyondHold cuts a node off: it allocates from its own blocks until its hold ends,
+// and then no more; only then do others get its blocks; when it returns, its containers have lost
 // their addresses, and it starts its next epoch when they have ended (scenarios 8 and 9).
 func TestPartitionBeyondHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -106,7 +106,8 @@ func TestPartitionBeyondHold(t *testing.T) {
 		if n := w.node(cut); n.State == cluster.NodeFenced {
 			t.Error("fenced before its hold was over")
 		}
-		// Its containers may use their addresses until hold ends: the kernel drops their traffic then.
+		// Its containers may use their addresses until hold ends: the kernel drops their traffic
+		// then.
 		w.untilState(cut, cluster.NodeFenced, 1, 0)
 		if fenced := time.Since(since); fenced < refused {
 			t.Errorf("fenced after %v, and the node stopped after %v", fenced, refused)
@@ -237,8 +238,8 @@ func TestSecondMachine(t *testing.T) {
 	})
 }
 
-// TestRecreatedNode installs a node again under its name while its blocks cool (scenario 13): it gets
-// another identity, and none of the old blocks.
+// TestRecreatedNode installs a node again under its name while its blocks cool (scenario 13): it
+// gets another identity, and none of the old blocks.
 func TestRecreatedNode(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		o := options{nodes: 3, pool: smallPool(), power: true}
@@ -273,8 +274,8 @@ func TestRecreatedNode(t *testing.T) {
 	})
 }
 
-// TestCompactedWatch compacts the store while a node cannot reach it and another one disappears from
-// it: after the gap the node's view must not show it (scenario 15).
+// TestCompactedWatch compacts the store while a node cannot reach it and another one disappears
+// from it: after the gap the node's view must not show it (scenario 15).
 func TestCompactedWatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		o := options{nodes: 4, pool: smallPool(), power: true}
@@ -287,7 +288,8 @@ func TestCompactedWatch(t *testing.T) {
 		views, ended := make(chan registry.View, 1000), make(chan struct{})
 		go func() {
 			defer close(ended)
-			sim.Registry(client, time.Second).Watch(ctx, time.Hour, func(v registry.View, err error) {
+			reg := sim.Registry(client, time.Second)
+			reg.Watch(ctx, time.Hour, func(v registry.View, err error) {
 				if err == nil {
 					views <- v
 				}
@@ -326,8 +328,8 @@ func TestCompactedWatch(t *testing.T) {
 	})
 }
 
-// TestSilentNode cuts a node off for hours without hold and without evidence: it keeps its blocks and
-// allocates from them, because a lost lease alone proves nothing (scenario 6).
+// TestSilentNode cuts a node off for hours without hold and without evidence: it keeps its blocks
+// and allocates from them, because a lost lease alone proves nothing (scenario 6).
 func TestSilentNode(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := inMemory(t, options{nodes: 3, pool: smallPool()})

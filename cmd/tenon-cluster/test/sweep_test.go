@@ -22,8 +22,8 @@ var faults = map[string]memkv.Fault{
 
 var errInjected = errors.New("injected")
 
-// life is what the swept node does: it joins, claims blocks, returns some, dies, is fenced, and comes
-// back in its next epoch. Steps may fail; those that must succeed in the end are repeated.
+// life is what the swept node does: it joins, claims blocks, returns some, dies, is fenced, and
+// comes back in its next epoch. ADD may fail; the other steps are repeated.
 func life(w *world, m *member) {
 	add := func(from, to int) {
 		for i := from; i < to; i++ {
@@ -75,8 +75,8 @@ func swept(t *testing.T, number int, f memkv.Fault) (calls int) {
 	return calls
 }
 
-// TestFaultAtEachRequest lets each request of a node fail, in each way: nothing leaks, and no address
-// has two holders (scenarios 3 and 4).
+// TestFaultAtEachRequest lets each request of a node fail, in each way: nothing leaks, and no
+// address has two holders (scenarios 3 and 4).
 func TestFaultAtEachRequest(t *testing.T) {
 	t.Parallel()
 	calls := swept(t, 0, memkv.Fault{})

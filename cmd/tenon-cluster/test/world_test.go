@@ -29,7 +29,7 @@ type world struct {
 	t     testing.TB
 	store *history.Store
 	seen  *history.Addresses
-	reg   *registry.Registry // of an operator whom no fault disturbs
+	reg   *registry.Registry // of an operator without faults
 	nodes []*member
 	o     options
 
@@ -74,8 +74,8 @@ type options struct {
 
 // smallPool has 64 blocks with 13 addresses each.
 func smallPool() cluster.Pool {
-	return cluster.Pool{Name: sim.Network, Range: netip.MustParsePrefix("10.64.0.0/22"), BlockBits: 28,
-		Cooldown: cluster.Duration(time.Second)}
+	return cluster.Pool{Name: sim.Network, Range: netip.MustParsePrefix("10.64.0.0/22"),
+		BlockBits: 28, Cooldown: cluster.Duration(time.Second)}
 }
 
 // onEtcd returns a world on three members.
@@ -143,8 +143,8 @@ func (w *world) log(node string) *slog.Logger {
 	if !testing.Verbose() {
 		return nil
 	}
-	return slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})).
-		With("on", node)
+	o := &slog.HandlerOptions{Level: slog.LevelDebug}
+	return slog.New(slog.NewTextHandler(w.t.Output(), o)).With("on", node)
 }
 
 // evidence is the hook of the agents: a power controller that knows which nodes are off.
@@ -185,8 +185,8 @@ func (m *member) powerOff() {
 	m.off.Store(true)
 }
 
-// churn adds and deletes containers on a node until stop is closed, at most limit at a time. ADD may
-// fail, because the store may be away; DEL must not.
+// churn adds and deletes containers on a node until stop is closed, at most limit at a time. ADD
+// may fail, because the store may be away; DEL must not.
 func (w *world) churn(m *member, limit int, stop <-chan struct{}) (added int) {
 	var mine []string
 	for i := 0; ; i++ {
@@ -298,8 +298,8 @@ func (w *world) agree() {
 	})
 }
 
-// background runs churn on all nodes until the returned function is called, which returns the number
-// of allocations.
+// background runs churn on all nodes until the returned function is called, which returns the
+// number of allocations.
 func (w *world) background(limit int) (end func() int) {
 	stop := make(chan struct{})
 	var wait sync.WaitGroup

@@ -81,6 +81,7 @@ type Agent struct {
 	fenced   bool          // in the store, and not rejoined
 	restored bool          // the store is not the one that the node knew: see confirm
 	rewound  bool          // the store has lost transactions of this node
+	newest   int64         // the newest revision of the node's document that the agent has seen
 	rival    rival         // another host that may use the identity
 	contact  stamp         // of the last answer of the store
 	view     registry.View // of the last list or watch

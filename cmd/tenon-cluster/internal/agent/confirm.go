@@ -63,7 +63,7 @@ func (a *Agent) setRestored(meta cluster.Meta) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.identity.Store != meta.Nonce {
-		a.rewound = false // an operator has noticed it, too
+		a.rewound, a.newest = false, 0 // an operator has noticed it, too
 	}
 	a.restored = a.rewound || a.identity.Store != meta.Nonce
 	if a.restored {

@@ -34,6 +34,9 @@ func (a *Agent) excludeRival(ctx context.Context) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if n.Identity == a.identity.Identity && n.Revision < a.newest {
+		a.rewound = true // Join would hide it: it writes the document with a new revision
+	}
 	if n.Identity != a.identity.Identity || n.Boot == a.o.BootID || !n.Live || !alive(n) {
 		a.rival = rival{}
 		return nil

@@ -204,8 +204,12 @@ func (a *Agent) lose() {
 func (a *Agent) setNode(n registry.Node) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if n.Revision < a.newest && !a.rewound {
+		a.rewound, a.session = true, nil // only a restored snapshot explains it; join again
+	}
 	if a.session != nil {
 		a.session = &registry.Session{Node: n, Lease: a.session.Lease}
+		a.newest = max(a.newest, n.Revision)
 	}
 }
 

@@ -34,7 +34,8 @@ func NewAddresses() *Addresses {
 	return &Addresses{live: map[Attachment][]*span{}, start: time.Now()}
 }
 
-// Allocated records that an attachment has got an address. Call it when the allocation has returned.
+// Allocated records that an attachment has got an address. Call it when the allocation has
+// returned.
 func (h *Addresses) Allocated(who Attachment, a netip.Addr) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,10 +99,11 @@ func (h *Addresses) Check() (wrong []string) {
 	var holder *span // of the same address, the one that ends last
 	for _, s := range all {
 		if holder != nil && holder.addr == s.addr && (holder.to == 0 || s.from < holder.to) {
-			wrong = append(wrong, fmt.Sprintf("%s: %v since %v, and %v since %v", s.addr, holder.who,
-				holder.from, s.who, s.from))
+			wrong = append(wrong, fmt.Sprintf("%s: %v since %v, and %v since %v", s.addr,
+				holder.who, holder.from, s.who, s.from))
 		}
-		if holder == nil || holder.addr != s.addr || holder.to != 0 && (s.to == 0 || s.to > holder.to) {
+		if holder == nil || holder.addr != s.addr ||
+			holder.to != 0 && (s.to == 0 || s.to > holder.to) {
 			holder = s
 		}
 	}

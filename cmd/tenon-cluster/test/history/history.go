@@ -5,6 +5,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -56,8 +57,8 @@ type operation struct {
 	known bool     // the operation has succeeded; otherwise its outcome is not known
 }
 
-// Check returns a text for each key whose history is not linearizable, or in which a transition is
-// not allowed. It fails if the check takes too long.
+// Check returns a text for each key with a history that is not linearizable, or has a forbidden
+// transition. A check that takes longer than a minute counts as failed.
 func (s *Store) Check() (wrong []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +93,7 @@ func (s *Store) Operations() (operations, keys int) {
 
 func describe(ops []porcupine.Operation) string {
 	ops = slices.Clone(ops)
-	slices.SortFunc(ops, func(a, b porcupine.Operation) int { return int(a.Call/1000 - b.Call/1000) })
+	slices.SortFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
 	var text strings.Builder
 	for _, op := range ops {
 		in := op.Input.(operation)
@@ -106,7 +107,7 @@ func describe(ops []porcupine.Operation) string {
 	return text.String()
 }
 
-// model returns the model of one key. A write whose outcome is unknown may take effect at any later
+// model returns the model of one key. A write without a known outcome may take effect at any later
 // time, or never.
 func model(initial Document) porcupine.Model {
 	m := porcupine.NondeterministicModel{
@@ -159,7 +160,7 @@ func (s *Store) Client(c registry.Client) *Client {
 // Client is a client that records.
 type Client struct {
 	registry.Client
-	// Requests counts the requests, and Writes those of them that wrote.
+	// Requests counts all requests, Writes the requests with a write.
 	Requests, Writes atomic.Int64
 
 	s  *Store
@@ -210,7 +211,8 @@ func (c *Client) reads(call, ret int64, op clientv3.Op, r get) {
 			c.add(call, ret, operation{key: key, to: decode(kv.Value), known: true})
 		}
 	}
-	if key := string(op.KeyBytes()); len(r.Kvs) == 0 && len(op.RangeBytes()) == 0 && c.s.relevant(key) {
+	key, single := string(op.KeyBytes()), len(op.RangeBytes()) == 0
+	if len(r.Kvs) == 0 && single && c.s.relevant(key) {
 		c.add(call, ret, operation{key: key, known: true})
 	}
 }
@@ -237,7 +239,9 @@ func decode(value []byte) Document {
 }
 
 // Get implements [clientv3.KV].
-func (c *Client) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+func (c *Client) Get(
+	ctx context.Context, key string, opts ...clientv3.OpOption,
+) (*clientv3.GetResponse, error) {
 	c.Requests.Add(1)
 	call := c.now()
 	r, err := c.Client.Get(ctx, key, opts...)
@@ -246,7 +250,9 @@ func (c *Client) Get(ctx context.Context, key string, opts ...clientv3.OpOption)
 }
 
 // Put implements [clientv3.KV].
-func (c *Client) Put(ctx context.Context, key, value string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
+func (c *Client) Put(
+	ctx context.Context, key, value string, opts ...clientv3.OpOption,
+) (*clientv3.PutResponse, error) {
 	c.Requests.Add(1)
 	call := c.now()
 	r, err := c.Client.Put(ctx, key, value, opts...)
@@ -255,7 +261,9 @@ func (c *Client) Put(ctx context.Context, key, value string, opts ...clientv3.Op
 }
 
 // Delete implements [clientv3.KV].
-func (c *Client) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
+func (c *Client) Delete(
+	ctx context.Context, key string, opts ...clientv3.OpOption,
+) (*clientv3.DeleteResponse, error) {
 	c.Requests.Add(1)
 	call := c.now()
 	r, err := c.Client.Delete(ctx, key, opts...)

@@ -1,6 +1,6 @@
-// Package lab starts a cluster of etcd for tests: each member is a process in a network namespace of
-// its own, connected by a bridge, so that a test can kill, pause and partition members as well as
-// nodes. It needs root. The members write to disk with fsync and end with the test.
+// Package lab starts a cluster of etcd for tests: each member is a process in a network namespace
+// of its own, connected by a bridge, so that a test can kill, pause and partition members as well
+// as nodes. It needs root. The members write to disk with fsync and end with the test.
 package lab
 
 import (
@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -57,6 +58,8 @@ type Cluster struct {
 	o     Options
 	start *starter
 	nodes int
+
+	mu sync.Mutex // guards the address of the host
 }
 
 // Member is a member of a cluster.
@@ -105,7 +108,8 @@ func Start(t testing.TB, o Options) *Cluster {
 	}
 	for i := range o.Members {
 		name := fmt.Sprintf("m%d", i+1)
-		m := &Member{Name: name, c: c, port: c.port(name, 1+i), dir: filepath.Join(t.TempDir(), name)}
+		m := &Member{Name: name, c: c, port: c.port(name, 1+i),
+			dir: filepath.Join(t.TempDir(), name)}
 		m.Endpoint = c.scheme() + "://" + m.port.Addr + ":2379"
 		c.Members = append(c.Members, m)
 		t.Cleanup(m.Kill)
@@ -179,9 +183,20 @@ func (c *Cluster) Config(p *Port) clientv3.Config {
 }
 
 func (c *Cluster) hostAddress() {
-	if out := c.net.Host.Command("ip", "address", "show", "dev", "bridge"); !strings.Contains(out, "10.99.") {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	shown := c.net.Host.Command("ip", "address", "show", "dev", "bridge")
+	if !strings.Contains(shown, "10.99.") {
 		c.net.Host.Command("ip", "address", "add", "10.99.255.254/16", "dev", "bridge")
 	}
+}
+
+// Inside calls a function on a thread in a namespace that is never cut, for processes that it
+// starts.
+func (c *Cluster) Inside(fn func()) {
+	c.t.Helper()
+	c.hostAddress()
+	c.net.Host.Do(fn)
 }
 
 // Client returns a client in the namespace of a port that is closed at the end of the test.
@@ -247,8 +262,7 @@ func (m *Member) healthy(conf clientv3.Config) error {
 
 // isPermission reports whether a member has answered, and refused a client without a user.
 func isPermission(err error) bool {
-	return err != nil && (strings.Contains(err.Error(), "user name is empty") ||
-		strings.Contains(err.Error(), "permission denied"))
+	return errors.Is(err, rpctypes.ErrUserEmpty) || errors.Is(err, rpctypes.ErrPermissionDenied)
 }
 
 // log returns the end of the member's log.

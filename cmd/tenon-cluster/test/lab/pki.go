@@ -98,8 +98,14 @@ func (p *PKI) Issue(name string, until time.Time) (cert, key string) {
 // Client returns the TLS configuration of a client with a certificate of this name.
 func (p *PKI) Client(name string) *tls.Config {
 	p.t.Helper()
+	return p.Until(name, time.Now().Add(time.Hour))
+}
+
+// Until is Client with a certificate that ends at a time.
+func (p *PKI) Until(name string, end time.Time) *tls.Config {
+	p.t.Helper()
 	conf := p.Stranger()
-	cert, err := tls.LoadX509KeyPair(p.Issue(name, time.Now().Add(time.Hour)))
+	cert, err := tls.LoadX509KeyPair(p.Issue(name, end))
 	if err != nil {
 		p.t.Fatal(err)
 	}

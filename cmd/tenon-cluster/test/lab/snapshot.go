@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tenon-cni/tenon/internal/testnet"
@@ -40,7 +42,7 @@ func (c *Cluster) Snapshot() Backup {
 }
 
 // Restore kills all members and starts a cluster with the contents of a snapshot, as the manual of
-// etcd says. Revisions go back to those of the snapshot.
+// etcd says. Revisions go back, too.
 func (c *Cluster) Restore(b Backup) {
 	c.t.Helper()
 	testnet.Require(c.t, testnet.Tool("etcdctl"))
@@ -133,7 +135,7 @@ func (c *Cluster) Fill() {
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			_, err := client.Put(ctx, "fill", value)
 			cancel()
-			if err != nil && strings.Contains(err.Error(), "space exceeded") {
+			if errors.Is(err, rpctypes.ErrNoSpace) {
 				return nil
 			}
 			if err != nil {

@@ -6,9 +6,9 @@ import (
 	"syscall"
 )
 
-// starter starts processes on one thread that lives as long as the starter, because the kernel kills
-// a process with Pdeathsig when the thread that started it ends. So no member outlives the tests,
-// even if they end by a panic or a signal.
+// starter starts processes on one thread that lives as long as the starter, because the kernel
+// kills a process with Pdeathsig when the thread that started it ends. So no member outlives the
+// tests, even if they end by a panic or a signal.
 type starter struct {
 	commands chan *exec.Cmd
 	errors   chan error

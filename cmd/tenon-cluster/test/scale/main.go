@@ -9,33 +9,13 @@
 package main
 
 import (
-	"flag"
 	"testing"
-	"time"
+
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/test/load"
 )
 
-// settings describe a run.
-type settings struct {
-	etcd               bool
-	nodes, pods, seers int
-	lost               int
-	churn, spread      time.Duration
-	dir, pool          string
-}
-
 func main() {
-	var s settings
-	flag.BoolVar(&s.etcd, "etcd", false, "use three members of etcd and real time")
-	flag.IntVar(&s.nodes, "nodes", 200, "nodes")
-	flag.IntVar(&s.pods, "pods", 110, "pods per node")
-	flag.IntVar(&s.seers, "seers", 20, "nodes that watch the others, in memory")
-	flag.IntVar(&s.lost, "lost", 0, "nodes that are lost at once; a tenth of the nodes if 0")
-	flag.DurationVar(&s.churn, "churn", 10*time.Minute, "time of churn: one pod per node and minute")
-	flag.DurationVar(&s.spread, "spread", 30*time.Second, "time over which the nodes start")
-	flag.StringVar(&s.dir, "dir", "/dev/shm", "the files of the nodes are created here")
-	flag.StringVar(&s.pool, "range", "10.64.0.0/11", "the range of the pool; if it has fewer blocks than "+
-		"the nodes have and need, nodes that see the others claim none ahead")
 	// A bubble of testing/synctest and the lab need a test.
 	testing.Main(func(string, string) (bool, error) { return true, nil },
-		[]testing.InternalTest{{Name: "scale", F: func(t *testing.T) { run(t, s) }}}, nil, nil)
+		[]testing.InternalTest{{Name: "scale", F: load.Flags()}}, nil, nil)
 }

@@ -43,7 +43,7 @@ type Options struct {
 	Seen    *history.Addresses // records allocations and releases, if not nil
 	TTL     time.Duration      // of the lease; the agent's default if zero
 	Timeout time.Duration      // of a request to etcd; the registry's default if zero
-	Clock   *Clock             // both clocks of hold; those of the test if nil
+	Clock   *Clock             // both clocks of hold; the clock of the test if nil
 	Change  ipam.Change        // of reservations; see local.Options
 	Log     *slog.Logger
 	// Evidence is the agent's hook, if not nil.
@@ -120,6 +120,13 @@ func (n *Node) Boot() {
 
 func (n *Node) bootID() string { return fmt.Sprintf("%s-%d", n.o.Name, n.boots) }
 
+// Asleep returns the node with access to its files, as in its first boot, and without an agent.
+func (n *Node) Asleep() *Node {
+	n.boots++
+	n.Local = local.New(local.Options{Dir: n.o.Dir, BootID: n.bootID()})
+	return n
+}
+
 // Start starts the agent.
 func (n *Node) Start() {
 	ctx, stop := context.WithCancel(context.Background())
@@ -155,8 +162,8 @@ func (n *Node) Kill() {
 	n.Stop()
 }
 
-// Ended returns a channel that is closed when the agent has ended, by Stop or by an error, which Err
-// then returns.
+// Ended returns a channel that is closed when the agent has ended, by Stop or by an error, which
+// Err then returns.
 func (n *Node) Ended() <-chan struct{} { return n.done }
 
 // Err returns the error with which the agent has ended.
@@ -224,6 +231,30 @@ func (n *Node) Add(ctx context.Context, container string) (netip.Addr, error) {
 	return a, err
 }
 
+// Namespace is the namespace of the pods with sticky addresses.
+const Namespace = "default"
+
+// Acquire gives a container the sticky address of a pod.
+func (n *Node) Acquire(ctx context.Context, container, pod string) (netip.Addr, error) {
+	q := agentcall.Request{Verb: agentcall.Acquire, Pool: n.o.Pool, Network: Network,
+		Container: container, IfName: IfName, Namespace: Namespace, Name: pod}
+	if end, ok := ctx.Deadline(); ok {
+		q.Deadline = end
+	}
+	r := n.agent.Handle(ctx, &q)
+	if r.Error != nil {
+		return netip.Addr{}, r.Error
+	}
+	n.mu.Lock()
+	n.alive[container] = true
+	n.mu.Unlock()
+	a := r.Address.Addr()
+	if n.o.Seen != nil {
+		n.o.Seen.Allocated(history.Attachment{Node: n.Name, Container: container}, a)
+	}
+	return a, nil
+}
+
 func (n *Node) owner(container string) ipam.Owner {
 	return ipam.Owner{Container: container, IfName: IfName, Network: Network}
 }
@@ -258,7 +289,10 @@ func (n *Node) release(ctx context.Context, container string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
-	_, err = p.Release(ctx, n.owner(container))
+	noted, err := p.Release(ctx, n.owner(container))
+	if noted && err == nil && n.agent != nil {
+		go n.agent.Handle(ctx, &agentcall.Request{Verb: agentcall.Released, Pool: n.o.Pool})
+	}
 	return err
 }
 
@@ -292,7 +326,7 @@ func (n *Node) Blocks(ctx context.Context) (blocks []local.Block, err error) {
 	return p.State.Blocks, nil
 }
 
-// Leftovers returns the files that a node without attachments must not have: reservations,
+// Leftovers returns the files that a node without attachments must not have: reservations, notes,
 // intents.
 func (n *Node) Leftovers(ctx context.Context) (left []string, err error) {
 	leases, err := n.Leases(ctx)
@@ -301,6 +335,13 @@ func (n *Node) Leftovers(ctx context.Context) (left []string, err error) {
 	}
 	for _, l := range leases {
 		left = append(left, n.Name+": reservation "+l.String())
+	}
+	notes, err := n.Local.Notes()
+	if err != nil {
+		return nil, err
+	}
+	for _, note := range notes {
+		left = append(left, fmt.Sprintf("%s: note %+v", n.Name, note))
 	}
 	intents, err := os.ReadDir(filepath.Join(n.o.Dir, "intents"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

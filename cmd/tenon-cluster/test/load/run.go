@@ -1,4 +1,5 @@
-package main
+// Package load simulates a large cluster and measures what it costs; see command scale.
+package load
 
 import (
 	"context"
@@ -101,7 +102,8 @@ func newWorld(t *testing.T, s settings, operator registry.Client) *world {
 	if _, err := w.reg.Init(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	pool := cluster.Pool{Name: sim.Network, Range: netip.MustParsePrefix(s.pool)}
+	pool := cluster.Pool{Name: sim.Network, Range: netip.MustParsePrefix(s.pool),
+		Cooldown: cluster.Duration(s.cooldown)}
 	if _, err := w.reg.PutPool(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +144,7 @@ func (w *world) each(nodes []*sim.Node, do func(n *sim.Node) error) {
 // coldStart boots all nodes and starts all pods.
 func (w *world) coldStart() {
 	w.each(w.nodes, func(n *sim.Node) error {
-		time.Sleep(rand.N(w.s.spread))
+		pause(rand.N(w.s.spread))
 		n.Boot()
 		if err := n.Ready(w.t.Context()); err != nil {
 			return err
@@ -165,7 +167,7 @@ func (w *world) addPod(n *sim.Node, i int) (err error) {
 		if err == nil {
 			return nil
 		}
-		time.Sleep(time.Second)
+		pause(time.Second)
 	}
 	return fmt.Errorf("%s: %w", n.Name, err)
 }
@@ -176,14 +178,14 @@ func (w *world) churn() {
 	w.each(w.nodes, func(n *sim.Node) error {
 		for i := range minutes {
 			before := rand.N(time.Minute)
-			time.Sleep(before)
+			pause(before)
 			if err := n.Del(w.t.Context(), fmt.Sprintf("pod-%d", i)); err != nil {
 				return err
 			}
 			if err := w.addPod(n, w.s.pods+i); err != nil {
 				return err
 			}
-			time.Sleep(time.Minute - before)
+			pause(time.Minute - before)
 		}
 		return nil
 	})
@@ -200,33 +202,32 @@ func (w *world) lose() (fenced, free time.Duration) {
 		w.off[n.Name] = true
 		return nil
 	})
-	for {
+	for ; ; pause(5 * time.Second) {
 		snapshot, err := w.reg.Snapshot(w.t.Context())
-		if err == nil {
-			dead, cooling := 0, 0
-			for _, n := range snapshot.Nodes {
-				if n.State == cluster.NodeFenced && len(n.Blocks) == 0 {
-					dead++
-				}
-			}
-			for _, b := range snapshot.Blocks {
-				if b.State == cluster.BlockCooling && b.Cool {
-					cooling++
-				}
-			}
-			if dead == len(lost) && fenced == 0 {
-				fenced = time.Since(start)
-			}
-			if dead == len(lost) && cooling == 0 {
-				return fenced, time.Since(start)
-			}
+		if err != nil || reclaimed(snapshot) < len(lost) {
+			continue
 		}
-		time.Sleep(5 * time.Second)
+		if fenced == 0 {
+			fenced = time.Since(start)
+		}
+		if !slices.ContainsFunc(snapshot.Blocks, func(b registry.Block) bool { return b.Cool }) {
+			return fenced, time.Since(start)
+		}
 	}
 }
 
-// patrol looks for dead nodes as the agents do together: one of them in each lease time, on average.
-// Blind agents do not.
+// reclaimed returns the number of fenced nodes without blocks.
+func reclaimed(s registry.Snapshot) (n int) {
+	for _, node := range s.Nodes {
+		if node.State == cluster.NodeFenced && len(node.Blocks) == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// patrol looks for dead nodes as the agents do together: one of them in each lease time, on
+// average. Blind agents do not.
 func (w *world) patrol(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
@@ -247,6 +248,7 @@ func (w *world) patrol(ctx context.Context) {
 				_, _ = w.reg.Suspect(ctx, n)
 			}
 		}
+		_, _ = w.reg.Expire(ctx, sim.Network, 40)
 	}
 }
 
@@ -260,8 +262,9 @@ func (w *world) phase(r *report, name string, revision func() int64, do func()) 
 	after := [...]int64{w.n.transactions.Load(), w.n.reads.Load(), w.n.leases.Load(),
 		w.n.messages.Load(), w.n.events.Load(), revision()}
 	r.add(name, "%.1f s", took)
-	for i, what := range []string{"write transactions", "reads", "lease requests", "watch responses",
-		"watch events", "revisions"} {
+	fmt.Fprintln(os.Stderr, name, "is done")
+	for i, what := range []string{"write transactions", "reads", "lease requests",
+		"watch responses", "watch events", "revisions"} {
 		n := after[i] - before[i]
 		r.add("  "+what, "%d (%.1f/s)", n, float64(n)/took)
 	}
@@ -293,7 +296,8 @@ func (w *world) simulate(r *report, revision func() int64) {
 	w.check(r)
 	w.phase(r, "churn", revision, w.churn)
 	var fenced, free time.Duration
-	w.phase(r, fmt.Sprintf("loss of %d nodes", w.s.lost), revision, func() { fenced, free = w.lose() })
+	w.phase(r, fmt.Sprintf("loss of %d nodes", w.s.lost), revision,
+		func() { fenced, free = w.lose() })
 	r.add("  until all blocks were reclaimed", "%.0f s", fenced.Seconds())
 	r.add("  until all blocks were free", "%.0f s", free.Seconds())
 	w.check(r)
@@ -357,3 +361,6 @@ func revision(t *testing.T, c *clientv3.Client) int64 {
 	}
 	return r.Header.Revision
 }
+
+// pause waits for a time that the simulated load takes.
+func pause(d time.Duration) { <-time.After(d) }

@@ -1,4 +1,4 @@
-package main
+package load
 
 import (
 	"context"
@@ -22,15 +22,21 @@ type client struct {
 	registry.Client
 	keys cluster.Keys
 	n    *counters
-	// blind nodes see none of the others. A view of 5,000 nodes takes 3 MB, so that 5,000 views in one
-	// process are too large, and decoding each event in each of them measures nothing but JSON.
+	// blind nodes see none of the others. A view of 5,000 nodes takes 3 MB, so that 5,000 views in
+	// one process are too large, and decoding each event in each of them measures nothing but JSON.
 	blind bool
 }
 
-// hidden reports whether a read or watch is one that a blind node does not make.
+// hidden reports whether a read or watch is one that a blind node does not make: of the other
+// nodes, and of the blocks that cool down. A blind node believes that it is alone and would look
+// for those all the time, while 5,000 nodes take turns.
 func (c *client) hidden(key string, o clientv3.Op) bool {
-	return c.blind && len(o.RangeBytes()) > 0 && (strings.HasPrefix(key, c.keys.Nodes()) ||
-		strings.HasPrefix(key, c.keys.Addrs("")) || strings.HasPrefix(key, c.keys.Lives()))
+	if !c.blind || len(o.RangeBytes()) == 0 {
+		return false
+	}
+	blocks := strings.HasPrefix(key, c.keys.Blocks("")) || strings.HasPrefix(key, c.keys.Cools(""))
+	return blocks && !o.IsKeysOnly() || strings.HasPrefix(key, c.keys.Nodes()) ||
+		strings.HasPrefix(key, c.keys.Addrs("")) || strings.HasPrefix(key, c.keys.Lives())
 }
 
 func (c *client) Get(
