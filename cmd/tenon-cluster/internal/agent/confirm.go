@@ -173,7 +173,7 @@ func (a *Agent) confirmPool(ctx context.Context, name string, owned []local.Bloc
 }
 
 // merge returns the blocks that the node keeps: the owned ones, in the order of the files and then
-// of the store, and those that it has lost while addresses of them are in use.
+// of the store, and the lost ones that still have addresses in use.
 func (a *Agent) merge(
 	pool string, have, owned []local.Block, use map[netip.Prefix]uint64,
 ) (keep []local.Block) {

@@ -18,8 +18,8 @@ type guarded struct {
 	err  error
 }
 
-// guard tells the kernel until when packets may leave the blocks whose pools have a hold, and that
-// none may leave lost blocks. It does so after changes, and at least every resyncTime. more are
+// guard sets the times in the kernel until which packets may leave the blocks of pools with a hold;
+// no packet may leave a lost block. It does so after changes, and at least every resyncTime. more are
 // blocks that the files do not have yet.
 func (a *Agent) guard(ctx context.Context, more map[netip.Prefix]local.Deadline) error {
 	if a.o.Guard == nil {

@@ -295,7 +295,7 @@ func (a *Agent) dropBorrowed(
 	return dropped, err
 }
 
-// regain restores withdrawn addresses that the store does not show as lent, and takes back
+// regain restores withdrawn addresses that the store does not show as lent, and the
 // cooled-down addresses of fenced borrowers.
 func (a *Agent) regain(ctx context.Context, pool string, use []local.Use) error {
 	if !slices.ContainsFunc(use, func(u local.Use) bool { return len(u.Lent) > 0 }) {

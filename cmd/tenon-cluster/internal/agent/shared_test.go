@@ -43,7 +43,7 @@ func (n *node) mustAcquire(container, name, addr string) netip.Addr {
 	return got
 }
 
-// released tells the agent that the plugin has written notes.
+// released reports to the agent that the plugin has written notes.
 func (n *node) released() {
 	n.agent.Handle(context.Background(), &agentcall.Request{Verb: agentcall.Released})
 	pass(time.Second)

@@ -34,7 +34,7 @@ func (a *Agent) upkeep(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// poolNames returns the pools that this node may use and those of its files, sorted.
+// poolNames returns the pools that this node may use and the pools in its files, sorted.
 func (a *Agent) poolNames() ([]string, error) {
 	names, err := a.o.Local.Pools()
 	if err != nil {
@@ -51,7 +51,7 @@ func (a *Agent) poolNames() ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// sync writes what has changed of a pool: its document, the deadline of hold, the state of the
+// sync writes the changed parts of a pool: its document, the deadline of hold, the state of the
 // node.
 func (a *Agent) sync(ctx context.Context, name string) error {
 	return a.edit(ctx, name, func(p *local.Pool) error {
@@ -78,7 +78,7 @@ type blockID struct {
 	nonce string
 }
 
-// drifted reports whether the blocks in the files are not those of the node's document, for
+// drifted reports whether the blocks in the files differ from the node's document, for
 // instance because a file was damaged or removed. A restored store is an exception that stays.
 func (a *Agent) drifted(name string, p *local.Pool) bool {
 	a.mu.Lock()
@@ -105,7 +105,7 @@ func (a *Agent) drifted(name string, p *local.Pool) bool {
 	return len(missing) > 0
 }
 
-// dropLost removes lost blocks whose addresses are all free again.
+// dropLost removes lost blocks without reserved addresses.
 func (a *Agent) dropLost(ctx context.Context, p *local.Pool) error {
 	lost := func(b local.Block) bool { return b.Phase == local.Lost }
 	if !slices.ContainsFunc(p.State.Blocks, lost) {

@@ -71,10 +71,8 @@ func Run(ctx context.Context, s settings.Settings, log *slog.Logger, notify stri
 		Listener: listener,
 		Changes:  agent.WatchAddresses(s.Dir),
 		Guard:    routes.Hold,
+		Router:   router,
 		Notify:   notifier(notify, log),
-	}
-	if router != nil {
-		o.Router = router
 	}
 	if s.FenceHook != "" {
 		o.Evidence = hook(s.FenceHook)
@@ -82,11 +80,9 @@ func Run(ctx context.Context, s settings.Settings, log *slog.Logger, notify stri
 	return agent.New(o).Run(ctx)
 }
 
-// newRouter returns the router that the settings ask for, or nil.
+// newRouter returns the router that the settings ask for. With mode off it removes the routes of
+// another mode, and only excludes the pools from masquerading.
 func newRouter(s settings.Settings, n cluster.Node, log *slog.Logger) (*routes.Router, error) {
-	if routes.Mode(s.Routes.Mode) == routes.ModeOff {
-		return nil, nil
-	}
 	return routes.New(routes.Options{
 		Mode:              routes.Mode(s.Routes.Mode),
 		Cluster:           s.Cluster,

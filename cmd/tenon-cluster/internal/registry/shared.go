@@ -56,7 +56,6 @@ type acquisition struct {
 	known Node
 	pool  Pool
 	h     Hold
-	tried netip.Addr // chosen by an earlier try
 	// Of the present try:
 	node   Node
 	sticky *cluster.Sticky
