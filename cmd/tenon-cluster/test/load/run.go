@@ -84,7 +84,6 @@ type world struct {
 	nodes []*sim.Node
 	reg   *registry.Registry
 	dir   string
-	start time.Time // of the wall clock, not the virtual one
 
 	mu  sync.Mutex
 	off map[string]bool
