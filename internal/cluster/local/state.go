@@ -112,5 +112,6 @@ type Node struct {
 	Identity string `json:"identity"`
 	Epoch    uint64 `json:"epoch"`
 	Store    string `json:"store"`
-	MTU      int    `json:"mtu,omitempty"` // for container interfaces, from the routes; 0 if not known
+	Revision int64  `json:"revision,omitempty"` // the newest one of the node's document
+	MTU      int    `json:"mtu,omitempty"`      // for container interfaces, from the routes; 0 if not known
 }

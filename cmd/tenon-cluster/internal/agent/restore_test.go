@@ -100,3 +100,28 @@ func TestDeletedPoolIsForgotten(t *testing.T) {
 		}
 	})
 }
+
+// TestStoreRestoredWhileTheAgentIsDown restores an older store of the same nonce before the agent
+// starts again: the revision of its document in node.json shows that.
+func TestStoreRestoredWhileTheAgentIsDown(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.pool(cluster.Pool{Range: prefix("10.64.0.0/16"), BlockBits: 29})
+		n := w.node("n1").start()
+		n.mustAdd("pods", "c1")
+		pass(time.Minute)
+		yesterday := w.kv.Backup()
+		change := func(n *cluster.Node) { n.MTU = 9000 }
+		if _, err := w.admin.Update(w.Context(), n.stored(), change); err != nil {
+			w.Fatal(err)
+		}
+		pass(time.Minute)
+		n.kill()
+		w.kv.Restore(yesterday)
+		n.start()
+		pass(time.Minute)
+		if got := strings.Join(n.status().Problems, "\n"); !strings.Contains(got, "restored") {
+			w.Errorf("problems %q do not mention the restored store", got)
+		}
+	})
+}
