@@ -9,8 +9,10 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
+	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/cluster/agentcall"
 	"github.com/tenon-cni/tenon/internal/cluster/local"
 	"github.com/tenon-cni/tenon/internal/ipam"
@@ -71,6 +73,27 @@ func readClusterPool(
 	p.blocks, _, usageErr = open.Usage(ctx)
 	p.leases, leasesErr = open.Leases(ctx)
 	return p, errors.Join(usageErr, leasesErr, open.Close())
+}
+
+// poolsOf returns the pools of a cluster that attachments of this node have addresses of. It warns
+// of pools that it cannot read.
+func (r *settings) poolsOf(ctx context.Context) map[cni.Attachment][]string {
+	list, err := clusterPools(ctx, clusterDir())
+	if err != nil {
+		r.warn("%v", err)
+	}
+	pools := map[cni.Attachment][]string{}
+	for _, p := range list {
+		for _, l := range p.leases {
+			a := cni.Attachment{
+				Network: l.Owner.Network, Container: l.Owner.Container, IfName: l.Owner.IfName,
+			}
+			if !slices.Contains(pools[a], p.name) {
+				pools[a] = append(pools[a], p.name)
+			}
+		}
+	}
+	return pools
 }
 
 // free releases the addresses that the holder of a lease has in the pool. It informs the agent,

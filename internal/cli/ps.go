@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
 	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/network"
@@ -29,6 +30,9 @@ States:
   namespace not accessible  missing privileges, or the path is not recorded
   earlier boot              the node has restarted since
 
+POOLS, if an attachment has any, are the pools of the cluster that its addresses
+come from; see "tenon ipam list" and "tenon cluster pools".
+
 Warns of damaged records, which the list omits.`,
 		Example: `  tenon ps
   tenon ps --json`,
@@ -39,7 +43,11 @@ Warns of damaged records, which the list omits.`,
 			if err != nil {
 				return err
 			}
-			if err := r.print(psJSON(list), func() error { return text.Attachments(a.stdout, list) }); err != nil {
+			pools := r.poolsOf(cmd.Context())
+			err = r.print(psJSON(list, pools), func() error {
+				return text.Attachments(a.stdout, list, pools)
+			})
+			if err != nil {
 				return err
 			}
 			r.suggestPrune(list)
@@ -101,20 +109,21 @@ type psEntry struct {
 	keyEntry
 	Netns     string        `json:"netns"`
 	Addresses []string      `json:"addresses"`
+	Pools     []string      `json:"pools,omitempty"` // of the cluster
 	Created   time.Time     `json:"created"`
 	State     inspect.State `json:"state"`
 	Runtime   string        `json:"runtime"`
 	Source    string        `json:"source,omitempty"` // file of libcni
 }
 
-func psJSON(list []inspect.Attachment) []psEntry {
+func psJSON(list []inspect.Attachment, pools map[cni.Attachment][]string) []psEntry {
 	out := make([]psEntry, len(list))
 	for i, a := range list {
 		out[i] = psEntry{
 			keyEntry: keyEntry(
 				a.Attachment,
 			), Netns: a.Netns, Addresses: []string{}, Created: a.Created,
-			State: a.State, Runtime: a.Runtime, Source: a.Source,
+			State: a.State, Runtime: a.Runtime, Source: a.Source, Pools: pools[a.Attachment],
 		}
 		if a.Result != nil {
 			for _, ip := range a.Result.IPs {

@@ -68,10 +68,16 @@ func with[T comparable](prefix string, value T) string {
 
 func properties(mac string, mtu int) string { return with(", MAC ", mac) + with(", MTU ", mtu) }
 
-// Attachments writes a table of attachments.
-func Attachments(w io.Writer, list []inspect.Attachment) error {
+// Attachments writes a table of attachments. pools are their pools in a cluster; without any, the
+// table has no column for them.
+func Attachments(
+	w io.Writer, list []inspect.Attachment, pools map[cni.Attachment][]string,
+) error {
 	rows := [][]string{
 		{"NETWORK", "CONTAINER", "INTERFACE", "ADDRESSES", "AGE", "RUNTIME", "STATE"},
+	}
+	if len(pools) > 0 {
+		rows[0] = append(rows[0], "POOLS")
 	}
 	for _, a := range list {
 		var addrs []string
@@ -81,9 +87,12 @@ func Attachments(w io.Writer, list []inspect.Attachment) error {
 			}
 		}
 		key := a.Attachment
-		rows = append(rows, []string{
-			key.Network, key.Container, key.IfName, strings.Join(addrs, ","), ipam.FormatAge(a.Age), a.Runtime, string(a.State),
-		})
+		row := []string{key.Network, key.Container, key.IfName, strings.Join(addrs, ","),
+			ipam.FormatAge(a.Age), a.Runtime, string(a.State)}
+		if len(pools) > 0 {
+			row = append(row, strings.Join(pools[key], ","))
+		}
+		rows = append(rows, row)
 	}
 	return Table(w, rows)
 }

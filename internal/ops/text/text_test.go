@@ -1,6 +1,7 @@
 package text_test
 
 import (
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
@@ -63,21 +64,27 @@ func TestAttachments(t *testing.T) {
 pods     web-1      eth0       10.1.0.2,fd00::2  3m   crio     ok
 pods     web-2      net1       -                 5s   -        adding
 `
+	const wantPools = `NETWORK  CONTAINER  INTERFACE  ADDRESSES         AGE  RUNTIME  STATE   POOLS
+pods     web-1      eth0       10.1.0.2,fd00::2  3m   crio     ok      pods4,pods6
+pods     web-2      net1       -                 5s   -        adding  -
+`
 	key := cni.Attachment{Network: "pods", Container: "web-1", IfName: "eth0"}
 	other := cni.Attachment{Network: "pods", Container: "web-2", IfName: "net1"}
-	var b strings.Builder
-	err := text.Attachments(&b, []inspect.Attachment{
+	list := []inspect.Attachment{
 		{
 			Record: network.Record{Attachment: key, Result: result, Runtime: "crio"},
 			State:  inspect.OK,
 			Age:    3 * time.Minute,
 		},
 		{Record: network.Record{Attachment: other}, State: inspect.Adding, Age: 5 * time.Second},
-	})
-	if err != nil {
+	}
+	pools := map[cni.Attachment][]string{key: {"pods4", "pods6"}}
+	var without, with strings.Builder
+	if err := errors.Join(text.Attachments(&without, list, nil),
+		text.Attachments(&with, list, pools)); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, b.String()); diff != "" {
+	if diff := cmp.Diff(want+wantPools, without.String()+with.String()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
