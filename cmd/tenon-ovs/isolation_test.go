@@ -81,8 +81,8 @@ func TestPortReachesSegment(t *testing.T) {
 	l.Must(l.with("c", nil)) // without a segment
 }
 
-// TestSegmentReachedByPort: ADD refuses a new segment on a bridge with a container whose port could
-// send frames with the tag of the segment.
+// TestSegmentReachedByPort: ADD refuses a new segment if the port of another container could send
+// frames with its tag.
 func TestSegmentReachedByPort(t *testing.T) {
 	t.Parallel()
 	l := start(t, under, header+`}`)
@@ -131,7 +131,7 @@ func TestUplink(t *testing.T) {
 		}
 		var log bytes.Buffer
 		caller := plugin.Linked{
-			Log: slog.New(slog.NewTextHandler(&log, nil)), Plugins: delegates(under),
+			Log: slog.New(slog.NewTextHandler(&log, nil)), Plugins: definitions(),
 		}
 		err = l.Host.Run(func() error {
 			_, err := caller.Call(t.Context(),
