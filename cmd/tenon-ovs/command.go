@@ -8,7 +8,6 @@ import (
 	"syscall"
 
 	"github.com/tenon-cni/tenon/plugin"
-	"github.com/tenon-cni/tenon/plugins/all"
 	"github.com/tenon-cni/tenon/plugins/ovs"
 )
 
@@ -21,15 +20,4 @@ func restore(p plugin.Definition) int {
 		return 1
 	}
 	return 0
-}
-
-// delegates returns the IPAM plugins that are part of this program, and p.
-func delegates(p plugin.Definition) []plugin.Definition {
-	list := []plugin.Definition{p}
-	for _, d := range all.Plugins {
-		if d.Role == plugin.RoleIPAM {
-			list = append(list, d)
-		}
-	}
-	return list
 }

@@ -76,11 +76,12 @@ const (
 	goneAfter               // as cutAfter, and refuse connections
 	killBefore              // kill the client instead of passing the request on
 	killAfter               // pass the request on, and kill the client instead of answering
+	hold                    // call meanwhile before passing the request on
 )
 
 func (f fault) String() string {
 	return [...]string{"cut before", "cut after", "gone before", "gone after", "kill before",
-		"kill after"}[f]
+		"kill after", "hold"}[f]
 }
 
 func (f fault) after() bool { return f == cutAfter || f == goneAfter || f == killAfter }
@@ -91,6 +92,8 @@ type proxy struct {
 	path     string
 	database string
 	listener *net.UnixListener
+
+	meanwhile func() // for hold
 
 	mu    sync.Mutex
 	fault fault
@@ -182,6 +185,10 @@ func (p *proxy) serve(c *net.UnixConn) {
 		f, hit := fault(0), false
 		if asks {
 			f, hit = p.next()
+		}
+		if hit && f == hold {
+			p.meanwhile()
+			hit = false
 		}
 		if hit && !f.after() {
 			p.strike(c, f)

@@ -6,7 +6,9 @@ import (
 	"os"
 
 	"github.com/tenon-cni/tenon/cmd/tenon-ovs/internal/vswitch"
+	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/plugin"
+	_ "github.com/tenon-cni/tenon/plugins/all/link" // registers the IPAM plugins
 	"github.com/tenon-cni/tenon/plugins/ovs"
 )
 
@@ -20,5 +22,9 @@ func run() int {
 	if len(os.Args) == 2 && os.Args[1] == ovs.RepairCommand {
 		return restore(p)
 	}
-	return plugin.Main(p, plugin.Caller(delegates(p), os.Getenv("TENON_EXEC") == "always"), version)
+	return plugin.Main(p, delegates(invoke.Process{}), version)
 }
+
+// delegates returns the caller of IPAM plugins. It runs them in this process if their files are
+// Tenon's, and executes all other files with p.
+func delegates(p invoke.Process) invoke.Caller { return invoke.Linked(p) }

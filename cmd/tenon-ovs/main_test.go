@@ -8,7 +8,9 @@ import (
 
 	"github.com/tenon-cni/tenon/cmd/tenon-ovs/internal/vswitch"
 	"github.com/tenon-cni/tenon/internal/testnet/ovslab"
+	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
+	"github.com/tenon-cni/tenon/plugins/all"
 	"github.com/tenon-cni/tenon/plugins/ovs"
 )
 
@@ -20,7 +22,18 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == ovs.Program {
 		os.Exit(run())
 	}
-	plugintest.Main(m, delegates(under)...)
+	plugintest.Main(m, definitions()...)
+}
+
+// definitions returns the plugin under test and the IPAM plugins.
+func definitions() []plugin.Definition {
+	list := []plugin.Definition{under}
+	for _, d := range all.Plugins {
+		if d.Role == plugin.RoleIPAM {
+			list = append(list, d)
+		}
+	}
+	return list
 }
 
 // serve starts Open vSwitch on a host, with the bridge of a configuration.

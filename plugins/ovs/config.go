@@ -52,7 +52,7 @@ type Settings struct {
 	// the segment on this bridge. It is ignored if trunk has elements.
 	VLAN *int `json:"vlan" min:"1" max:"4094"`
 	// Trunk makes the port a trunk of these VLANs. Without vlan, trunk and vxlanID the port is a
-	// trunk of all VLANs.
+	// trunk of all VLANs, which excludes segments on the same bridge.
 	Trunk []Trunk `json:"trunk"`
 
 	// VXLANID is the VXLAN network identifier of the segment to which the container belongs. 0

@@ -182,9 +182,14 @@ func (c *Config) attach(ctx context.Context, s *attach.Session, sw Switch, host 
 		return err
 	}
 	err = s.Tx.Do("add port "+host.Name+" to bridge "+port.Bridge, func() error {
-		err := sw.Attach(ctx, port)
+		exposure, err := sw.Attach(ctx, port)
 		if err != nil {
 			return errors.Join(err, detach())
+		}
+		if len(exposure.Ports) > 0 {
+			s.Log.Warn("ports of other programs carry the VLAN of the segment, so its frames leave the "+
+				"bridge there", "bridge", port.Bridge, "vxlanID", port.Segment.VNI,
+				"vlan", exposure.VLAN, "ports", exposure.Ports)
 		}
 		return nil
 	}, detach)

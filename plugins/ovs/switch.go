@@ -30,8 +30,9 @@ type Switch interface {
 	// Attach adds a port and, with a segment, its tag and its missing tunnels. A port with the same
 	// owner is replaced. Attach then waits until ovs-vswitchd has applied the change. If it fails,
 	// the caller must call Detach. The error wraps [ErrNoBridge] if there is no bridge, and has
-	// [cni.CodeInvalidConfig] if the segment contradicts the database.
-	Attach(ctx context.Context, p Port) error
+	// [cni.CodeInvalidConfig] if the segment contradicts the database, or if a container outside a
+	// segment would carry its tag. Attach only lists such ports of other programs.
+	Attach(ctx context.Context, p Port) (Exposure, error)
 
 	// WaitUp waits until ovs-vswitchd reports the link of a port as up. It returns an error after
 	// the limit.
@@ -100,6 +101,13 @@ type Tunnel struct {
 	Remote netip.Addr
 	Local  netip.Addr // the zero value lets the node choose
 	Port   int        // UDP port of the remote node
+}
+
+// Exposure lists the ports of other programs, ordered by name, through which the frames of a
+// segment leave the bridge with the tag of the segment.
+type Exposure struct {
+	VLAN  int // the tag
+	Ports []string
 }
 
 // Attached is a port of a container in the database.

@@ -164,7 +164,8 @@ func (h *host) attach(container, netns, ifName string, c conf) {
 	}
 }
 
-func (h *host) run(verb cni.Command, env cni.Env, c conf) ([]byte, error) {
+// run runs the installed plugin. It is started by a program with arguments if under names one.
+func (h *host) run(verb cni.Command, env cni.Env, c conf, under ...string) ([]byte, error) {
 	full := conf{"cniVersion": "1.1.0", "name": "net", "type": "ovs", "bridge": "ovs0",
 		"socket_file": h.sw.Socket()}
 	maps.Copy(full, c)
@@ -172,7 +173,8 @@ func (h *host) run(verb cni.Command, env cni.Env, c conf) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(filepath.Join(h.plugins, "ovs"))
+	command := append(under, filepath.Join(h.plugins, "ovs"))
+	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), "CNI_COMMAND="+string(verb), "CNI_PATH="+h.plugins,
 		"CNI_CONTAINERID="+env.ContainerID, "CNI_IFNAME="+env.IfName, "CNI_NETNS="+env.Netns)
 	var stderr bytes.Buffer

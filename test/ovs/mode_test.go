@@ -1,6 +1,7 @@
 package ovs
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -59,4 +60,40 @@ func TestModes(t *testing.T) {
 		t.Logf("from %s in VLAN %d", row.from, row.vlan)
 		received(t, ports, want...)
 	}
+}
+
+// TestTagOfSegment: no port outside a segment can send frames into it with its tag, because the
+// plugin refuses the ports that could. The frames of an operator's port are the operator's concern.
+func TestTagOfSegment(t *testing.T) {
+	t.Parallel()
+	h := newCluster(t, 1, ovslab.Start, ipv4).hosts[0]
+	segment := conf{"vxlanID": 42, "vlan": 7}
+	var ports []*port
+	for _, c := range []struct {
+		name string
+		conf conf
+	}{
+		{"member", segment}, {"member2", segment}, {"access", conf{"vlan": 8}},
+		{"trunk", conf{"trunk": []conf{{"minID": 1, "maxID": 6}, {"minID": 8, "maxID": 4094}}}},
+	} {
+		h.must(cni.Add, c.name, c.conf)
+		ports = append(ports, open(t, h.Container(c.name)))
+	}
+	member, access, trunk := ports[0], ports[2], ports[3]
+	for _, c := range []conf{{}, {"trunk": []conf{{"id": 7}}}, {"vlan": 7}} {
+		_, err := h.call(cni.Add, "refused", c)
+		if err == nil || !strings.Contains(err.Error(), "7 represents VXLAN segment 42 on bridge ovs0") {
+			t.Errorf("ADD with %v: %v", c, err)
+		}
+	}
+	for _, vlan := range []uint16{0, 7} {
+		trunk.send(t, vlan, "x")
+		received(t, ports)
+	}
+	access.send(t, 7, "x")
+	received(t, ports)
+	trunk.send(t, 8, "x")
+	received(t, ports, "access: x x1")
+	member.send(t, 0, "x")
+	received(t, ports, "member2: x x1")
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // TestSegment: containers of a segment reach each other across hosts that use different VLANs for
-// it. A container of another segment, of a VLAN, and of a trunk of all VLANs on the same bridge and
-// in the same subnet does not reach them. The last DEL removes all rows.
+// it. A container of another segment, of a VLAN, and of a trunk on the same bridge and in the same
+// subnet does not reach them. The last DEL removes all rows.
 func TestSegment(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, start start, f family) {
@@ -20,12 +20,13 @@ func TestSegment(t *testing.T) {
 		a, b := c.hosts[0], c.hosts[1]
 		b.must(cni.Add, "first", conf{"vlan": 1}) // host b has to choose another VLAN
 		clean := []string{a.sw.Rows(), b.sw.Rows()}
+		others := conf{"trunk": []conf{{"minID": 100, "maxID": 200}}}
 		a42 := a.add("a42", c.segment(a, 42), "10.9.0.1/24")
 		b42 := b.add("b42", c.segment(b, 42), "10.9.0.2/24")
 		a43 := a.add("a43", c.segment(a, 43), "10.9.0.3/24")
 		b43 := b.add("b43", c.segment(b, 43), "10.9.0.4/24")
 		vlan := a.add("vlan", conf{"vlan": 7}, "10.9.0.5/24")
-		trunk := a.add("trunk", conf{}, "10.9.0.6/24")
+		trunk := a.add("trunk", others, "10.9.0.6/24")
 
 		tag := func(h *host) string {
 			return h.sw.VSCtl("get", "Bridge", "ovs0", "external_ids:cni-vni-42")
@@ -51,7 +52,7 @@ func TestSegment(t *testing.T) {
 			c         conf
 		}{
 			{a, "a42", c.segment(a, 42)}, {b, "b42", c.segment(b, 42)}, {a, "a43", c.segment(a, 43)},
-			{b, "b43", c.segment(b, 43)}, {a, "vlan", conf{"vlan": 7}}, {a, "trunk", conf{}},
+			{b, "b43", c.segment(b, 43)}, {a, "vlan", conf{"vlan": 7}}, {a, "trunk", others},
 		} {
 			x.h.must(cni.Del, x.container, x.c)
 		}

@@ -22,6 +22,7 @@ const maxTag = 4094
 type plan struct {
 	guards, changes []ovsdb.Operation
 	names           int // of rows that the transaction inserts
+	exposure        ovs.Exposure
 }
 
 // is returns the condition that selects a row.
@@ -131,25 +132,29 @@ func (s *state) attach(want ovs.Port) (*plan, error) {
 				"remove it with: ovs-vsctl del-port %s", have.name, have.bridge, have.name)
 		}
 	}
-	tag := want.Tag
-	if want.Segment != nil {
-		var err error
-		if tag, err = s.segment(p, b, *want.Segment); err != nil {
-			return nil, err
-		}
-	} else if tag != 0 {
-		for vni, used := range b.tags() {
-			if used == tag {
-				return nil, invalid("vlan: %d represents VXLAN segment %d on bridge %s", tag, vni, b.name).
-					WithDetails("use another vlan, or set vxlanID to join the segment")
-			}
-		}
-		p.guard("Bridge", is(b.id), ovsdb.Row{"external_ids": toMap(b.ids)})
+	tag, err := s.admit(p, b, want)
+	if err != nil {
+		return nil, err
 	}
 	link := p.insert("Interface", interfaceRow(want))
 	port := p.insert("Port", portRow(want, tag, link))
 	p.mutate("Bridge", b.id, "ports", ovsdb.MutateOperationInsert, port)
 	return p, nil
+}
+
+// admit plans the segment of a port, and returns the tag of the port. The guards keep concurrent
+// calls apart: a port outside all segments excludes a new segment, and a new segment excludes any
+// new port.
+func (s *state) admit(p *plan, b *bridge, want ovs.Port) (tag int, err error) {
+	if want.Segment == nil {
+		p.guard("Bridge", is(b.id), ovsdb.Row{"external_ids": toMap(b.ids)})
+		return want.Tag, s.apart(b, want)
+	}
+	if tag, err = s.segment(p, b, *want.Segment); err != nil {
+		return 0, err
+	}
+	p.exposure, err = s.alone(b, want, tag)
+	return tag, err
 }
 
 func invalid(format string, args ...any) *cni.Error {

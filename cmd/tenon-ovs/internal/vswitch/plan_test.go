@@ -3,6 +3,7 @@ package vswitch
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,6 +72,68 @@ func TestTunnelName(t *testing.T) {
 				}
 				seen[name] = true
 			}
+		}
+	}
+}
+
+// TestCarries: the modes of ports, as ovs-vswitchd.conf.db(5) describes them.
+func TestCarries(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name string
+		port port
+		want []int // of VLANs 5, 6 and 7
+	}{
+		{"nothing set", port{}, []int{5, 6, 7}},
+		{"tag alone", port{tag: 5, tagged: true}, []int{5}},
+		{"tag 0 alone", port{tagged: true}, nil},
+		{"tag alone hides trunks", port{tag: 5, tagged: true, trunks: []int{6}}, []int{5}},
+		{"trunks alone", port{trunks: []int{6, 7}}, []int{6, 7}},
+		{"access", port{mode: "access", tag: 5, tagged: true}, []int{5}},
+		{"access without tag", port{mode: "access"}, nil},
+		{"tunnel of VLANs", port{mode: "dot1q-tunnel", tag: 5, tagged: true}, []int{5}},
+		{"trunk", port{mode: "trunk"}, []int{5, 6, 7}},
+		{"trunk of some", port{mode: "trunk", trunks: []int{6}}, []int{6}},
+		{"trunk hides tag", port{mode: "trunk", tag: 5, tagged: true, trunks: []int{6}}, []int{6}},
+		{"native", port{mode: "native-untagged", tag: 5, tagged: true, trunks: []int{6}}, []int{5, 6}},
+		{"native of all", port{mode: "native-tagged", tag: 5, tagged: true}, []int{5, 6, 7}},
+	} {
+		var got []int
+		for vlan := 5; vlan <= 7; vlan++ {
+			if row.port.carries(vlan) {
+				got = append(got, vlan)
+			}
+		}
+		if !slices.Equal(got, row.want) {
+			t.Errorf("%s: %v, want %v", row.name, got, row.want)
+		}
+	}
+}
+
+// TestAlone: a new segment ignores the earlier port of its own attachment and its own ports.
+func TestAlone(t *testing.T) {
+	t.Parallel()
+	ids := func(container, vni string) map[string]string {
+		return map[string]string{
+			idOwner: ownerOurs, idNetwork: "net", idContainer: container, idIfName: "eth0", idVNI: vni,
+		}
+	}
+	b := &bridge{id: "b", name: "ovs0", ports: []string{"p", "q", "r"}}
+	s := &state{bridges: map[string]*bridge{"ovs0": b}, ports: map[string]*port{
+		"p": {id: "p", name: "own", ids: ids("c", "")},
+		"q": {id: "q", name: "member", ids: ids("d", "42")}, // another program has removed its tag
+		"r": {id: "r", name: "ovs0"},
+	}}
+	want := ovs.Port{Segment: &ovs.Segment{VNI: 42}}
+	want.Owner.Attachment = cni.Attachment{Network: "net", Container: "c", IfName: "eth0"}
+	if exposure, err := s.alone(b, want, 1); err != nil || exposure.Ports != nil {
+		t.Errorf("%v, %v", exposure, err)
+	}
+	for container, vni := range map[string]int{"c": 43, "e": 42} {
+		other := want
+		other.Owner.Container, other.Segment = container, &ovs.Segment{VNI: vni}
+		if _, err := s.alone(b, other, 1); cni.CodeOf(err) != cni.CodeInvalidConfig {
+			t.Errorf("container %s, segment %d: %v", container, vni, err)
 		}
 	}
 }

@@ -51,6 +51,7 @@ type port struct {
 	links            []string // identifiers
 	mode             string
 	tag              int
+	tagged           bool // the column tag has a value, which may be 0
 	trunks           []int
 	protected        bool
 	ids              map[string]string
@@ -90,6 +91,7 @@ func (c *conn) load(ctx context.Context) (*state, error) {
 			mode: first(texts(r["vlan_mode"])), tag: first(numbers(r["tag"])),
 			trunks: slices.Sorted(slices.Values(numbers(r["trunks"]))), ids: dictionary(r["external_ids"]),
 		}
+		p.tagged = len(members(r["tag"])) > 0
 		p.protected, _ = r["protected"].(bool)
 		s.ports[p.id] = p
 	}

@@ -103,31 +103,38 @@ func (s *Switch) CreateBridge(ctx context.Context, name string, datapath ovs.Dat
 const constraint = "constraint violation"
 
 // Attach implements [ovs.Switch].
-func (s *Switch) Attach(ctx context.Context, want ovs.Port) error {
-	return s.retry(ctx, func(ctx context.Context) error {
-		if err := s.supports(want); err != nil {
-			return err
-		}
-		content, err := s.load(ctx)
-		if err != nil {
-			return err
-		}
-		p, err := content.attach(want)
-		if err != nil {
-			return err
-		}
-		cfg, err := s.commit(ctx, content, p)
-		if err != nil {
-			return err
-		}
-		if err := s.applied(ctx, content.root, cfg, s.limit); err != nil {
-			return err
-		}
-		if content, err = s.load(ctx); err != nil {
-			return err
-		}
-		return content.working(want)
+func (s *Switch) Attach(ctx context.Context, want ovs.Port) (exposure ovs.Exposure, err error) {
+	err = s.retry(ctx, func(ctx context.Context) error {
+		exposure, err = s.add(ctx, want)
+		return err
 	})
+	return exposure, err
+}
+
+// add is one attempt of Attach.
+func (s *Switch) add(ctx context.Context, want ovs.Port) (exposure ovs.Exposure, err error) {
+	if err := s.supports(want); err != nil {
+		return exposure, err
+	}
+	content, err := s.load(ctx)
+	if err != nil {
+		return exposure, err
+	}
+	p, err := content.attach(want)
+	if err != nil {
+		return exposure, err
+	}
+	cfg, err := s.commit(ctx, content, p)
+	if err != nil {
+		return exposure, err
+	}
+	if err := s.applied(ctx, content.root, cfg, s.limit); err != nil {
+		return exposure, err
+	}
+	if content, err = s.load(ctx); err != nil {
+		return exposure, err
+	}
+	return p.exposure, content.working(want)
 }
 
 // supports returns an error if this version of Open vSwitch lacks a column.
