@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/attach"
+	"github.com/tenon-cni/tenon/internal/cluster/local"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
@@ -37,7 +38,7 @@ type Config struct {
 	// overlapping network then conflict.
 	MultipleGateways bool `json:"multipleGateways"`
 	// MTU is the MTU of the veth pair, and of a bridge that ADD creates, in bytes. 0 keeps the
-	// kernel's default.
+	// kernel's default; with IPAM plugin cluster, the veth pair gets the MTU of the routes.
 	MTU int `json:"mtu" min:"0" max:"65535"`
 	// HairpinMode lets the port send frames back to the container that they came from. It excludes
 	// PromiscMode.
@@ -151,7 +152,8 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 		return nil, err
 	}
 	inside, port, err := s.AddVeth(kernel.Veth{
-		Name: s.IfName, MAC: c.mac, MTU: c.MTU, Host: s.Host, HostName: s.HostName(), Alias: s.Tag,
+		Name: s.IfName, MAC: c.mac, MTU: cmp.Or(c.MTU, local.MTUOf(s.Stdin())), Host: s.Host,
+		HostName: s.HostName(), Alias: s.Tag,
 	})
 	if err != nil {
 		return nil, err

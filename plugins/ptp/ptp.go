@@ -1,6 +1,7 @@
 package ptp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/attach"
+	"github.com/tenon-cni/tenon/internal/cluster/local"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/plugin"
 )
@@ -17,7 +19,8 @@ type Config struct {
 	attach.Common
 	attach.Masq
 
-	// MTU is the MTU of both ends of the veth pair, in bytes. 0 keeps the kernel's default.
+	// MTU is the MTU of both ends of the veth pair, in bytes. 0 keeps the kernel's default, or with
+	// IPAM plugin cluster the MTU of the routes.
 	MTU int `json:"mtu" min:"0" max:"65535"`
 	// DelegatePrefix routes the whole network of each IPv6 address to the container, not only the
 	// address. The IPAM plugin must give each container a network of its own, as cluster does with
@@ -52,7 +55,8 @@ func (c *Config) Validate(call *plugin.Call) error {
 // Make creates the veth pair.
 func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, error) {
 	inside, host, err := s.AddVeth(kernel.Veth{
-		Name: s.IfName, MTU: c.MTU, Host: s.Host, HostName: s.HostName(), Alias: s.Tag,
+		Name: s.IfName, MTU: cmp.Or(c.MTU, local.MTUOf(s.Stdin())), Host: s.Host,
+		HostName: s.HostName(), Alias: s.Tag,
 	})
 	if err != nil {
 		return nil, err
