@@ -22,6 +22,8 @@
 //	15  compaction during a watch                  TestCompactedWatch, TestChaos
 //	16  yesterday's snapshot                       TestRestoredSnapshot
 //	17  as many addresses as containers            TestEveryAddress
+//	18  a borrowed address between nodes           TestBorrowedAddress
+//	19  routes: the built programs, three hosts    TestTraffic
 //	20  5,000 nodes in memory, 200 on etcd         command scale, TestScale of load
 //
 // Tests on etcd need root and the packages etcd-server and etcd-client. With -every, the sweeps of

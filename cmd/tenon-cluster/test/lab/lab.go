@@ -145,6 +145,23 @@ func (c *Cluster) Node() *Port {
 	return c.port(fmt.Sprintf("n%d", c.nodes), 256+c.nodes)
 }
 
+// Far creates the namespace of a node behind a router, with address 10.98.0.2. The router has the
+// addresses 10.98.0.1 there and 10.99.254.1 on the bridge, over which the members reach the node.
+func (c *Cluster) Far() (node *Port, router *testnet.Namespace) {
+	router = c.port("router", 254*256+1).NS
+	ns := c.net.Container("far")
+	router.Command("sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1",
+		"net.ipv6.conf.all.keep_addr_on_down=1") // for Cut
+	router.Batch("link add far type veth peer name eth0 netns "+ns.Path(),
+		"address add 10.98.0.1/24 dev far", "link set far up")
+	ns.Batch("link set lo up", "address add 10.98.0.2/24 dev eth0", "link set eth0 up",
+		"route add default via 10.98.0.1")
+	for _, m := range c.Members {
+		m.port.NS.Batch("route add 10.98.0.0/24 via 10.99.254.1")
+	}
+	return &Port{NS: ns, Addr: "10.98.0.2", host: router, name: "far"}, router
+}
+
 // Endpoints returns the client URLs of all members.
 func (c *Cluster) Endpoints() (all []string) {
 	for _, m := range c.Members {
