@@ -32,11 +32,13 @@ func run(t *testing.T, s settings) {
 	if s.lost == 0 {
 		s.lost = s.nodes / 10
 	}
+	p := new(progress)
+	defer p.print(os.Stderr)()
 	var table *report
 	if s.etcd {
-		table = onEtcd(t, s)
+		table = onEtcd(t, s, p)
 	} else {
-		synctest.Test(t, func(t *testing.T) { table = inMemory(t, s) })
+		synctest.Test(t, func(t *testing.T) { table = inMemory(t, s, p) })
 	}
 	if table != nil {
 		table.print(os.Stdout)
@@ -80,6 +82,7 @@ type world struct {
 	s     settings
 	t     *testing.T
 	n     counters
+	p     *progress
 	seen  *history.Addresses
 	nodes []*sim.Node
 	reg   *registry.Registry
@@ -89,15 +92,16 @@ type world struct {
 	off map[string]bool
 }
 
-func newWorld(t *testing.T, s settings, operator registry.Client) *world {
+func newWorld(t *testing.T, s settings, p *progress, operator registry.Client) *world {
 	t.Helper()
+	go p.follow(t.Context())
 	dir, err := os.MkdirTemp(s.dir, "tenon-scale-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	w := &world{s: s, t: t, seen: history.NewAddresses(), reg: sim.Registry(operator, 0), dir: dir,
-		off: map[string]bool{}}
+	w := &world{s: s, t: t, p: p, seen: history.NewAddresses(), reg: sim.Registry(operator, 0),
+		dir: dir, off: map[string]bool{}}
 	if _, err := w.reg.Init(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -164,6 +168,7 @@ func (w *world) addPod(n *sim.Node, i int) (err error) {
 		_, err = n.Add(ctx, fmt.Sprintf("pod-%d", i))
 		cancel()
 		if err == nil {
+			w.p.allocations.Add(1)
 			return nil
 		}
 		pause(time.Second)
@@ -253,6 +258,7 @@ func (w *world) patrol(ctx context.Context) {
 
 // phase measures what a phase costs.
 func (w *world) phase(r *report, name string, revision func() int64, do func()) {
+	w.p.begin(name)
 	before := [...]int64{w.n.transactions.Load(), w.n.reads.Load(), w.n.leases.Load(),
 		w.n.messages.Load(), w.n.events.Load(), revision()}
 	start := time.Now()
@@ -271,6 +277,7 @@ func (w *world) phase(r *report, name string, revision func() int64, do func()) 
 
 // check adds the findings of all checkers.
 func (w *world) check(r *report) {
+	w.p.begin("checks")
 	wrong := w.seen.Check()
 	r.add("addresses with two holders", "%d of %d allocations", len(wrong), w.seen.Len())
 	for _, text := range wrong[:min(len(wrong), 10)] {
@@ -307,9 +314,9 @@ func (w *world) simulate(r *report, revision func() int64) {
 }
 
 // inMemory simulates a cluster in virtual time. The caller is in a bubble.
-func inMemory(t *testing.T, s settings) *report {
+func inMemory(t *testing.T, s settings, p *progress) *report {
 	store := memkv.New()
-	w := newWorld(t, s, store.Client("operator"))
+	w := newWorld(t, s, p, store.Client("operator"))
 	for i := range s.nodes {
 		c := store.Client(fmt.Sprint(i))
 		c.Fault(func(memkv.Call) memkv.Fault { // the round trip that was measured
@@ -335,10 +342,10 @@ func inMemory(t *testing.T, s settings) *report {
 }
 
 // onEtcd runs a cluster on three members of etcd.
-func onEtcd(t *testing.T, s settings) *report {
+func onEtcd(t *testing.T, s settings, p *progress) *report {
 	c := lab.Start(t, lab.Options{})
 	operator := c.Client(nil)
-	w := newWorld(t, s, operator)
+	w := newWorld(t, s, p, operator)
 	for i := range s.nodes {
 		w.add(i, c.Client(nil), false)
 	}

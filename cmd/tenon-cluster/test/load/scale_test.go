@@ -15,7 +15,7 @@ func small() settings {
 // simulated runs a simulation and returns what it counted.
 func simulated(t *testing.T, s settings) (r *report) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { r = inMemory(t, s) })
+	synctest.Test(t, func(t *testing.T) { r = inMemory(t, s, new(progress)) })
 	return r
 }
 

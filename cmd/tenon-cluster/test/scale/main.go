@@ -4,6 +4,8 @@
 //	go run ./scale -nodes 5000 -pods 110                  in memory, with package memkv
 //	go run ./scale -etcd -nodes 200 -pods 110             on etcd of the package etcd-server
 //
+// Every 30 seconds, it prints to standard error how far it is.
+//
 // Every node has the real agent and the real allocator with its files. In memory, all nodes but
 // -seers are blind: they do not watch the others. The table extrapolates what depends on that.
 package main
