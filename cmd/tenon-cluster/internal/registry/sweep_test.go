@@ -94,6 +94,7 @@ func (s scenario) run(t *testing.T, f *memkv.Fault, at int) int {
 	calls := client.Calls() - before
 	client.Fault(nil)
 	w.consistent()
+	w.cooling()
 	if s.after != nil {
 		if err := s.after(w, r); err != nil {
 			t.Error(err)
@@ -110,8 +111,8 @@ func (s scenario) run(t *testing.T, f *memkv.Fault, at int) int {
 	return calls
 }
 
-// giveUp runs a scenario and cancels the context of the caller with the fault. The late request then
-// arrives, or not; the caller excludes it and the invariants hold.
+// giveUp runs a scenario and cancels the context of the caller with the fault. The late request
+// then arrives, or not; the caller excludes it and the invariants hold.
 func (s scenario) giveUp(t *testing.T, f memkv.Fault, at int) {
 	w := newWorld(t)
 	client := w.store.Client("under test")
@@ -138,6 +139,7 @@ func (s scenario) giveUp(t *testing.T, f memkv.Fault, at int) {
 	for range 5 {
 		if err := call(t.Context()); err == nil {
 			w.consistent()
+			w.cooling()
 			w.noLeak()
 			return
 		}
@@ -154,6 +156,16 @@ func (w *world) consistent() {
 	}
 	for _, f := range s.Check() {
 		w.Errorf("invariant %d: %s", f.Invariant, f.Text)
+	}
+}
+
+// cooling checks that no block has lost its cool key before the cooldown has passed.
+func (w *world) cooling() {
+	w.Helper()
+	for _, b := range must(w.registry("checker").Snapshot(w.Context()))(w).Blocks {
+		if b.State == cluster.BlockCooling && !b.Cool {
+			w.Errorf("block %s has lost its cool key", b.Block.Block)
+		}
 	}
 }
 

@@ -203,7 +203,7 @@ func (r *Registry) get(
 
 // repeat calls try until it succeeds, or fails for a reason that another try does not change.
 // Each try reads what it compares, and recognizes by nonces what an earlier one has committed.
-// unknown reports that a transaction of an earlier try may still commit.
+// unknown reports that a transaction of an earlier try may have committed, or may still commit.
 func (r *Registry) repeat(
 	ctx context.Context, try func(context.Context) error,
 ) (unknown bool, err error) {
@@ -211,7 +211,7 @@ func (r *Registry) repeat(
 		err = try(ctx)
 		switch {
 		case err == nil:
-			return false, nil
+			return unknown, nil
 		case errors.Is(err, ErrUnknown):
 			unknown = true
 		case errors.Is(err, errAgain):
