@@ -481,3 +481,36 @@ func TestWatch(t *testing.T) {
 		<-done
 	})
 }
+
+func TestWatchReportsADamagedDocumentUntilItIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		var last error
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			w.registry("watcher").Watch(ctx, time.Hour, func(_ View, err error) { last = err })
+		}()
+		synctest.Wait()
+		c := w.store.Client("operator")
+		if _, err := c.Put(ctx, w.keys.Node("a"), "{"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if last == nil {
+			t.Error("the damaged document is not reported")
+		}
+		if _, err := c.Delete(ctx, w.keys.Node("a")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if last != nil {
+			t.Error("the deleted document is still reported:", last)
+		}
+		cancel()
+		<-done
+	})
+}
