@@ -84,7 +84,8 @@ func (r *Registry) Free(
 		if err != nil {
 			return nil, err
 		}
-		free = freed
+		// The pool may have excluded a block since it was claimed.
+		free = slices.DeleteFunc(freed, func(b netip.Prefix) bool { return p.Units(b) == 0 })
 	}
 	if len(free) == 0 {
 		return nil, fmt.Errorf("pool %s: %w", p.Name, ErrFull)

@@ -344,6 +344,20 @@ func TestClaim(t *testing.T) {
 		_, _, err = r.Claim(t.Context(), n, w.pool, []netip.Prefix{w.pool.Block(0)}, "")
 		wantErr(t, err, ErrConflict)
 	})
+	bubble(t, "a block is excluded while it cools down", func(t *testing.T) {
+		w := newWorld(t)
+		r, s := w.join("a")
+		n, blocks := w.claim(r, s.Node, 16)
+		if _, err := r.Return(t.Context(), n, blocks[0], "test"); err != nil {
+			t.Fatal(err)
+		}
+		p := w.pool.Pool
+		p.Exclude = []netip.Prefix{blocks[0].Block.Block}
+		pool := must(r.PutPool(t.Context(), p))(w)
+		time.Sleep(time.Duration(p.Cooldown) + time.Second)
+		_, err := r.Free(t.Context(), pool, "b", 1)
+		wantErr(t, err, ErrFull)
+	})
 	bubble(t, "the rules of the pool", func(t *testing.T) {
 		w := newWorld(t)
 		r, s := w.join("a")
