@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -40,6 +41,23 @@ func with(n cluster.Node, refs ...cluster.BlockRef) cluster.Node {
 	n.Blocks = slices.Concat(n.Blocks, refs)
 	slices.SortFunc(n.Blocks, compareRefs)
 	return n
+}
+
+// withGrant returns the block with one more address in its list.
+func withGrant(b cluster.Block, a netip.Addr, g cluster.Grant) cluster.Block {
+	b.Grants = maps.Clone(b.Grants)
+	if b.Grants == nil {
+		b.Grants = map[netip.Addr]cluster.Grant{}
+	}
+	b.Grants[a] = g
+	return b
+}
+
+// withoutGrant returns the block without an address in its list.
+func withoutGrant(b cluster.Block, a netip.Addr) cluster.Block {
+	b.Grants = maps.Clone(b.Grants)
+	delete(b.Grants, a)
+	return b
 }
 
 // withoutRefs returns the node's document without some blocks.

@@ -152,9 +152,9 @@ func (r *Registry) takeBlock(
 	if err != nil {
 		return err
 	}
-	switch lent := borrowers(b); {
+	switch {
 	case Borrowed(ref):
-	case lent:
+	case borrowers(b):
 		// Other nodes use addresses of the block: it stays until they have repaid them.
 		r.share(c, b, lease, reason)
 		return nil
@@ -163,16 +163,12 @@ func (r *Registry) takeBlock(
 		return nil
 	}
 	a := ref.Block.Addr()
-	next := b.Block
-	next.Grants = maps.Clone(b.Grants)
-	if b.State == cluster.BlockShared { // its owner was fenced, too
-		delete(next.Grants, a)
-		if len(next.Grants) == 0 {
+	next := withGrant(b.Block, a, cluster.Grant{Nonce: ref.Nonce}) // Regain ends it
+	if b.State == cluster.BlockShared {                            // its owner was fenced, too
+		if next = withoutGrant(b.Block, a); len(next.Grants) == 0 {
 			r.cool(c, b, lease, reason)
 			return nil
 		}
-	} else {
-		next.Grants[a] = cluster.Grant{Nonce: ref.Nonce} // Regain ends it
 	}
 	key := r.keys.Block(b.Pool, b.Block.Block)
 	c.same(key, b.Revision)

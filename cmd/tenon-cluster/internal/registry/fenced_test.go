@@ -148,6 +148,24 @@ func TestNodeIsCreatedAgainWhileBlocksCool(t *testing.T) {
 	})
 }
 
+func TestReclaimOfALoanThatItsBlockDoesNotList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		n, blocks, addr := w.lender()
+		r := w.registry("x")
+		b := must(r.Grant(t.Context(), n, blocks[0], addr, "b"))(w).Block
+		b.Grants = nil
+		_, err := w.store.Client("x").Put(t.Context(), w.keys.Block(b.Pool, b.Block), encode(b))
+		if err == nil {
+			_, _, err = r.Reclaim(t.Context(), w.fence("b"), "dead")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.consistent()
+	})
+}
+
 func TestRestoredSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -69,9 +68,9 @@ func (r *Registry) Wants(ctx context.Context, pool string) (map[string]string, e
 	return wants, nil
 }
 
-// WatchWants calls wanted for each existing and each new request to borrow an address, until
-// ctx ends. It calls failed with an error when the store cannot be watched, and with nil when it can
-// be watched again.
+// WatchWants calls wanted for each existing and each new request to borrow an address, until ctx
+// ends. It calls failed with an error when it cannot watch the store, and with nil when it can
+// again.
 func (r *Registry) WatchWants(
 	ctx context.Context, wanted func(pool, borrower string), failed func(error),
 ) {
@@ -218,13 +217,9 @@ func (l *loan) permitted() error {
 func (l *loan) commit(ctx context.Context) (Block, error) {
 	r, pool := l.r, l.pool.Name
 	next := l.block
-	next.Grants = maps.Clone(next.Grants)
-	if next.Grants == nil {
-		next.Grants = map[netip.Addr]cluster.Grant{}
-	}
-	next.Grants[l.addr] = cluster.Grant{
+	next.Block = withGrant(next.Block, l.addr, cluster.Grant{
 		Borrower: l.borrower.Name, Epoch: l.borrower.Epoch, Nonce: l.nonce,
-	}
+	})
 	var c change
 	c.same(r.keys.Node(l.lender.Name), l.lender.Revision)
 	c.same(r.keys.Node(l.borrower.Name), l.borrower.Revision)
@@ -302,8 +297,7 @@ func (r *Registry) Regain(
 			return fmt.Errorf("regain %s: node %s has it: %w", a, grant.Borrower, ErrInUse)
 		}
 		next := now
-		next.Grants = maps.Clone(now.Grants)
-		delete(next.Grants, a)
+		next.Block = withoutGrant(now.Block, a)
 		var c change
 		key := r.keys.Block(b.Pool, b.Block.Block)
 		c.same(key, now.Revision)

@@ -335,11 +335,7 @@ func (a *acquisition) commit(ctx context.Context, addr netip.Addr, s slot) (clus
 	if s.block.Revision == 0 {
 		block.State, block.Nonce, block.Since = cluster.BlockShared, a.h.Nonce, r.o.Now()
 	}
-	block.Grants = maps.Clone(block.Grants)
-	if block.Grants == nil {
-		block.Grants = map[netip.Addr]cluster.Grant{}
-	}
-	block.Grants[addr] = cluster.Grant{Borrower: h.Node, Epoch: h.Epoch, Nonce: h.Nonce}
+	block = withGrant(block, addr, cluster.Grant{Borrower: h.Node, Epoch: h.Epoch, Nonce: h.Nonce})
 	var c change
 	c.same(r.keys.Node(h.Node), a.node.Revision)
 	c.same(r.keys.Pool(pool), a.pool.Revision)
@@ -419,8 +415,7 @@ func (r *Registry) drop(
 	ctx context.Context, v vacancy, addr netip.Addr, keep bool, c change,
 ) error {
 	next := v.slot.block
-	next.Grants = maps.Clone(next.Grants)
-	delete(next.Grants, addr)
+	next.Block = withoutGrant(next.Block, addr)
 	if keep && next.Grants != nil {
 		next.Grants[addr] = cluster.Grant{}
 	}
