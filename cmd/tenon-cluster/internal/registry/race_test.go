@@ -200,6 +200,9 @@ func (m *member) giveBack(ctx context.Context) error {
 func (m *member) acquire(ctx context.Context) error {
 	h := holdOf(fmt.Sprint("web-", m.rng.IntN(4)))
 	h.Nonce, h.Container, h.Sticky = m.nonce(), m.name, m.rng.IntN(2) == 0
+	if !h.Sticky {
+		h.Addr = netip.AddrFrom4([4]byte{10, 64, 3, byte(200 + m.rng.IntN(8))})
+	}
 	return known(ctx, func() error {
 		got, err := m.r.Acquire(ctx, m.session.Node, m.c.pool, h)
 		if err == nil && ctx.Err() == nil {

@@ -394,6 +394,15 @@ func TestClaim(t *testing.T) {
 	})
 }
 
+func TestAcquireNeedsNameOrAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		r, s := w.join("a")
+		_, err := r.Acquire(t.Context(), s.Node, w.pool, Hold{})
+		wantErr(t, err, ErrRefused)
+	})
+}
+
 func TestPools(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

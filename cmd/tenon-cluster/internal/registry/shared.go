@@ -27,11 +27,11 @@ type Hold struct {
 }
 
 // Acquire gives a shared address to an attachment: the requested address, the address of the
-// sticky name, or a free one. It makes a free block shared if it must. With the nonce of an
-// interrupted call it returns the address that the call acquired. ErrInUse names the holder;
-// ErrFull; ErrRefused: the pool or the state of the node does not permit it. After an error other
-// than ErrUnknown nothing is acquired later, unless an earlier call with the nonce returned
-// ErrUnknown: then only Exclude makes sure of that.
+// sticky name, or a free one for a new sticky name. It makes a free block shared if necessary. With
+// the nonce of an interrupted call it returns the address that the call acquired. ErrInUse names
+// the holder; ErrFull; ErrRefused: the pool or the state of the node does not permit it. After an
+// error other than ErrUnknown nothing is acquired later, unless an earlier call with the nonce
+// returned ErrUnknown: then only Exclude makes sure of that.
 func (r *Registry) Acquire(
 	ctx context.Context, n Node, p Pool, h Hold,
 ) (got cluster.Holder, err error) {
@@ -41,6 +41,10 @@ func (r *Registry) Acquire(
 	if h.Sticky && (h.Namespace == "" || h.Name == "") {
 		return got, fmt.Errorf("acquire a sticky address: %w: the name of the pod is not known",
 			ErrRefused)
+	}
+	// The name or the address is the same in each try, so that only one of them can commit.
+	if !h.Sticky && !h.Addr.IsValid() {
+		return got, fmt.Errorf("acquire a shared address: %w: neither name nor address", ErrRefused)
 	}
 	a := acquisition{r: r, known: n, pool: p, h: h}
 	err = r.gain(ctx, n.Name, func(ctx context.Context) error {
@@ -69,9 +73,6 @@ func (a *acquisition) try(ctx context.Context) (got cluster.Holder, err error) {
 	addr, err := a.address(ctx)
 	if err != nil {
 		return got, err
-	}
-	if !addr.IsValid() { // an earlier call has acquired one
-		return a.earlier(ctx)
 	}
 	if err := a.pool.Allocatable(addr); err != nil {
 		return got, fmt.Errorf("%w: %w", ErrRefused, err)
@@ -122,43 +123,19 @@ func (a *acquisition) load(ctx context.Context) error {
 	return nil
 }
 
-// address returns the address to acquire. It returns the zero Addr if an earlier call with the
-// same nonce may hold one.
+// address returns the address to acquire.
 func (a *acquisition) address(ctx context.Context) (netip.Addr, error) {
-	switch requested := a.h.Addr; {
-	case a.sticky != nil && requested.IsValid() && requested != a.sticky.Addr:
+	requested := a.h.Addr
+	switch {
+	case a.sticky == nil && requested.IsValid():
+		return requested, nil
+	case a.sticky == nil:
+		return a.choose(ctx)
+	case requested.IsValid() && requested != a.sticky.Addr:
 		return requested, fmt.Errorf("%s/%s has address %s, not %s: %w", a.h.Namespace, a.h.Name,
 			a.sticky.Addr, requested, ErrInUse)
-	case a.sticky != nil:
-		return a.sticky.Addr, nil
-	case requested.IsValid():
-		return requested, nil
 	}
-	if !a.h.Sticky {
-		held, err := a.r.Held(ctx, a.known.Name)
-		if err != nil {
-			return netip.Addr{}, err
-		}
-		if slices.ContainsFunc(held, a.mine) {
-			return netip.Addr{}, nil
-		}
-	}
-	return a.choose(ctx)
-}
-
-func (a *acquisition) mine(h cluster.Holder) bool {
-	return h.Pool == a.pool.Name && h.Nonce == a.h.Nonce
-}
-
-func (a *acquisition) earlier(ctx context.Context) (cluster.Holder, error) {
-	held, err := a.r.Held(ctx, a.known.Name)
-	if err != nil {
-		return cluster.Holder{}, err
-	}
-	if i := slices.IndexFunc(held, a.mine); i >= 0 {
-		return held[i], nil
-	}
-	return cluster.Holder{}, errAgain
+	return a.sticky.Addr, nil
 }
 
 // choose returns a free address of a shared block, or of a free block.

@@ -365,15 +365,6 @@ var scenarios = []scenario{
 			return err
 		}
 	}, after: heldCount(1)},
-	{name: "Acquire any", prepare: func(w *world, r *Registry) func(context.Context) error {
-		_, s := w.join("a")
-		h := holdOf("web-0")
-		h.Sticky = false
-		return func(ctx context.Context) error {
-			_, err := r.Acquire(ctx, s.Node, w.pool, h)
-			return err
-		}
-	}, after: heldCount(1)},
 	{name: "Release", prepare: prepareRelease(false), after: heldCount(0)},
 	{name: "Release and forget", prepare: prepareRelease(true), after: heldCount(0)},
 	{name: "Forget", prepare: func(w *world, r *Registry) func(context.Context) error {
