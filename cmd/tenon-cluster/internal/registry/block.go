@@ -11,7 +11,6 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tenon-cni/tenon/internal/cluster"
@@ -120,7 +119,7 @@ func (r *Registry) freeOf(
 	for i, b := range blocks {
 		ops[i] = clientv3.OpGet(r.keys.Block(p.Name, b), clientv3.WithCountOnly())
 	}
-	answers, _, err := r.read(ctx, "blocks of pool "+p.Name, ops...)
+	answers, err := r.read(ctx, "blocks of pool "+p.Name, ops...)
 	if err != nil {
 		return nil, err
 	}
@@ -371,24 +370,6 @@ func (r *Registry) lender(
 	return block, nil
 }
 
-// readIf runs reads under compares. It returns errAgain if a compare fails.
-func (r *Registry) readIf(ctx context.Context, what string, c change) ([]*pb.RangeResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
-	defer cancel()
-	answer, err := r.client.Txn(ctx).If(c.compares...).Then(c.then...).Commit()
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", what, err)
-	}
-	if !answer.Succeeded {
-		return nil, errAgain
-	}
-	var answers []*pb.RangeResponse
-	for _, one := range answer.Responses {
-		answers = append(answers, one.GetResponseRange())
-	}
-	return answers, nil
-}
-
 // Exclude makes sure that a transaction with this nonce never commits any more: it changes the
 // node's document, which every transaction that gives the node something compares. It returns the
 // blocks that the transaction did claim. Only Name of n is used. ErrNotFound: the node is
@@ -433,7 +414,7 @@ func (r *Registry) Owned(ctx context.Context, name string) (n Node, blocks []Blo
 
 // Block reads a block. ErrNotFound: it is free.
 func (r *Registry) Block(ctx context.Context, pool string, b netip.Prefix) (Block, error) {
-	answers, _, err := r.read(ctx, "block "+b.String(), clientv3.OpGet(r.keys.Block(pool, b)),
+	answers, err := r.read(ctx, "block "+b.String(), clientv3.OpGet(r.keys.Block(pool, b)),
 		clientv3.OpGet(r.keys.Cool(pool, b), clientv3.WithCountOnly()))
 	if err != nil {
 		return Block{}, err
@@ -501,18 +482,11 @@ func (r *Registry) tryReturn(
 	c.same(r.keys.Node(n.Name), now.Revision)
 	c.put(r.keys.Node(n.Name), next)
 	r.cool(&c, present, lease, v.reason)
-	o, err := r.commit(ctx, "return "+b.Block.Block.String(), c)
-	switch {
-	case errors.Is(err, rpctypes.ErrLeaseNotFound):
-		v.leases.lost()
-		return now, errAgain
-	case err != nil:
+	revision, err := v.leases.write(ctx, "return "+b.Block.Block.String(), c)
+	if err != nil {
 		return now, err
-	case !o.held:
-		return now, errAgain
 	}
-	v.leases.used = true
-	return Node{Node: next, Revision: o.revision, Live: now.Live}, nil
+	return Node{Node: next, Revision: revision, Live: now.Live}, nil
 }
 
 // cool adds to a transaction that a block cools down.

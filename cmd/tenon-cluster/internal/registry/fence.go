@@ -2,13 +2,11 @@ package registry
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tenon-cni/tenon/internal/cluster"
@@ -37,12 +35,9 @@ func (r *Registry) Suspect(ctx context.Context, n Node) (now Node, err error) {
 		c.same(r.keys.Node(n.Name), now.Revision)
 		c.absent(r.keys.Live(n.Name))
 		c.put(r.keys.Node(n.Name), next)
-		o, err := r.commit(ctx, "suspect node "+n.Name, c)
-		if err == nil && !o.held {
-			err = errAgain
-		}
+		revision, err := r.write(ctx, "suspect node "+n.Name, c)
 		if err == nil {
-			now = Node{Node: next, Revision: o.revision}
+			now = Node{Node: next, Revision: revision}
 		}
 		return err
 	})
@@ -130,18 +125,11 @@ func (r *Registry) reclaimBlocks(
 	next := withoutRefs(n.Node, func(ref cluster.BlockRef) bool { return gone[ref] })
 	c.same(r.keys.Node(n.Name), n.Revision)
 	c.put(r.keys.Node(n.Name), next)
-	o, err := r.commit(ctx, "reclaim blocks of node "+n.Name, c)
-	switch {
-	case errors.Is(err, rpctypes.ErrLeaseNotFound):
-		leases.lost()
-		return n, errAgain
-	case err != nil:
+	revision, err := leases.write(ctx, "reclaim blocks of node "+n.Name, c)
+	if err != nil {
 		return n, err
-	case !o.held:
-		return n, errAgain
 	}
-	leases.used = true
-	return Node{Node: next, Revision: o.revision, Live: n.Live}, nil
+	return Node{Node: next, Revision: revision, Live: n.Live}, nil
 }
 
 // takeBlock adds to a transaction that an owned block cools down, or a borrowed address.
@@ -223,11 +211,7 @@ func (r *Registry) reclaimOther(
 	}
 	if len(tokens.then) > 0 {
 		tokens.same(r.keys.Node(n.Name), n.Revision)
-		o, err := r.commit(ctx, "reclaim tokens of node "+n.Name, tokens)
-		if err == nil && !o.held {
-			err = errAgain
-		}
-		if err != nil {
+		if _, err := r.write(ctx, "reclaim tokens of node "+n.Name, tokens); err != nil {
 			return false, err
 		}
 	}

@@ -34,12 +34,9 @@ func (r *Registry) Want(ctx context.Context, s Session, pool, nonce string) erro
 		c.same(r.keys.Node(now.Name), now.Revision)
 		c.then = append(c.then, clientv3.OpPut(r.keys.Want(pool, now.Name), nonce,
 			clientv3.WithLease(s.Lease)))
-		o, err := r.commit(ctx, "ask for an address of pool "+pool, c)
-		switch {
-		case errors.Is(err, rpctypes.ErrLeaseNotFound):
-			return fmt.Errorf("%w: %w", ErrLease, err)
-		case err == nil && !o.held:
-			return errAgain
+		_, err = r.write(ctx, "ask for an address of pool "+pool, c)
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			err = fmt.Errorf("%w: %w", ErrLease, err)
 		}
 		return err
 	})
@@ -48,7 +45,7 @@ func (r *Registry) Want(ctx context.Context, s Session, pool, nonce string) erro
 // Unwant withdraws the request of a node.
 func (r *Registry) Unwant(ctx context.Context, node, pool string) error {
 	_, err := r.repeat(ctx, func(ctx context.Context) error {
-		_, err := r.commit(ctx, "withdraw the request for an address of pool "+pool, change{
+		_, err := r.write(ctx, "withdraw the request for an address of pool "+pool, change{
 			then: []clientv3.Op{clientv3.OpDelete(r.keys.Want(pool, node))}})
 		return err
 	})
@@ -157,7 +154,7 @@ func (l *loan) load(ctx context.Context, borrower string) (Block, error) {
 		clientv3.OpGet(r.keys.Block(l.block.Pool, l.block.Block.Block)),
 		clientv3.OpGet(r.keys.Want(l.block.Pool, borrower)),
 	})
-	answers, _, err := r.read(ctx, "loan of "+l.addr.String(), ops...)
+	answers, err := r.read(ctx, "loan of "+l.addr.String(), ops...)
 	if err != nil {
 		return l.block, err
 	}
@@ -231,14 +228,11 @@ func (l *loan) commit(ctx context.Context) (Block, error) {
 		Pool: pool, Block: alone(l.addr), Nonce: l.nonce,
 	}))
 	c.then = append(c.then, clientv3.OpDelete(r.keys.Want(pool, l.borrower.Name)))
-	o, err := r.commit(ctx, "lend "+l.addr.String(), c)
-	switch {
-	case err != nil:
+	revision, err := r.write(ctx, "lend "+l.addr.String(), c)
+	if err != nil {
 		return l.block, err
-	case !o.held:
-		return l.block, errAgain
 	}
-	next.Revision = o.revision
+	next.Revision = revision
 	return next, nil
 }
 

@@ -22,7 +22,7 @@ const defaultTTL = 30 * time.Second
 
 // Node reads a node. ErrNotFound.
 func (r *Registry) Node(ctx context.Context, name string) (Node, error) {
-	answers, _, err := r.read(ctx, "node "+name, r.readNode(name)...)
+	answers, err := r.read(ctx, "node "+name, r.readNode(name)...)
 	if err != nil {
 		return Node{}, err
 	}
@@ -193,7 +193,7 @@ func (r *Registry) tryEnter(
 	ctx context.Context, n cluster.Node, lease clientv3.LeaseID,
 	decide func(old Node, n *cluster.Node) error,
 ) (Node, error) {
-	answers, _, err := r.read(ctx, "node "+n.Name, r.readNode(n.Name)...)
+	answers, err := r.read(ctx, "node "+n.Name, r.readNode(n.Name)...)
 	if err != nil {
 		return Node{}, err
 	}
@@ -215,16 +215,14 @@ func (r *Registry) tryEnter(
 	c.put(r.keys.Node(n.Name), n)
 	c.then = append(c.then, clientv3.OpPut(r.keys.Live(n.Name), strconv.FormatUint(n.Epoch, 10),
 		clientv3.WithLease(lease)))
-	o, err := r.commit(ctx, "join node "+n.Name, c)
+	revision, err := r.write(ctx, "join node "+n.Name, c)
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		return Node{}, fmt.Errorf("%w: %w", ErrLease, err)
 	case err != nil:
 		return Node{}, err
-	case !o.held:
-		return Node{}, errAgain
 	}
-	return Node{Node: n, Revision: o.revision, Live: true}, nil
+	return Node{Node: n, Revision: revision, Live: true}, nil
 }
 
 // Renew proves that the node is unchanged and its lease alive, and keeps the lease alive.
@@ -317,14 +315,11 @@ func (r *Registry) writeNode(
 	var c change
 	c.same(r.keys.Node(old.Name), old.Revision)
 	c.put(r.keys.Node(old.Name), next)
-	o, err := r.commit(ctx, what, c)
+	revision, err := r.write(ctx, what, c)
 	if err != nil {
 		return old, err
 	}
-	if !o.held {
-		return old, errAgain
-	}
-	return Node{Node: next, Revision: o.revision, Live: old.Live}, nil
+	return Node{Node: next, Revision: revision, Live: old.Live}, nil
 }
 
 // DeleteNode deletes a node that holds nothing and is draining, suspect or fenced. ErrInUse: it
@@ -355,10 +350,7 @@ func (r *Registry) DeleteNode(ctx context.Context, name string) error {
 		c.same(r.keys.Node(name), n.Revision)
 		c.absent(r.keys.Live(name))
 		c.then = append(c.then, clientv3.OpDelete(r.keys.Node(name)))
-		o, err := r.commit(ctx, "delete node "+name, c)
-		if err == nil && !o.held {
-			return errAgain
-		}
+		_, err = r.write(ctx, "delete node "+name, c)
 		return err
 	})
 	return err

@@ -97,7 +97,7 @@ func (a *acquisition) load(ctx context.Context) error {
 	if a.h.Sticky {
 		ops = append(ops, clientv3.OpGet(r.keys.Sticky(a.pool.Name, a.h.Namespace, a.h.Name)))
 	}
-	answers, _, err := r.read(ctx, "node "+a.known.Name, ops...)
+	answers, err := r.read(ctx, "node "+a.known.Name, ops...)
 	if err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func (r *Registry) sharedBlocks(ctx context.Context, p Pool) (blocks []Block, er
 		}
 	}
 	for part := range slices.Chunk(ops, maxBlocks) {
-		answers, _, err := r.read(ctx, "shared blocks of pool "+p.Name, part...)
+		answers, err := r.read(ctx, "shared blocks of pool "+p.Name, part...)
 		if err != nil {
 			return nil, err
 		}
@@ -244,7 +244,7 @@ func (r *Registry) slot(ctx context.Context, p Pool, addr netip.Addr) (s slot, e
 	if !ok {
 		return s, fmt.Errorf("%s is not in pool %s: %w", addr, p.Name, ErrRefused)
 	}
-	answers, _, err := r.read(ctx, "address "+addr.String(),
+	answers, err := r.read(ctx, "address "+addr.String(),
 		clientv3.OpGet(r.keys.Addr(p.Name, addr)),
 		clientv3.OpGet(r.keys.Block(p.Name, block)),
 		clientv3.OpGet(r.keys.Cool(p.Name, block), clientv3.WithCountOnly()),
@@ -331,10 +331,7 @@ func (a *acquisition) commit(ctx context.Context, addr netip.Addr, s slot) (clus
 			})
 		}
 	}
-	o, err := r.commit(ctx, "acquire "+addr.String(), c)
-	if err == nil && !o.held {
-		err = errAgain
-	}
+	_, err := r.write(ctx, "acquire "+addr.String(), c)
 	return h, err
 }
 
@@ -408,18 +405,8 @@ func (r *Registry) drop(
 		c.same(key, next.Revision)
 		c.put(key, next.Block)
 	}
-	o, err := r.commit(ctx, "release "+addr.String(), c)
-	switch {
-	case errors.Is(err, rpctypes.ErrLeaseNotFound):
-		v.leases.lost()
-		return errAgain
-	case err != nil:
-		return err
-	case !o.held:
-		return errAgain
-	}
-	v.leases.used = true
-	return nil
+	_, err := v.leases.write(ctx, "release "+addr.String(), c)
+	return err
 }
 
 // takeHolder takes a shared address from a fenced node. The address cools down.
@@ -454,7 +441,7 @@ func (r *Registry) Forget(ctx context.Context, pool, namespace, name string) err
 	leases := newCoolLeases(r)
 	key := r.keys.Sticky(pool, namespace, name)
 	unknown, err := r.repeat(ctx, func(ctx context.Context) error {
-		answers, _, err := r.read(ctx, "sticky name", clientv3.OpGet(key),
+		answers, err := r.read(ctx, "sticky name", clientv3.OpGet(key),
 			clientv3.OpGet(r.keys.Pool(pool)))
 		if err != nil || len(answers[0].Kvs) == 0 {
 			return err
@@ -538,8 +525,16 @@ func (l *coolLeases) named(ctx context.Context, pool string) (clientv3.LeaseID, 
 	return l.of(ctx, p)
 }
 
-// lost forgets the leases after a transaction found that one has ended.
-func (l *coolLeases) lost() { clear(l.ids) }
+// write commits a transaction that may use the leases, and forgets them if one has ended.
+func (l *coolLeases) write(ctx context.Context, what string, c change) (revision int64, err error) {
+	revision, err = l.r.write(ctx, what, c)
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		clear(l.ids)
+		return 0, errAgain
+	}
+	l.used = l.used || err == nil
+	return revision, err
+}
 
 // drop revokes leases that no transaction has used or may still use.
 func (l *coolLeases) drop(ctx context.Context, unknown bool) {
@@ -555,7 +550,7 @@ func (l *coolLeases) drop(ctx context.Context, unknown bool) {
 func (r *Registry) Holder(
 	ctx context.Context, pool string, addr netip.Addr,
 ) (cluster.Holder, error) {
-	answers, _, err := r.read(ctx, "address "+addr.String(), clientv3.OpGet(r.keys.Addr(pool, addr)))
+	answers, err := r.read(ctx, "address "+addr.String(), clientv3.OpGet(r.keys.Addr(pool, addr)))
 	if err != nil {
 		return cluster.Holder{}, err
 	}

@@ -96,14 +96,21 @@ func (r *Registry) commit(ctx context.Context, what string, c change) (o outcome
 	if o.held {
 		return o, nil
 	}
-	for _, one := range answer.Responses {
-		o.answers = append(o.answers, one.GetResponseRange())
-	}
+	o.answers = ranges(answer.Responses)
 	if err := r.checkMeta(o.answers[0]); err != nil {
 		return o, fmt.Errorf("%s: %w", what, err)
 	}
 	o.answers = o.answers[1:]
 	return o, nil
+}
+
+// write is commit for a transaction without reads. It returns errAgain if a compare fails.
+func (r *Registry) write(ctx context.Context, what string, c change) (revision int64, err error) {
+	o, err := r.commit(ctx, what, c)
+	if err == nil && !o.held {
+		err = errAgain
+	}
+	return o.revision, err
 }
 
 // check refuses a transaction that etcd would refuse.
@@ -134,21 +141,34 @@ func definite(err error) bool {
 	return ok && slices.Contains(refusals, s.Code())
 }
 
-// read reads keys with one linearizable transaction. It returns the revision of the store.
+// read reads keys with one linearizable transaction.
 func (r *Registry) read(
 	ctx context.Context, what string, ops ...clientv3.Op,
-) ([]*pb.RangeResponse, int64, error) {
+) ([]*pb.RangeResponse, error) {
+	return r.readIf(ctx, what, change{then: ops})
+}
+
+// readIf runs reads under compares. It returns errAgain if a compare fails.
+func (r *Registry) readIf(ctx context.Context, what string, c change) ([]*pb.RangeResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
 	defer cancel()
-	answer, err := r.client.Txn(ctx).Then(ops...).Commit()
+	answer, err := r.client.Txn(ctx).If(c.compares...).Then(c.then...).Commit()
 	if err != nil {
-		return nil, 0, fmt.Errorf("read %s: %w", what, err)
+		return nil, fmt.Errorf("read %s: %w", what, err)
 	}
-	answers := make([]*pb.RangeResponse, len(ops))
-	for i, one := range answer.Responses {
+	if !answer.Succeeded {
+		return nil, errAgain
+	}
+	return ranges(answer.Responses), nil
+}
+
+// ranges returns the answers to reads.
+func ranges(responses []*pb.ResponseOp) []*pb.RangeResponse {
+	answers := make([]*pb.RangeResponse, len(responses))
+	for i, one := range responses {
 		answers[i] = one.GetResponseRange()
 	}
-	return answers, answer.Header.Revision, nil
+	return answers
 }
 
 // list reads all keys with a prefix at one revision, in pages. If a compaction overtakes it, it
