@@ -412,8 +412,8 @@ func (r *Registry) Owned(ctx context.Context, name string) (n Node, blocks []Blo
 	return n, blocks, err
 }
 
-// Block reads a block. ErrNotFound: it is free.
-func (r *Registry) Block(ctx context.Context, pool string, b netip.Prefix) (Block, error) {
+// block reads a block. ErrNotFound: it is free.
+func (r *Registry) block(ctx context.Context, pool string, b netip.Prefix) (Block, error) {
 	answers, err := r.read(ctx, "block "+b.String(), clientv3.OpGet(r.keys.Block(pool, b)),
 		clientv3.OpGet(r.keys.Cool(pool, b), clientv3.WithCountOnly()))
 	if err != nil {
@@ -461,7 +461,7 @@ func (r *Registry) tryReturn(
 	if err := now.still(n.Node); err != nil && !errors.Is(err, ErrSuspect) {
 		return now, err
 	}
-	present, err := r.Block(ctx, b.Pool, b.Block.Block)
+	present, err := r.block(ctx, b.Pool, b.Block.Block)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return now, errAgain

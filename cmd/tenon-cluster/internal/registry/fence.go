@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -216,15 +215,4 @@ func (r *Registry) reclaimOther(
 		}
 	}
 	return len(left) <= maxBlocks, nil
-}
-
-// Silent returns the nodes that are not fenced and have no leased key, sorted by name.
-func (r *Registry) Silent(ctx context.Context) ([]Node, error) {
-	nodes, err := r.Nodes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(nodes, func(n Node) bool {
-		return n.Live || n.State == cluster.NodeFenced
-	}), nil
 }

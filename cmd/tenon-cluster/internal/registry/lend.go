@@ -277,7 +277,7 @@ func (r *Registry) Regain(
 	ctx context.Context, n Node, b Block, a netip.Addr,
 ) (now Block, err error) {
 	_, err = r.repeat(ctx, func(ctx context.Context) error {
-		now, err = r.Block(ctx, b.Pool, b.Block.Block)
+		now, err = r.block(ctx, b.Pool, b.Block.Block)
 		if err != nil {
 			return err
 		}

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -52,30 +50,18 @@ func decodeNode(kv *mvccpb.KeyValue) (Node, error) {
 	return Node{Node: n, Revision: kv.ModRevision}, err
 }
 
-// Nodes reads all nodes, sorted by name.
-func (r *Registry) Nodes(ctx context.Context) (nodes []Node, err error) {
-	lives, _, err := r.list(ctx, r.keys.Lives(), clientv3.WithKeysOnly())
+// Lives reads which nodes have a leased key. A node without one is not proven dead: see
+// [Registry.Suspect].
+func (r *Registry) Lives(ctx context.Context) (map[string]bool, error) {
+	kvs, _, err := r.list(ctx, r.keys.Lives(), clientv3.WithKeysOnly())
 	if err != nil {
 		return nil, err
 	}
-	live := map[string]bool{}
-	for _, kv := range lives {
+	live := make(map[string]bool, len(kvs))
+	for _, kv := range kvs {
 		live[cluster.Last(string(kv.Key))] = true
 	}
-	kvs, _, err := r.list(ctx, r.keys.Nodes())
-	if err != nil {
-		return nil, err
-	}
-	for _, kv := range kvs {
-		n, err := decodeNode(kv)
-		if err != nil {
-			return nil, err
-		}
-		n.Live = live[n.Name]
-		nodes = append(nodes, n)
-	}
-	slices.SortFunc(nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
-	return nodes, nil
+	return live, nil
 }
 
 // still checks that a node is the one that a caller knew: the same host in the same epoch, and
@@ -359,27 +345,21 @@ func (r *Registry) DeleteNode(ctx context.Context, name string) error {
 // belonging is a key outside the block list by which a node holds something.
 type belonging struct {
 	key      string
-	revision int64
-	holder   *cluster.Holder // of a shared address
+	revision int64           // of the tokens
+	holder   *cluster.Holder // of a shared address; nil for tokens
 }
 
 // belongings lists the shared addresses and tokens of a node. The node's state must forbid that
 // it gains more.
 func (r *Registry) belongings(ctx context.Context, node string) (found []belonging, err error) {
-	kvs, _, err := r.list(ctx, r.keys.Addrs(""))
+	held, err := r.Held(ctx, node)
 	if err != nil {
 		return nil, err
 	}
-	for _, kv := range kvs {
-		h, err := cluster.Decode[cluster.Holder](string(kv.Key), kv.Value)
-		if err != nil {
-			return nil, err
-		}
-		if h.Node == node {
-			found = append(found, belonging{string(kv.Key), kv.ModRevision, &h})
-		}
+	for i, h := range held {
+		found = append(found, belonging{key: r.keys.Addr(h.Pool, h.Addr), holder: &held[i]})
 	}
-	kvs, _, err = r.list(ctx, r.keys.Quotas("", ""), clientv3.WithKeysOnly())
+	kvs, _, err := r.list(ctx, r.keys.Quotas("", ""), clientv3.WithKeysOnly())
 	if err != nil {
 		return nil, err
 	}

@@ -49,7 +49,7 @@ func (w *world) registry(client string) *Registry {
 	return New(w.store.Client(client), Options{Cluster: "c", Timeout: time.Second})
 }
 
-// join joins a node whose identity is its name.
+// join joins a node with its name as identity.
 func (w *world) join(name string) (*Registry, Session) {
 	w.Helper()
 	r := w.registry(name)
@@ -100,27 +100,15 @@ func (w *world) fence(name string) Node {
 func (w *world) text() string {
 	w.Helper()
 	var out strings.Builder
-	r := w.registry("reader")
-	nodes, err := r.Nodes(w.Context())
-	if err != nil {
-		w.Fatal(err)
-	}
-	for _, n := range nodes {
+	s := must(w.registry("reader").Snapshot(w.Context()))(w)
+	for _, n := range s.Nodes {
 		fmt.Fprintf(&out, "%s %s epoch %d live %t:", n.Name, n.State, n.Epoch, n.Live)
 		for _, ref := range n.Blocks {
 			fmt.Fprintf(&out, " %s", ref.Block)
 		}
 		fmt.Fprintln(&out)
 	}
-	kvs, _, err := r.list(w.Context(), w.keys.Blocks(""))
-	if err != nil {
-		w.Fatal(err)
-	}
-	for _, kv := range kvs {
-		b, err := decodeBlock(kv)
-		if err != nil {
-			w.Fatal(err)
-		}
+	for _, b := range s.Blocks {
 		fmt.Fprintf(&out, "%s %s %s\n", b.Block.Block, b.State, b.Owner)
 	}
 	return out.String()
