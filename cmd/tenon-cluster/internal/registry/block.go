@@ -222,7 +222,7 @@ func (c *claim) try(ctx context.Context) ([]Block, error) {
 	if err := c.permitted(); err != nil {
 		return nil, err
 	}
-	t, written := c.change()
+	t, next, written := c.change()
 	o, err := r.commit(ctx, fmt.Sprintf("claim %d blocks of pool %s", len(c.blocks), c.pool.Name), t)
 	switch {
 	case err != nil:
@@ -230,12 +230,10 @@ func (c *claim) try(ctx context.Context) ([]Block, error) {
 	case !o.held:
 		return nil, c.conflict(o.answers)
 	}
-	refs := make([]cluster.BlockRef, len(written))
-	for i, b := range written {
-		refs[i] = cluster.BlockRef{Pool: b.Pool, Block: b.Block.Block, Nonce: b.Nonce}
+	for i := range written {
 		written[i].Generation, written[i].Revision = o.revision, o.revision
 	}
-	c.now = Node{Node: with(c.now.Node, refs...), Revision: o.revision, Live: c.now.Live}
+	c.now = Node{Node: next, Revision: o.revision, Live: c.now.Live}
 	return written, nil
 }
 
@@ -267,8 +265,8 @@ func (c *claim) permitted() error {
 	return nil
 }
 
-// change returns the transaction and the blocks that it writes.
-func (c *claim) change() (t change, blocks []Block) {
+// change returns the transaction, and the node and the blocks that it writes.
+func (c *claim) change() (t change, next cluster.Node, blocks []Block) {
 	r := c.r
 	t.same(r.keys.Node(c.now.Name), c.now.Revision)
 	t.same(r.keys.Pool(c.pool.Name), c.pool.Revision)
@@ -287,8 +285,9 @@ func (c *claim) change() (t change, blocks []Block) {
 		refs = append(refs, cluster.BlockRef{Pool: c.pool.Name, Block: b, Nonce: c.nonce})
 		blocks = append(blocks, Block{Block: block})
 	}
-	t.put(r.keys.Node(c.now.Name), with(c.now.Node, refs...))
-	return t, blocks
+	next = with(c.now.Node, refs...)
+	t.put(r.keys.Node(c.now.Name), next)
+	return t, next, blocks
 }
 
 // conflict drops the blocks that are not free any more.

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -111,8 +110,7 @@ func (r *Registry) followWants(
 // wantOf returns the pool and the node that the key of a request names.
 func (r *Registry) wantOf(kv *mvccpb.KeyValue) (pool, borrower string) {
 	key := string(kv.Key)
-	parts := strings.SplitN(strings.TrimPrefix(key, r.keys.Wants("")), "/", 2)
-	return cluster.Last(parts[0]), cluster.Last(key)
+	return poolOfKey(key, r.keys.Wants("")), cluster.Last(key)
 }
 
 // Grant lends an address of an owned block to a borrower that wants one. The caller has withdrawn

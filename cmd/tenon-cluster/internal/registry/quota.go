@@ -151,6 +151,11 @@ func (r *Registry) Drawn(ctx context.Context, node string) (map[string]map[strin
 func (r *Registry) decodeTokens(kv *mvccpb.KeyValue) (t cluster.Tokens, pool string, err error) {
 	key := string(kv.Key)
 	t, err = cluster.Decode[cluster.Tokens](key, kv.Value)
-	parts := strings.SplitN(strings.TrimPrefix(key, r.keys.Quotas("", "")), "/", 2)
-	return t, cluster.Last(parts[0]), err
+	return t, poolOfKey(key, r.keys.Quotas("", "")), err
+}
+
+// poolOfKey returns the pool that a key names after the prefix of all pools.
+func poolOfKey(key, prefix string) string {
+	pool, _, _ := strings.Cut(strings.TrimPrefix(key, prefix), "/")
+	return cluster.Last(pool)
 }
