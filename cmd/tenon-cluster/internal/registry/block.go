@@ -563,7 +563,7 @@ func (r *Registry) cooled(ctx context.Context, pool string, count int) (found []
 	}
 	// A block that began to cool after the first list is refused by the transaction.
 	var wrong error
-	err = r.pages(ctx, r.keys.Blocks(pool), nil, func(page []*mvccpb.KeyValue, _ int64) bool {
+	_, err = r.pages(ctx, r.keys.Blocks(pool), 0, func(page []*mvccpb.KeyValue) bool {
 		for _, kv := range page {
 			b, err := decodeBlock(kv)
 			if err != nil {

@@ -526,6 +526,20 @@ func TestWatchReportsADamagedDocumentUntilItIsGone(t *testing.T) {
 	})
 }
 
+func TestSnapshotLeavesOutTheAudit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		r := w.registry("a")
+		before := must(r.Snapshot(t.Context()))(w)
+		if err := r.AddAudit(t.Context(), "2026-11-23", "a", 1, []byte("events"), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if after := must(r.Snapshot(t.Context()))(w); after.Size != before.Size {
+			t.Errorf("the snapshot has %d bytes, %d without the audit", after.Size, before.Size)
+		}
+	})
+}
+
 func TestAuditRefusesAHugeBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newWorld(t).registry("a")

@@ -178,10 +178,10 @@ func (r *Registry) list(
 ) (kvs []*mvccpb.KeyValue, revision int64, err error) {
 	for range attempts {
 		kvs = nil
-		err = r.pages(ctx, prefix, opts, func(page []*mvccpb.KeyValue, at int64) bool {
-			kvs, revision = append(kvs, page...), at
+		revision, err = r.pages(ctx, prefix, 0, func(page []*mvccpb.KeyValue) bool {
+			kvs = append(kvs, page...)
 			return true
-		})
+		}, opts...)
 		if !errors.Is(err, rpctypes.ErrCompacted) {
 			break
 		}
@@ -189,25 +189,25 @@ func (r *Registry) list(
 	return kvs, revision, err
 }
 
-// pages yields the keys with a prefix at one revision until yield returns false.
+// pages yields the keys with a prefix at a revision, the present one if it is 0, until yield
+// returns false. It returns the revision.
 func (r *Registry) pages(
-	ctx context.Context, prefix string, opts []clientv3.OpOption,
-	yield func(page []*mvccpb.KeyValue, revision int64) bool,
-) error {
-	from, revision := prefix, int64(0)
-	for {
+	ctx context.Context, prefix string, revision int64,
+	yield func(page []*mvccpb.KeyValue) bool, opts ...clientv3.OpOption,
+) (int64, error) {
+	for from := prefix; ; {
 		answer, err := r.get(ctx, from, append([]clientv3.OpOption{
 			clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(page),
 			clientv3.WithRev(revision),
 		}, opts...)...)
 		if err != nil {
-			return fmt.Errorf("list %s: %w", prefix, err)
+			return revision, fmt.Errorf("list %s: %w", prefix, err)
 		}
 		if revision == 0 {
 			revision = answer.Header.Revision
 		}
-		if !yield(answer.Kvs, revision) || !answer.More {
-			return nil
+		if !yield(answer.Kvs) || !answer.More {
+			return revision, nil
 		}
 		from = string(answer.Kvs[len(answer.Kvs)-1].Key) + "\x00"
 	}

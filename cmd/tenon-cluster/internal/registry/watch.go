@@ -79,9 +79,8 @@ func (w *watcher) run(ctx context.Context, resync time.Duration) error {
 	w.report()
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	prefixes := []string{w.r.keys.Pools(), w.r.keys.Nodes(), w.r.keys.Addrs("")}
 	events := make(chan clientv3.WatchResponse)
-	for _, prefix := range prefixes {
+	for _, prefix := range w.prefixes() {
 		watch := w.r.client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(revision+1))
 		go forward(ctx, watch, events)
 	}
@@ -148,28 +147,24 @@ func (w *watcher) list(ctx context.Context) (revision int64, err error) {
 		r: w.r, pools: map[string]Pool{}, nodes: map[string]Node{},
 		holders: map[string]cluster.Holder{}, wrong: map[string]error{},
 	}
-	err = w.r.pages(ctx, w.r.keys.Pools(), nil, fresh.page(&revision))
-	for _, prefix := range []string{w.r.keys.Nodes(), w.r.keys.Addrs("")} {
-		if err == nil {
-			err = w.r.pages(ctx, prefix, []clientv3.OpOption{clientv3.WithRev(revision)},
-				fresh.page(new(int64)))
+	for _, prefix := range w.prefixes() {
+		revision, err = w.r.pages(ctx, prefix, revision, func(page []*mvccpb.KeyValue) bool {
+			for _, kv := range page {
+				fresh.apply(kv, false)
+			}
+			return true
+		})
+		if err != nil {
+			return 0, err
 		}
-	}
-	if err != nil {
-		return 0, err
 	}
 	w.pools, w.nodes, w.holders, w.wrong = fresh.pools, fresh.nodes, fresh.holders, fresh.wrong
 	return revision, nil
 }
 
-func (w *watcher) page(revision *int64) func([]*mvccpb.KeyValue, int64) bool {
-	return func(kvs []*mvccpb.KeyValue, at int64) bool {
-		*revision = at
-		for _, kv := range kvs {
-			w.apply(kv, false)
-		}
-		return true
-	}
+// prefixes returns the prefixes of the documents of a view.
+func (w *watcher) prefixes() []string {
+	return []string{w.r.keys.Pools(), w.r.keys.Nodes(), w.r.keys.Addrs("")}
 }
 
 // apply changes one document.
