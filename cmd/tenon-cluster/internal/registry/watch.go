@@ -31,8 +31,8 @@ const minResync = time.Second
 
 // Watch calls changed with the present view and after each batch of changes, until ctx ends. It
 // lists and compares again after a compaction, a lost watch, and every resync interval, so that
-// no deletion is lost. While the store cannot be read it calls changed with the last view and the
-// error. It returns only when ctx has ended.
+// no deletion is lost. While it cannot read the store, or decode a document, it calls changed with
+// the last view and the error. It returns only when ctx has ended.
 func (r *Registry) Watch(ctx context.Context, resync time.Duration, changed func(View, error)) {
 	w := watcher{r: r, changed: changed}
 	for failures := 0; ctx.Err() == nil; {
