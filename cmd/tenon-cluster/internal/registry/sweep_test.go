@@ -299,7 +299,10 @@ var scenarios = []scenario{
 			if errors.Is(err, ErrConflict) {
 				return nil
 			}
-			return cmpErr(err, "claimed a taken block")
+			if err == nil {
+				err = errors.New("claimed a block of another node")
+			}
+			return err
 		}
 	}},
 	{name: "Exclude", prepare: func(w *world, r *Registry) func(context.Context) error {
@@ -421,13 +424,6 @@ var scenarios = []scenario{
 			return r.AddAudit(ctx, "2026-11-23", "a", 1, []byte("events"), time.Minute)
 		}
 	}},
-}
-
-func cmpErr(err error, text string) error {
-	if err == nil {
-		return errors.New(text)
-	}
-	return err
 }
 
 // prepareReclaim fences a node with blocks, a lent, a borrowed and a shared address, and tokens.
