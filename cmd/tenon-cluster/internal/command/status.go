@@ -32,7 +32,7 @@ type statusReport struct {
 	Etcd      *Health        `json:"etcd,omitempty"`
 	Nodes     map[string]int `json:"nodes"` // by state
 	Unheard   []string       `json:"unheard,omitempty"`
-	Bytes     int64          `json:"bytes"` // of keys and values
+	Bytes     int64          `json:"bytes"` // of keys and values, without the audit
 	Node      *nodeReport    `json:"node,omitempty"`
 	Pools     []poolUse      `json:"pools"`
 	problem   error          // etcd or the agent does not answer

@@ -226,6 +226,6 @@ func (r *remote) Compact(
 ) (*pb.CompactionResponse, error) {
 	call := Call{Method: "Compact", Write: true}
 	return do(ctx, r.c, call, func() (*pb.CompactionResponse, error) {
-		return &pb.CompactionResponse{Header: r.c.store.Header()}, r.c.store.Compact(in.Revision)
+		return &pb.CompactionResponse{Header: r.c.store.newHeader()}, r.c.store.Compact(in.Revision)
 	})
 }

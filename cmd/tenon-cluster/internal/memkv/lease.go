@@ -31,7 +31,6 @@ func (s *Store) grant(seconds int64) (id int64, ttl time.Duration, err error) {
 	defer s.mu.Unlock()
 	s.lastLease++
 	id = 1<<40 + s.lastLease
-	s.stats.Leases++
 	ttl = max(time.Duration(seconds)*time.Second, minTTL)
 	l := &lease{ttl: ttl, ends: time.Now().Add(ttl), keys: map[string]struct{}{}}
 	l.timer = time.AfterFunc(ttl, func() { _ = s.end(id, l) })
@@ -72,29 +71,13 @@ func (s *Store) endLocked(id int64, l *lease) {
 	}
 }
 
-// Expire ends a lease at once, as a wrong revocation does. It reports whether the lease existed.
-func (s *Store) Expire(id clientv3.LeaseID) bool { return s.end(int64(id), nil) == nil }
-
-// ExpireKey ends the lease of a key at once. It reports whether the key has a lease.
+// ExpireKey ends the lease of a key at once, as a wrong revocation does. It reports whether the
+// key has a lease.
 func (s *Store) ExpireKey(key string) bool {
 	s.mu.Lock()
 	kv := s.at(key, s.revision)
 	s.mu.Unlock()
-	return kv != nil && kv.Lease != 0 && s.Expire(clientv3.LeaseID(kv.Lease))
-}
-
-// ExtendLeases lets every lease begin again, as a new leader does.
-func (s *Store) ExtendLeases() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, l := range s.leases {
-		l.renew()
-	}
-}
-
-func (l *lease) renew() {
-	l.ends = time.Now().Add(l.ttl)
-	l.timer.Reset(l.ttl)
+	return kv != nil && kv.Lease != 0 && s.end(kv.Lease, nil) == nil
 }
 
 func (s *Store) renew(id int64) (time.Duration, error) {
@@ -104,8 +87,8 @@ func (s *Store) renew(id int64) (time.Duration, error) {
 	if l == nil {
 		return 0, rpctypes.ErrLeaseNotFound
 	}
-	s.stats.Leases++
-	l.renew()
+	l.ends = time.Now().Add(l.ttl)
+	l.timer.Reset(l.ttl)
 	return l.ttl, nil
 }
 
@@ -118,7 +101,7 @@ func (c *Client) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResp
 			return nil, err
 		}
 		return &clientv3.LeaseGrantResponse{
-			ResponseHeader: c.store.Header(), ID: clientv3.LeaseID(id),
+			ResponseHeader: c.store.newHeader(), ID: clientv3.LeaseID(id),
 			TTL: int64(granted / time.Second),
 		}, nil
 	})
@@ -133,7 +116,7 @@ func (c *Client) Revoke(
 		if err := c.store.end(int64(id), nil); err != nil {
 			return nil, err
 		}
-		return (*clientv3.LeaseRevokeResponse)(&pb.LeaseRevokeResponse{Header: c.store.Header()}), nil
+		return (*clientv3.LeaseRevokeResponse)(&pb.LeaseRevokeResponse{Header: c.store.newHeader()}), nil
 	})
 }
 
@@ -184,7 +167,7 @@ func (c *Client) KeepAliveOnce(
 			return nil, err
 		}
 		return &clientv3.LeaseKeepAliveResponse{
-			ResponseHeader: c.store.Header(), ID: id, TTL: int64(ttl / time.Second),
+			ResponseHeader: c.store.newHeader(), ID: id, TTL: int64(ttl / time.Second),
 		}, nil
 	})
 }
@@ -216,8 +199,8 @@ func (c *Client) KeepAlive(
 	return answers, nil
 }
 
-// Header returns the header of an answer at the present revision.
-func (s *Store) Header() *pb.ResponseHeader {
+// newHeader is header for callers that do not hold the lock.
+func (s *Store) newHeader() *pb.ResponseHeader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.header()

@@ -35,15 +35,6 @@ type Store struct {
 	lastLease int64
 	watches   map[interval]map[*watch]struct{}
 	late      []func() // requests that a fault has delayed until Deliver
-	stats     Stats
-}
-
-// Stats counts what the store has done.
-type Stats struct {
-	Reads  int64 // ranges, and transactions without a write
-	Writes int64 // requests that made a revision
-	Leases int64 // grants, renewals and revocations
-	Events int64 // sent to watches
 }
 
 // version is the value of a key from a revision on; kv is nil after a deletion.
@@ -80,13 +71,6 @@ func New() *Store {
 		leases:   map[int64]*lease{},
 		watches:  map[interval]map[*watch]struct{}{},
 	}
-}
-
-// Stats returns the counters.
-func (s *Store) Stats() Stats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stats
 }
 
 // Size returns the bytes of the present keys and values, and the bytes with all earlier versions.
@@ -270,7 +254,6 @@ func (s *Store) header() *pb.ResponseHeader {
 // commit makes the events of a new revision visible to the watches.
 func (s *Store) commit(revision int64, firstEvent int) {
 	s.revision = revision
-	s.stats.Writes++
 	for i, watches := range s.watches {
 		changed := slices.ContainsFunc(s.log[firstEvent:], func(e event) bool {
 			return i.contains(string(e.kv.Key))

@@ -39,8 +39,6 @@ func (s *Store) txn(r *pb.TxnRequest) (*pb.TxnResponse, error) {
 	}
 	if len(s.log) > first {
 		s.commit(next, first)
-	} else {
-		s.stats.Reads++
 	}
 	answer.Header = s.header()
 	return answer, nil

@@ -72,7 +72,7 @@ func (w *watch) run(ctx context.Context, out chan<- clientv3.WatchResponse, crea
 			return false
 		}
 	}
-	if created && !send(clientv3.WatchResponse{Created: true, Header: w.client.store.Header()}) {
+	if created && !send(clientv3.WatchResponse{Created: true, Header: w.client.store.newHeader()}) {
 		return
 	}
 	for {
@@ -131,7 +131,6 @@ func (w *watch) collect() (r clientv3.WatchResponse, more bool) {
 	if more {
 		w.next = last + 1
 	}
-	s.stats.Events += int64(len(r.Events))
 	return r, more
 }
 

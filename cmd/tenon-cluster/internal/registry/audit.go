@@ -80,11 +80,18 @@ func pack(events []byte) (string, error) {
 	return packed.String(), err
 }
 
+// maxAudit is the largest batch in bytes before compression.
+const maxAudit = 16 << 20
+
 // unpack is the inverse of pack.
 func unpack(packed []byte) ([]byte, error) {
 	r, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
 		return nil, err
 	}
-	return io.ReadAll(r)
+	events, err := io.ReadAll(io.LimitReader(r, maxAudit+1))
+	if err == nil && len(events) > maxAudit {
+		err = fmt.Errorf("the batch has more than %d bytes", maxAudit)
+	}
+	return events, err
 }

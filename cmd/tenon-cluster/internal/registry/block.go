@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tenon-cni/tenon/internal/cluster"
@@ -40,6 +40,23 @@ func with(n cluster.Node, refs ...cluster.BlockRef) cluster.Node {
 	n.Blocks = slices.Concat(n.Blocks, refs)
 	slices.SortFunc(n.Blocks, compareRefs)
 	return n
+}
+
+// withGrant returns the block with one more address in its list.
+func withGrant(b cluster.Block, a netip.Addr, g cluster.Grant) cluster.Block {
+	b.Grants = maps.Clone(b.Grants)
+	if b.Grants == nil {
+		b.Grants = map[netip.Addr]cluster.Grant{}
+	}
+	b.Grants[a] = g
+	return b
+}
+
+// withoutGrant returns the block without an address in its list.
+func withoutGrant(b cluster.Block, a netip.Addr) cluster.Block {
+	b.Grants = maps.Clone(b.Grants)
+	delete(b.Grants, a)
+	return b
 }
 
 // withoutRefs returns the node's document without some blocks.
@@ -84,7 +101,8 @@ func (r *Registry) Free(
 		if err != nil {
 			return nil, err
 		}
-		free = freed
+		// The pool may have excluded a block since it was claimed.
+		free = slices.DeleteFunc(freed, func(b netip.Prefix) bool { return p.Units(b) == 0 })
 	}
 	if len(free) == 0 {
 		return nil, fmt.Errorf("pool %s: %w", p.Name, ErrFull)
@@ -101,7 +119,7 @@ func (r *Registry) freeOf(
 	for i, b := range blocks {
 		ops[i] = clientv3.OpGet(r.keys.Block(p.Name, b), clientv3.WithCountOnly())
 	}
-	answers, _, err := r.read(ctx, "blocks of pool "+p.Name, ops...)
+	answers, err := r.read(ctx, "blocks of pool "+p.Name, ops...)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +222,7 @@ func (c *claim) try(ctx context.Context) ([]Block, error) {
 	if err := c.permitted(); err != nil {
 		return nil, err
 	}
-	t, written := c.change()
+	t, next, written := c.change()
 	o, err := r.commit(ctx, fmt.Sprintf("claim %d blocks of pool %s", len(c.blocks), c.pool.Name), t)
 	switch {
 	case err != nil:
@@ -212,12 +230,10 @@ func (c *claim) try(ctx context.Context) ([]Block, error) {
 	case !o.held:
 		return nil, c.conflict(o.answers)
 	}
-	refs := make([]cluster.BlockRef, len(written))
-	for i, b := range written {
-		refs[i] = cluster.BlockRef{Pool: b.Pool, Block: b.Block.Block, Nonce: b.Nonce}
+	for i := range written {
 		written[i].Generation, written[i].Revision = o.revision, o.revision
 	}
-	c.now = Node{Node: with(c.now.Node, refs...), Revision: o.revision, Live: c.now.Live}
+	c.now = Node{Node: next, Revision: o.revision, Live: c.now.Live}
 	return written, nil
 }
 
@@ -249,8 +265,8 @@ func (c *claim) permitted() error {
 	return nil
 }
 
-// change returns the transaction and the blocks that it writes.
-func (c *claim) change() (t change, blocks []Block) {
+// change returns the transaction, and the node and the blocks that it writes.
+func (c *claim) change() (t change, next cluster.Node, blocks []Block) {
 	r := c.r
 	t.same(r.keys.Node(c.now.Name), c.now.Revision)
 	t.same(r.keys.Pool(c.pool.Name), c.pool.Revision)
@@ -269,8 +285,9 @@ func (c *claim) change() (t change, blocks []Block) {
 		refs = append(refs, cluster.BlockRef{Pool: c.pool.Name, Block: b, Nonce: c.nonce})
 		blocks = append(blocks, Block{Block: block})
 	}
-	t.put(r.keys.Node(c.now.Name), with(c.now.Node, refs...))
-	return t, blocks
+	next = with(c.now.Node, refs...)
+	t.put(r.keys.Node(c.now.Name), next)
+	return t, next, blocks
 }
 
 // conflict drops the blocks that are not free any more.
@@ -352,24 +369,6 @@ func (r *Registry) lender(
 	return block, nil
 }
 
-// readIf runs reads under compares. It returns errAgain if a compare fails.
-func (r *Registry) readIf(ctx context.Context, what string, c change) ([]*pb.RangeResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
-	defer cancel()
-	answer, err := r.client.Txn(ctx).If(c.compares...).Then(c.then...).Commit()
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", what, err)
-	}
-	if !answer.Succeeded {
-		return nil, errAgain
-	}
-	var answers []*pb.RangeResponse
-	for _, one := range answer.Responses {
-		answers = append(answers, one.GetResponseRange())
-	}
-	return answers, nil
-}
-
 // Exclude makes sure that a transaction with this nonce never commits any more: it changes the
 // node's document, which every transaction that gives the node something compares. It returns the
 // blocks that the transaction did claim. Only Name of n is used. ErrNotFound: the node is
@@ -412,9 +411,9 @@ func (r *Registry) Owned(ctx context.Context, name string) (n Node, blocks []Blo
 	return n, blocks, err
 }
 
-// Block reads a block. ErrNotFound: it is free.
-func (r *Registry) Block(ctx context.Context, pool string, b netip.Prefix) (Block, error) {
-	answers, _, err := r.read(ctx, "block "+b.String(), clientv3.OpGet(r.keys.Block(pool, b)),
+// block reads a block. ErrNotFound: it is free.
+func (r *Registry) block(ctx context.Context, pool string, b netip.Prefix) (Block, error) {
+	answers, err := r.read(ctx, "block "+b.String(), clientv3.OpGet(r.keys.Block(pool, b)),
 		clientv3.OpGet(r.keys.Cool(pool, b), clientv3.WithCountOnly()))
 	if err != nil {
 		return Block{}, err
@@ -461,7 +460,7 @@ func (r *Registry) tryReturn(
 	if err := now.still(n.Node); err != nil && !errors.Is(err, ErrSuspect) {
 		return now, err
 	}
-	present, err := r.Block(ctx, b.Pool, b.Block.Block)
+	present, err := r.block(ctx, b.Pool, b.Block.Block)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return now, errAgain
@@ -482,18 +481,11 @@ func (r *Registry) tryReturn(
 	c.same(r.keys.Node(n.Name), now.Revision)
 	c.put(r.keys.Node(n.Name), next)
 	r.cool(&c, present, lease, v.reason)
-	o, err := r.commit(ctx, "return "+b.Block.Block.String(), c)
-	switch {
-	case errors.Is(err, rpctypes.ErrLeaseNotFound):
-		v.leases.lost()
-		return now, errAgain
-	case err != nil:
+	revision, err := v.leases.write(ctx, "return "+b.Block.Block.String(), c)
+	if err != nil {
 		return now, err
-	case !o.held:
-		return now, errAgain
 	}
-	v.leases.used = true
-	return Node{Node: next, Revision: o.revision, Live: now.Live}, nil
+	return Node{Node: next, Revision: revision, Live: now.Live}, nil
 }
 
 // cool adds to a transaction that a block cools down.
@@ -571,7 +563,7 @@ func (r *Registry) cooled(ctx context.Context, pool string, count int) (found []
 	}
 	// A block that began to cool after the first list is refused by the transaction.
 	var wrong error
-	err = r.pages(ctx, r.keys.Blocks(pool), nil, func(page []*mvccpb.KeyValue, _ int64) bool {
+	_, err = r.pages(ctx, r.keys.Blocks(pool), 0, func(page []*mvccpb.KeyValue) bool {
 		for _, kv := range page {
 			b, err := decodeBlock(kv)
 			if err != nil {

@@ -2,13 +2,10 @@ package registry
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
-	"slices"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tenon-cni/tenon/internal/cluster"
@@ -37,12 +34,9 @@ func (r *Registry) Suspect(ctx context.Context, n Node) (now Node, err error) {
 		c.same(r.keys.Node(n.Name), now.Revision)
 		c.absent(r.keys.Live(n.Name))
 		c.put(r.keys.Node(n.Name), next)
-		o, err := r.commit(ctx, "suspect node "+n.Name, c)
-		if err == nil && !o.held {
-			err = errAgain
-		}
+		revision, err := r.write(ctx, "suspect node "+n.Name, c)
 		if err == nil {
-			now = Node{Node: next, Revision: o.revision}
+			now = Node{Node: next, Revision: revision}
 		}
 		return err
 	})
@@ -130,18 +124,11 @@ func (r *Registry) reclaimBlocks(
 	next := withoutRefs(n.Node, func(ref cluster.BlockRef) bool { return gone[ref] })
 	c.same(r.keys.Node(n.Name), n.Revision)
 	c.put(r.keys.Node(n.Name), next)
-	o, err := r.commit(ctx, "reclaim blocks of node "+n.Name, c)
-	switch {
-	case errors.Is(err, rpctypes.ErrLeaseNotFound):
-		leases.lost()
-		return n, errAgain
-	case err != nil:
+	revision, err := leases.write(ctx, "reclaim blocks of node "+n.Name, c)
+	if err != nil {
 		return n, err
-	case !o.held:
-		return n, errAgain
 	}
-	leases.used = true
-	return Node{Node: next, Revision: o.revision, Live: n.Live}, nil
+	return Node{Node: next, Revision: revision, Live: n.Live}, nil
 }
 
 // takeBlock adds to a transaction that an owned block cools down, or a borrowed address.
@@ -152,9 +139,9 @@ func (r *Registry) takeBlock(
 	if err != nil {
 		return err
 	}
-	switch lent := borrowers(b); {
+	switch {
 	case Borrowed(ref):
-	case lent:
+	case borrowers(b):
 		// Other nodes use addresses of the block: it stays until they have repaid them.
 		r.share(c, b, lease, reason)
 		return nil
@@ -163,16 +150,12 @@ func (r *Registry) takeBlock(
 		return nil
 	}
 	a := ref.Block.Addr()
-	next := b.Block
-	next.Grants = maps.Clone(b.Grants)
-	if b.State == cluster.BlockShared { // its owner was fenced, too
-		delete(next.Grants, a)
-		if len(next.Grants) == 0 {
+	next := withGrant(b.Block, a, cluster.Grant{Nonce: ref.Nonce}) // Regain ends it
+	if b.State == cluster.BlockShared {                            // its owner was fenced, too
+		if next = withoutGrant(b.Block, a); len(next.Grants) == 0 {
 			r.cool(c, b, lease, reason)
 			return nil
 		}
-	} else {
-		next.Grants[a] = cluster.Grant{Nonce: ref.Nonce} // Regain ends it
 	}
 	key := r.keys.Block(b.Pool, b.Block.Block)
 	c.same(key, b.Revision)
@@ -227,24 +210,9 @@ func (r *Registry) reclaimOther(
 	}
 	if len(tokens.then) > 0 {
 		tokens.same(r.keys.Node(n.Name), n.Revision)
-		o, err := r.commit(ctx, "reclaim tokens of node "+n.Name, tokens)
-		if err == nil && !o.held {
-			err = errAgain
-		}
-		if err != nil {
+		if _, err := r.write(ctx, "reclaim tokens of node "+n.Name, tokens); err != nil {
 			return false, err
 		}
 	}
 	return len(left) <= maxBlocks, nil
-}
-
-// Silent returns the nodes that are not fenced and have no leased key, sorted by name.
-func (r *Registry) Silent(ctx context.Context) ([]Node, error) {
-	nodes, err := r.Nodes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(nodes, func(n Node) bool {
-		return n.Live || n.State == cluster.NodeFenced
-	}), nil
 }

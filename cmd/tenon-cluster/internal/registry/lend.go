@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -35,12 +33,9 @@ func (r *Registry) Want(ctx context.Context, s Session, pool, nonce string) erro
 		c.same(r.keys.Node(now.Name), now.Revision)
 		c.then = append(c.then, clientv3.OpPut(r.keys.Want(pool, now.Name), nonce,
 			clientv3.WithLease(s.Lease)))
-		o, err := r.commit(ctx, "ask for an address of pool "+pool, c)
-		switch {
-		case errors.Is(err, rpctypes.ErrLeaseNotFound):
-			return fmt.Errorf("%w: %w", ErrLease, err)
-		case err == nil && !o.held:
-			return errAgain
+		_, err = r.write(ctx, "ask for an address of pool "+pool, c)
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			err = fmt.Errorf("%w: %w", ErrLease, err)
 		}
 		return err
 	})
@@ -49,7 +44,7 @@ func (r *Registry) Want(ctx context.Context, s Session, pool, nonce string) erro
 // Unwant withdraws the request of a node.
 func (r *Registry) Unwant(ctx context.Context, node, pool string) error {
 	_, err := r.repeat(ctx, func(ctx context.Context) error {
-		_, err := r.commit(ctx, "withdraw the request for an address of pool "+pool, change{
+		_, err := r.write(ctx, "withdraw the request for an address of pool "+pool, change{
 			then: []clientv3.Op{clientv3.OpDelete(r.keys.Want(pool, node))}})
 		return err
 	})
@@ -69,9 +64,9 @@ func (r *Registry) Wants(ctx context.Context, pool string) (map[string]string, e
 	return wants, nil
 }
 
-// WatchWants calls wanted for each existing and each new request to borrow an address, until
-// ctx ends. It calls failed with an error when the store cannot be watched, and with nil when it can
-// be watched again.
+// WatchWants calls wanted for each existing and each new request to borrow an address, until ctx
+// ends. It calls failed with an error when it cannot watch the store, and with nil when it can
+// again.
 func (r *Registry) WatchWants(
 	ctx context.Context, wanted func(pool, borrower string), failed func(error),
 ) {
@@ -115,8 +110,7 @@ func (r *Registry) followWants(
 // wantOf returns the pool and the node that the key of a request names.
 func (r *Registry) wantOf(kv *mvccpb.KeyValue) (pool, borrower string) {
 	key := string(kv.Key)
-	parts := strings.SplitN(strings.TrimPrefix(key, r.keys.Wants("")), "/", 2)
-	return cluster.Last(parts[0]), cluster.Last(key)
+	return poolOfKey(key, r.keys.Wants("")), cluster.Last(key)
 }
 
 // Grant lends an address of an owned block to a borrower that wants one. The caller has withdrawn
@@ -158,7 +152,7 @@ func (l *loan) load(ctx context.Context, borrower string) (Block, error) {
 		clientv3.OpGet(r.keys.Block(l.block.Pool, l.block.Block.Block)),
 		clientv3.OpGet(r.keys.Want(l.block.Pool, borrower)),
 	})
-	answers, _, err := r.read(ctx, "loan of "+l.addr.String(), ops...)
+	answers, err := r.read(ctx, "loan of "+l.addr.String(), ops...)
 	if err != nil {
 		return l.block, err
 	}
@@ -218,13 +212,9 @@ func (l *loan) permitted() error {
 func (l *loan) commit(ctx context.Context) (Block, error) {
 	r, pool := l.r, l.pool.Name
 	next := l.block
-	next.Grants = maps.Clone(next.Grants)
-	if next.Grants == nil {
-		next.Grants = map[netip.Addr]cluster.Grant{}
-	}
-	next.Grants[l.addr] = cluster.Grant{
+	next.Block = withGrant(next.Block, l.addr, cluster.Grant{
 		Borrower: l.borrower.Name, Epoch: l.borrower.Epoch, Nonce: l.nonce,
-	}
+	})
 	var c change
 	c.same(r.keys.Node(l.lender.Name), l.lender.Revision)
 	c.same(r.keys.Node(l.borrower.Name), l.borrower.Revision)
@@ -236,14 +226,11 @@ func (l *loan) commit(ctx context.Context) (Block, error) {
 		Pool: pool, Block: alone(l.addr), Nonce: l.nonce,
 	}))
 	c.then = append(c.then, clientv3.OpDelete(r.keys.Want(pool, l.borrower.Name)))
-	o, err := r.commit(ctx, "lend "+l.addr.String(), c)
-	switch {
-	case err != nil:
+	revision, err := r.write(ctx, "lend "+l.addr.String(), c)
+	if err != nil {
 		return l.block, err
-	case !o.held:
-		return l.block, errAgain
 	}
-	next.Revision = o.revision
+	next.Revision = revision
 	return next, nil
 }
 
@@ -288,7 +275,7 @@ func (r *Registry) Regain(
 	ctx context.Context, n Node, b Block, a netip.Addr,
 ) (now Block, err error) {
 	_, err = r.repeat(ctx, func(ctx context.Context) error {
-		now, err = r.Block(ctx, b.Pool, b.Block.Block)
+		now, err = r.block(ctx, b.Pool, b.Block.Block)
 		if err != nil {
 			return err
 		}
@@ -302,8 +289,7 @@ func (r *Registry) Regain(
 			return fmt.Errorf("regain %s: node %s has it: %w", a, grant.Borrower, ErrInUse)
 		}
 		next := now
-		next.Grants = maps.Clone(now.Grants)
-		delete(next.Grants, a)
+		next.Block = withoutGrant(now.Block, a)
 		var c change
 		key := r.keys.Block(b.Pool, b.Block.Block)
 		c.same(key, now.Revision)

@@ -27,7 +27,7 @@ func (r *Registry) Init(ctx context.Context) (meta cluster.Meta, err error) {
 // NewNonce gives the store another nonce, after an operator has restored it from a snapshot.
 // Nodes then confirm their blocks before they change the store again.
 func (r *Registry) NewNonce(ctx context.Context) (meta cluster.Meta, err error) {
-	answers, _, err := r.read(ctx, "meta", clientv3.OpGet(r.keys.Meta()))
+	answers, err := r.read(ctx, "meta", clientv3.OpGet(r.keys.Meta()))
 	if err != nil {
 		return meta, err
 	}
@@ -62,7 +62,7 @@ func (r *Registry) writeMeta(ctx context.Context, revision int64) (meta cluster.
 
 // Meta reads the meta document with a linearizable read. ErrNotFound: the cluster has no Init.
 func (r *Registry) Meta(ctx context.Context) (meta cluster.Meta, err error) {
-	answers, _, err := r.read(ctx, "meta", clientv3.OpGet(r.keys.Meta()))
+	answers, err := r.read(ctx, "meta", clientv3.OpGet(r.keys.Meta()))
 	if err != nil {
 		return meta, err
 	}

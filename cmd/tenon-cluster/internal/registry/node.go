@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -22,7 +20,7 @@ const defaultTTL = 30 * time.Second
 
 // Node reads a node. ErrNotFound.
 func (r *Registry) Node(ctx context.Context, name string) (Node, error) {
-	answers, _, err := r.read(ctx, "node "+name, r.readNode(name)...)
+	answers, err := r.read(ctx, "node "+name, r.readNode(name)...)
 	if err != nil {
 		return Node{}, err
 	}
@@ -52,30 +50,18 @@ func decodeNode(kv *mvccpb.KeyValue) (Node, error) {
 	return Node{Node: n, Revision: kv.ModRevision}, err
 }
 
-// Nodes reads all nodes, sorted by name.
-func (r *Registry) Nodes(ctx context.Context) (nodes []Node, err error) {
-	lives, _, err := r.list(ctx, r.keys.Lives(), clientv3.WithKeysOnly())
+// Lives reads which nodes have a leased key. A node without one is not proven dead: see
+// [Registry.Suspect].
+func (r *Registry) Lives(ctx context.Context) (map[string]bool, error) {
+	kvs, _, err := r.list(ctx, r.keys.Lives(), clientv3.WithKeysOnly())
 	if err != nil {
 		return nil, err
 	}
-	live := map[string]bool{}
-	for _, kv := range lives {
+	live := make(map[string]bool, len(kvs))
+	for _, kv := range kvs {
 		live[cluster.Last(string(kv.Key))] = true
 	}
-	kvs, _, err := r.list(ctx, r.keys.Nodes())
-	if err != nil {
-		return nil, err
-	}
-	for _, kv := range kvs {
-		n, err := decodeNode(kv)
-		if err != nil {
-			return nil, err
-		}
-		n.Live = live[n.Name]
-		nodes = append(nodes, n)
-	}
-	slices.SortFunc(nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
-	return nodes, nil
+	return live, nil
 }
 
 // still checks that a node is the one that a caller knew: the same host in the same epoch, and
@@ -193,7 +179,7 @@ func (r *Registry) tryEnter(
 	ctx context.Context, n cluster.Node, lease clientv3.LeaseID,
 	decide func(old Node, n *cluster.Node) error,
 ) (Node, error) {
-	answers, _, err := r.read(ctx, "node "+n.Name, r.readNode(n.Name)...)
+	answers, err := r.read(ctx, "node "+n.Name, r.readNode(n.Name)...)
 	if err != nil {
 		return Node{}, err
 	}
@@ -215,16 +201,14 @@ func (r *Registry) tryEnter(
 	c.put(r.keys.Node(n.Name), n)
 	c.then = append(c.then, clientv3.OpPut(r.keys.Live(n.Name), strconv.FormatUint(n.Epoch, 10),
 		clientv3.WithLease(lease)))
-	o, err := r.commit(ctx, "join node "+n.Name, c)
+	revision, err := r.write(ctx, "join node "+n.Name, c)
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		return Node{}, fmt.Errorf("%w: %w", ErrLease, err)
 	case err != nil:
 		return Node{}, err
-	case !o.held:
-		return Node{}, errAgain
 	}
-	return Node{Node: n, Revision: o.revision, Live: true}, nil
+	return Node{Node: n, Revision: revision, Live: true}, nil
 }
 
 // Renew proves that the node is unchanged and its lease alive, and keeps the lease alive.
@@ -317,14 +301,11 @@ func (r *Registry) writeNode(
 	var c change
 	c.same(r.keys.Node(old.Name), old.Revision)
 	c.put(r.keys.Node(old.Name), next)
-	o, err := r.commit(ctx, what, c)
+	revision, err := r.write(ctx, what, c)
 	if err != nil {
 		return old, err
 	}
-	if !o.held {
-		return old, errAgain
-	}
-	return Node{Node: next, Revision: o.revision, Live: old.Live}, nil
+	return Node{Node: next, Revision: revision, Live: old.Live}, nil
 }
 
 // DeleteNode deletes a node that holds nothing and is draining, suspect or fenced. ErrInUse: it
@@ -355,10 +336,7 @@ func (r *Registry) DeleteNode(ctx context.Context, name string) error {
 		c.same(r.keys.Node(name), n.Revision)
 		c.absent(r.keys.Live(name))
 		c.then = append(c.then, clientv3.OpDelete(r.keys.Node(name)))
-		o, err := r.commit(ctx, "delete node "+name, c)
-		if err == nil && !o.held {
-			return errAgain
-		}
+		_, err = r.write(ctx, "delete node "+name, c)
 		return err
 	})
 	return err
@@ -367,27 +345,21 @@ func (r *Registry) DeleteNode(ctx context.Context, name string) error {
 // belonging is a key outside the block list by which a node holds something.
 type belonging struct {
 	key      string
-	revision int64
-	holder   *cluster.Holder // of a shared address
+	revision int64           // of the tokens
+	holder   *cluster.Holder // of a shared address; nil for tokens
 }
 
 // belongings lists the shared addresses and tokens of a node. The node's state must forbid that
 // it gains more.
 func (r *Registry) belongings(ctx context.Context, node string) (found []belonging, err error) {
-	kvs, _, err := r.list(ctx, r.keys.Addrs(""))
+	held, err := r.Held(ctx, node)
 	if err != nil {
 		return nil, err
 	}
-	for _, kv := range kvs {
-		h, err := cluster.Decode[cluster.Holder](string(kv.Key), kv.Value)
-		if err != nil {
-			return nil, err
-		}
-		if h.Node == node {
-			found = append(found, belonging{string(kv.Key), kv.ModRevision, &h})
-		}
+	for i, h := range held {
+		found = append(found, belonging{key: r.keys.Addr(h.Pool, h.Addr), holder: &held[i]})
 	}
-	kvs, _, err = r.list(ctx, r.keys.Quotas("", ""), clientv3.WithKeysOnly())
+	kvs, _, err := r.list(ctx, r.keys.Quotas("", ""), clientv3.WithKeysOnly())
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -48,14 +49,11 @@ func (r *Registry) putPool(ctx context.Context, p cluster.Pool) (Pool, error) {
 		c.same(r.keys.Pool(p.Name), pools[at].Revision)
 	}
 	c.put(r.keys.Pool(p.Name), p)
-	o, err := r.commit(ctx, "write pool "+p.Name, c)
+	written, err := r.write(ctx, "write pool "+p.Name, c)
 	if err != nil {
 		return Pool{}, err
 	}
-	if !o.held {
-		return Pool{}, errAgain
-	}
-	return Pool{p, o.revision}, nil
+	return Pool{p, written}, nil
 }
 
 // fits checks a pool against the present pools.
@@ -80,7 +78,7 @@ func fits(p cluster.Pool, pools []Pool) error {
 // DeletePool deletes a pool that has no block. ErrInUse otherwise. It frees blocks that have
 // cooled down first.
 func (r *Registry) DeletePool(ctx context.Context, name string) error {
-	if _, err := r.Expire(ctx, name, int(^uint(0)>>1)); err != nil && !errors.Is(err, ErrUnknown) {
+	if _, err := r.Expire(ctx, name, math.MaxInt); err != nil && !errors.Is(err, ErrUnknown) {
 		return err
 	}
 	_, err := r.repeat(ctx, func(ctx context.Context) error {
@@ -117,7 +115,7 @@ func (r *Registry) DeletePool(ctx context.Context, name string) error {
 
 // Pool reads a pool. ErrNotFound.
 func (r *Registry) Pool(ctx context.Context, name string) (Pool, error) {
-	answers, _, err := r.read(ctx, "pool "+name, clientv3.OpGet(r.keys.Pool(name)))
+	answers, err := r.read(ctx, "pool "+name, clientv3.OpGet(r.keys.Pool(name)))
 	if err != nil {
 		return Pool{}, err
 	}

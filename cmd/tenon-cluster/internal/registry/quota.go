@@ -29,7 +29,7 @@ func (r *Registry) Draw(
 			return nil
 		}
 		before = own.revision
-		answers, _, err := r.read(ctx, "node "+n.Name,
+		answers, err := r.read(ctx, "node "+n.Name,
 			append(r.readNode(n.Name), clientv3.OpGet(r.keys.Pool(p.Name)))...)
 		if err != nil {
 			return err
@@ -65,10 +65,7 @@ func (r *Registry) Draw(
 		c.compares = append(c.compares, clientv3.Compare(
 			clientv3.ModRevision(r.keys.Quotas(p.Name, namespace)).WithPrefix(), "<", revision+1))
 		c.put(r.keys.Quota(p.Name, namespace, n.Name), tokens)
-		o, err := r.commit(ctx, "draw tokens of namespace "+namespace, c)
-		if err == nil && !o.held {
-			err = errAgain
-		}
+		_, err = r.write(ctx, "draw tokens of namespace "+namespace, c)
 		return err
 	})
 	return tokens, err
@@ -105,7 +102,7 @@ func (r *Registry) tokens(
 func (r *Registry) Yield(ctx context.Context, n Node, pool, namespace string, count uint64) error {
 	key := r.keys.Quota(pool, namespace, n.Name)
 	_, err := r.repeat(ctx, func(ctx context.Context) error {
-		answers, _, err := r.read(ctx, "tokens of node "+n.Name, clientv3.OpGet(key))
+		answers, err := r.read(ctx, "tokens of node "+n.Name, clientv3.OpGet(key))
 		if err != nil || len(answers[0].Kvs) == 0 {
 			return err
 		}
@@ -121,10 +118,7 @@ func (r *Registry) Yield(ctx context.Context, n Node, pool, namespace string, co
 		} else {
 			c.put(key, tokens)
 		}
-		o, err := r.commit(ctx, "give back tokens of namespace "+namespace, c)
-		if err == nil && !o.held {
-			err = errAgain
-		}
+		_, err = r.write(ctx, "give back tokens of namespace "+namespace, c)
 		return err
 	})
 	return err
@@ -157,6 +151,11 @@ func (r *Registry) Drawn(ctx context.Context, node string) (map[string]map[strin
 func (r *Registry) decodeTokens(kv *mvccpb.KeyValue) (t cluster.Tokens, pool string, err error) {
 	key := string(kv.Key)
 	t, err = cluster.Decode[cluster.Tokens](key, kv.Value)
-	parts := strings.SplitN(strings.TrimPrefix(key, r.keys.Quotas("", "")), "/", 2)
-	return t, cluster.Last(parts[0]), err
+	return t, poolOfKey(key, r.keys.Quotas("", "")), err
+}
+
+// poolOfKey returns the pool that a key names after the prefix of all pools.
+func poolOfKey(key, prefix string) string {
+	pool, _, _ := strings.Cut(strings.TrimPrefix(key, prefix), "/")
+	return cluster.Last(pool)
 }

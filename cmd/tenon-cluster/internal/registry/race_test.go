@@ -29,7 +29,7 @@ func (c *crowd) uses(p netip.Prefix, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for other, owner := range c.owner {
-		if other.Overlaps(p) && owner != name && owner != name+" lends" {
+		if other.Overlaps(p) && owner != name {
 			c.Errorf("%s and %s both use %s (%s)", owner, name, p, other)
 		}
 	}
@@ -64,7 +64,6 @@ type member struct {
 	c       *crowd
 	name    string
 	r       *Registry
-	client  *memkv.Client
 	rng     *rand.Rand
 	session Session
 	blocks  []Block
@@ -155,7 +154,7 @@ func (m *member) renew(ctx context.Context) error {
 func (m *member) claim(ctx context.Context) error {
 	free, err := m.r.Free(ctx, m.c.pool, "all", 2) // every node tries the same blocks
 	if err != nil {
-		return cmpKnown(err)
+		return answered(err)
 	}
 	nonce := m.nonce()
 	return known(ctx, func() error {
@@ -172,8 +171,8 @@ func (m *member) claim(ctx context.Context) error {
 	})
 }
 
-// cmpKnown hides the errors of reads.
-func cmpKnown(err error) error {
+// answered hides errors that are not answers of the store.
+func answered(err error) error {
 	if decided(err) {
 		return err
 	}
@@ -200,6 +199,9 @@ func (m *member) giveBack(ctx context.Context) error {
 func (m *member) acquire(ctx context.Context) error {
 	h := holdOf(fmt.Sprint("web-", m.rng.IntN(4)))
 	h.Nonce, h.Container, h.Sticky = m.nonce(), m.name, m.rng.IntN(2) == 0
+	if !h.Sticky {
+		h.Addr = netip.AddrFrom4([4]byte{10, 64, 3, byte(200 + m.rng.IntN(8))})
+	}
 	return known(ctx, func() error {
 		got, err := m.r.Acquire(ctx, m.session.Node, m.c.pool, h)
 		if err == nil && ctx.Err() == nil {
@@ -287,7 +289,7 @@ func (c *crowd) machine(ctx context.Context, name string, seed uint64) {
 	for life := 0; ctx.Err() == nil; life++ {
 		client := c.store.Client(fmt.Sprint(name, ".", life))
 		m := &member{
-			c: c, name: name, client: client, rng: rng,
+			c: c, name: name, rng: rng,
 			r: New(client, Options{Cluster: "c", Timeout: time.Second}),
 		}
 		client.Fault(m.badNetwork)

@@ -104,6 +104,13 @@ func New(c Client, o Options) *Registry {
 	return &Registry{client: c, keys: cluster.NewKeys(o.Cluster), o: o}
 }
 
+// Bound returns a registry bound to the nonce of the present store; see Options.Store.
+func (r *Registry) Bound(nonce string) *Registry {
+	bound := *r
+	bound.o.Store = nonce
+	return &bound
+}
+
 func nonce() string {
 	b := make([]byte, 16)
 	_, _ = rand.Read(b) // never fails

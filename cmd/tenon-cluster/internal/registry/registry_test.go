@@ -49,7 +49,7 @@ func (w *world) registry(client string) *Registry {
 	return New(w.store.Client(client), Options{Cluster: "c", Timeout: time.Second})
 }
 
-// join joins a node whose identity is its name.
+// join joins a node with its name as identity.
 func (w *world) join(name string) (*Registry, Session) {
 	w.Helper()
 	r := w.registry(name)
@@ -100,27 +100,15 @@ func (w *world) fence(name string) Node {
 func (w *world) text() string {
 	w.Helper()
 	var out strings.Builder
-	r := w.registry("reader")
-	nodes, err := r.Nodes(w.Context())
-	if err != nil {
-		w.Fatal(err)
-	}
-	for _, n := range nodes {
+	s := must(w.registry("reader").Snapshot(w.Context()))(w)
+	for _, n := range s.Nodes {
 		fmt.Fprintf(&out, "%s %s epoch %d live %t:", n.Name, n.State, n.Epoch, n.Live)
 		for _, ref := range n.Blocks {
 			fmt.Fprintf(&out, " %s", ref.Block)
 		}
 		fmt.Fprintln(&out)
 	}
-	kvs, _, err := r.list(w.Context(), w.keys.Blocks(""))
-	if err != nil {
-		w.Fatal(err)
-	}
-	for _, kv := range kvs {
-		b, err := decodeBlock(kv)
-		if err != nil {
-			w.Fatal(err)
-		}
+	for _, b := range s.Blocks {
 		fmt.Fprintf(&out, "%s %s %s\n", b.Block.Block, b.State, b.Owner)
 	}
 	return out.String()
@@ -344,6 +332,20 @@ func TestClaim(t *testing.T) {
 		_, _, err = r.Claim(t.Context(), n, w.pool, []netip.Prefix{w.pool.Block(0)}, "")
 		wantErr(t, err, ErrConflict)
 	})
+	bubble(t, "a block is excluded while it cools down", func(t *testing.T) {
+		w := newWorld(t)
+		r, s := w.join("a")
+		n, blocks := w.claim(r, s.Node, 16)
+		if _, err := r.Return(t.Context(), n, blocks[0], "test"); err != nil {
+			t.Fatal(err)
+		}
+		p := w.pool.Pool
+		p.Exclude = []netip.Prefix{blocks[0].Block.Block}
+		pool := must(r.PutPool(t.Context(), p))(w)
+		time.Sleep(time.Duration(p.Cooldown) + time.Second)
+		_, err := r.Free(t.Context(), pool, "b", 1)
+		wantErr(t, err, ErrFull)
+	})
 	bubble(t, "the rules of the pool", func(t *testing.T) {
 		w := newWorld(t)
 		r, s := w.join("a")
@@ -377,6 +379,15 @@ func TestClaim(t *testing.T) {
 		w.fence("a")
 		_, _, err := r.Claim(t.Context(), s.Node, w.pool, []netip.Prefix{w.pool.Block(0)}, "")
 		wantErr(t, err, ErrFenced)
+	})
+}
+
+func TestAcquireNeedsNameOrAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		r, s := w.join("a")
+		_, err := r.Acquire(t.Context(), s.Node, w.pool, Hold{})
+		wantErr(t, err, ErrRefused)
 	})
 }
 
@@ -479,5 +490,72 @@ func TestWatch(t *testing.T) {
 		}
 		cancel()
 		<-done
+	})
+}
+
+func TestWatchReportsADamagedDocumentUntilItIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		var last error
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			w.registry("watcher").Watch(ctx, time.Hour, func(_ View, err error) { last = err })
+		}()
+		synctest.Wait()
+		c := w.store.Client("operator")
+		if _, err := c.Put(ctx, w.keys.Node("a"), "{"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if last == nil {
+			t.Error("the damaged document is not reported")
+		}
+		if _, err := c.Delete(ctx, w.keys.Node("a")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if last != nil {
+			t.Error("the deleted document is still reported:", last)
+		}
+		cancel()
+		<-done
+	})
+}
+
+func TestSnapshotLeavesOutTheAudit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		r := w.registry("a")
+		before := must(r.Snapshot(t.Context()))(w)
+		if err := r.AddAudit(t.Context(), "2026-11-23", "a", 1, []byte("events"), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if after := must(r.Snapshot(t.Context()))(w); after.Size != before.Size {
+			t.Errorf("the snapshot has %d bytes, %d without the audit", after.Size, before.Size)
+		}
+	})
+}
+
+func TestAuditRefusesAHugeBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newWorld(t).registry("a")
+		ctx, day := t.Context(), "2026-11-23"
+		add := func(sequence uint64, size int) {
+			if err := r.AddAudit(ctx, day, "a", sequence, make([]byte, size), time.Hour); err != nil {
+				t.Fatal(err)
+			}
+		}
+		add(1, maxAudit)
+		if batches, err := r.Audit(ctx, day); err != nil || len(batches[0]) != maxAudit {
+			t.Fatal(len(batches), err)
+		}
+		add(2, maxAudit+1)
+		if _, err := r.Audit(ctx, day); err == nil {
+			t.Error("a batch is unpacked without limit")
+		}
 	})
 }

@@ -27,11 +27,11 @@ type Hold struct {
 }
 
 // Acquire gives a shared address to an attachment: the requested address, the address of the
-// sticky name, or a free one. It makes a free block shared if it must. With the nonce of an
-// interrupted call it returns the address that the call acquired. ErrInUse names the holder;
-// ErrFull; ErrRefused: the pool or the state of the node does not permit it. After an error other
-// than ErrUnknown nothing is acquired later, unless an earlier call with the nonce returned
-// ErrUnknown: then only Exclude makes sure of that.
+// sticky name, or a free one for a new sticky name. It makes a free block shared if necessary. With
+// the nonce of an interrupted call it returns the address that the call acquired. ErrInUse names
+// the holder; ErrFull; ErrRefused: the pool or the state of the node does not permit it. After an
+// error other than ErrUnknown nothing is acquired later, unless an earlier call with the nonce
+// returned ErrUnknown: then only Exclude makes sure of that.
 func (r *Registry) Acquire(
 	ctx context.Context, n Node, p Pool, h Hold,
 ) (got cluster.Holder, err error) {
@@ -41,6 +41,10 @@ func (r *Registry) Acquire(
 	if h.Sticky && (h.Namespace == "" || h.Name == "") {
 		return got, fmt.Errorf("acquire a sticky address: %w: the name of the pod is not known",
 			ErrRefused)
+	}
+	// The name or the address is the same in each try, so that only one of them can commit.
+	if !h.Sticky && !h.Addr.IsValid() {
+		return got, fmt.Errorf("acquire a shared address: %w: neither name nor address", ErrRefused)
 	}
 	a := acquisition{r: r, known: n, pool: p, h: h}
 	err = r.gain(ctx, n.Name, func(ctx context.Context) error {
@@ -70,9 +74,6 @@ func (a *acquisition) try(ctx context.Context) (got cluster.Holder, err error) {
 	if err != nil {
 		return got, err
 	}
-	if !addr.IsValid() { // an earlier call has acquired one
-		return a.earlier(ctx)
-	}
 	if err := a.pool.Allocatable(addr); err != nil {
 		return got, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
@@ -96,7 +97,7 @@ func (a *acquisition) load(ctx context.Context) error {
 	if a.h.Sticky {
 		ops = append(ops, clientv3.OpGet(r.keys.Sticky(a.pool.Name, a.h.Namespace, a.h.Name)))
 	}
-	answers, _, err := r.read(ctx, "node "+a.known.Name, ops...)
+	answers, err := r.read(ctx, "node "+a.known.Name, ops...)
 	if err != nil {
 		return err
 	}
@@ -122,43 +123,19 @@ func (a *acquisition) load(ctx context.Context) error {
 	return nil
 }
 
-// address returns the address to acquire. It returns the zero Addr if an earlier call with the
-// same nonce may hold one.
+// address returns the address to acquire.
 func (a *acquisition) address(ctx context.Context) (netip.Addr, error) {
-	switch requested := a.h.Addr; {
-	case a.sticky != nil && requested.IsValid() && requested != a.sticky.Addr:
+	requested := a.h.Addr
+	switch {
+	case a.sticky == nil && requested.IsValid():
+		return requested, nil
+	case a.sticky == nil:
+		return a.choose(ctx)
+	case requested.IsValid() && requested != a.sticky.Addr:
 		return requested, fmt.Errorf("%s/%s has address %s, not %s: %w", a.h.Namespace, a.h.Name,
 			a.sticky.Addr, requested, ErrInUse)
-	case a.sticky != nil:
-		return a.sticky.Addr, nil
-	case requested.IsValid():
-		return requested, nil
 	}
-	if !a.h.Sticky {
-		held, err := a.r.Held(ctx, a.known.Name)
-		if err != nil {
-			return netip.Addr{}, err
-		}
-		if slices.ContainsFunc(held, a.mine) {
-			return netip.Addr{}, nil
-		}
-	}
-	return a.choose(ctx)
-}
-
-func (a *acquisition) mine(h cluster.Holder) bool {
-	return h.Pool == a.pool.Name && h.Nonce == a.h.Nonce
-}
-
-func (a *acquisition) earlier(ctx context.Context) (cluster.Holder, error) {
-	held, err := a.r.Held(ctx, a.known.Name)
-	if err != nil {
-		return cluster.Holder{}, err
-	}
-	if i := slices.IndexFunc(held, a.mine); i >= 0 {
-		return held[i], nil
-	}
-	return cluster.Holder{}, errAgain
+	return a.sticky.Addr, nil
 }
 
 // choose returns a free address of a shared block, or of a free block.
@@ -233,7 +210,7 @@ func (r *Registry) sharedBlocks(ctx context.Context, p Pool) (blocks []Block, er
 		}
 	}
 	for part := range slices.Chunk(ops, maxBlocks) {
-		answers, _, err := r.read(ctx, "shared blocks of pool "+p.Name, part...)
+		answers, err := r.read(ctx, "shared blocks of pool "+p.Name, part...)
 		if err != nil {
 			return nil, err
 		}
@@ -267,7 +244,7 @@ func (r *Registry) slot(ctx context.Context, p Pool, addr netip.Addr) (s slot, e
 	if !ok {
 		return s, fmt.Errorf("%s is not in pool %s: %w", addr, p.Name, ErrRefused)
 	}
-	answers, _, err := r.read(ctx, "address "+addr.String(),
+	answers, err := r.read(ctx, "address "+addr.String(),
 		clientv3.OpGet(r.keys.Addr(p.Name, addr)),
 		clientv3.OpGet(r.keys.Block(p.Name, block)),
 		clientv3.OpGet(r.keys.Cool(p.Name, block), clientv3.WithCountOnly()),
@@ -335,11 +312,7 @@ func (a *acquisition) commit(ctx context.Context, addr netip.Addr, s slot) (clus
 	if s.block.Revision == 0 {
 		block.State, block.Nonce, block.Since = cluster.BlockShared, a.h.Nonce, r.o.Now()
 	}
-	block.Grants = maps.Clone(block.Grants)
-	if block.Grants == nil {
-		block.Grants = map[netip.Addr]cluster.Grant{}
-	}
-	block.Grants[addr] = cluster.Grant{Borrower: h.Node, Epoch: h.Epoch, Nonce: h.Nonce}
+	block = withGrant(block, addr, cluster.Grant{Borrower: h.Node, Epoch: h.Epoch, Nonce: h.Nonce})
 	var c change
 	c.same(r.keys.Node(h.Node), a.node.Revision)
 	c.same(r.keys.Pool(pool), a.pool.Revision)
@@ -358,10 +331,7 @@ func (a *acquisition) commit(ctx context.Context, addr netip.Addr, s slot) (clus
 			})
 		}
 	}
-	o, err := r.commit(ctx, "acquire "+addr.String(), c)
-	if err == nil && !o.held {
-		err = errAgain
-	}
+	_, err := r.write(ctx, "acquire "+addr.String(), c)
 	return h, err
 }
 
@@ -419,8 +389,7 @@ func (r *Registry) drop(
 	ctx context.Context, v vacancy, addr netip.Addr, keep bool, c change,
 ) error {
 	next := v.slot.block
-	next.Grants = maps.Clone(next.Grants)
-	delete(next.Grants, addr)
+	next.Block = withoutGrant(next.Block, addr)
 	if keep && next.Grants != nil {
 		next.Grants[addr] = cluster.Grant{}
 	}
@@ -436,18 +405,8 @@ func (r *Registry) drop(
 		c.same(key, next.Revision)
 		c.put(key, next.Block)
 	}
-	o, err := r.commit(ctx, "release "+addr.String(), c)
-	switch {
-	case errors.Is(err, rpctypes.ErrLeaseNotFound):
-		v.leases.lost()
-		return errAgain
-	case err != nil:
-		return err
-	case !o.held:
-		return errAgain
-	}
-	v.leases.used = true
-	return nil
+	_, err := v.leases.write(ctx, "release "+addr.String(), c)
+	return err
 }
 
 // takeHolder takes a shared address from a fenced node. The address cools down.
@@ -482,7 +441,7 @@ func (r *Registry) Forget(ctx context.Context, pool, namespace, name string) err
 	leases := newCoolLeases(r)
 	key := r.keys.Sticky(pool, namespace, name)
 	unknown, err := r.repeat(ctx, func(ctx context.Context) error {
-		answers, _, err := r.read(ctx, "sticky name", clientv3.OpGet(key),
+		answers, err := r.read(ctx, "sticky name", clientv3.OpGet(key),
 			clientv3.OpGet(r.keys.Pool(pool)))
 		if err != nil || len(answers[0].Kvs) == 0 {
 			return err
@@ -566,8 +525,16 @@ func (l *coolLeases) named(ctx context.Context, pool string) (clientv3.LeaseID, 
 	return l.of(ctx, p)
 }
 
-// lost forgets the leases after a transaction found that one has ended.
-func (l *coolLeases) lost() { clear(l.ids) }
+// write commits a transaction that may use the leases, and forgets them if one has ended.
+func (l *coolLeases) write(ctx context.Context, what string, c change) (revision int64, err error) {
+	revision, err = l.r.write(ctx, what, c)
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		clear(l.ids)
+		return 0, errAgain
+	}
+	l.used = l.used || err == nil
+	return revision, err
+}
 
 // drop revokes leases that no transaction has used or may still use.
 func (l *coolLeases) drop(ctx context.Context, unknown bool) {
@@ -583,7 +550,7 @@ func (l *coolLeases) drop(ctx context.Context, unknown bool) {
 func (r *Registry) Holder(
 	ctx context.Context, pool string, addr netip.Addr,
 ) (cluster.Holder, error) {
-	answers, _, err := r.read(ctx, "address "+addr.String(), clientv3.OpGet(r.keys.Addr(pool, addr)))
+	answers, err := r.read(ctx, "address "+addr.String(), clientv3.OpGet(r.keys.Addr(pool, addr)))
 	if err != nil {
 		return cluster.Holder{}, err
 	}

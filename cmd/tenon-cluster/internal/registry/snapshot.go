@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/cluster"
 )
 
-// Snapshot is the whole store at one revision.
+// Snapshot is the store at one revision, without the audit, which may be large.
 type Snapshot struct {
 	Revision int64
 	Meta     cluster.Meta
@@ -29,22 +29,34 @@ type Snapshot struct {
 	keys      cluster.Keys
 	revisions map[string]int64 // mod revisions of holders and tokens by key
 	cools     map[string]bool  // keys
-	wants     map[string]string
 }
 
-// Snapshot reads the whole store at one revision, in pages. A document that cannot be decoded is
-// in Wrong. ErrNotFound: the cluster does not exist.
+// Snapshot reads the store at one revision, in pages. A document that cannot be decoded is in
+// Wrong. ErrNotFound: the cluster does not exist.
 func (r *Registry) Snapshot(ctx context.Context) (s Snapshot, err error) {
-	lives := map[string]bool{}
 	for range attempts {
-		s = Snapshot{
-			Tokens: map[string]map[string]cluster.Tokens{}, keys: r.keys,
-			revisions: map[string]int64{}, cools: map[string]bool{}, wants: map[string]string{},
+		if s, err = r.snapshot(ctx); !errors.Is(err, rpctypes.ErrCompacted) {
+			break
 		}
-		clear(lives)
-		err = r.pages(ctx, r.keys.Root(), nil, func(kvs []*mvccpb.KeyValue, at int64) bool {
-			s.Revision = at
-			for _, kv := range kvs {
+	}
+	if err == nil && s.Meta.Nonce == "" && len(s.Wrong) == 0 {
+		err = fmt.Errorf("cluster %s is not initialized: %w", r.o.Cluster, ErrNotFound)
+	}
+	return s, err
+}
+
+func (r *Registry) snapshot(ctx context.Context) (s Snapshot, err error) {
+	s = Snapshot{
+		Tokens: map[string]map[string]cluster.Tokens{}, keys: r.keys,
+		revisions: map[string]int64{}, cools: map[string]bool{},
+	}
+	lives := map[string]bool{}
+	for _, prefix := range []string{
+		r.keys.Meta(), r.keys.Pools(), r.keys.Nodes(), r.keys.Lives(), r.keys.Blocks(""),
+		r.keys.Cools(""), r.keys.Addrs(""), r.keys.Stickies(""), r.keys.Quotas("", ""),
+	} {
+		s.Revision, err = r.pages(ctx, prefix, s.Revision, func(page []*mvccpb.KeyValue) bool {
+			for _, kv := range page {
 				s.Size += int64(len(kv.Key) + len(kv.Value))
 				if err := s.add(r, kv, lives); err != nil {
 					s.Wrong = append(s.Wrong, err.Error())
@@ -52,12 +64,9 @@ func (r *Registry) Snapshot(ctx context.Context) (s Snapshot, err error) {
 			}
 			return true
 		})
-		if !errors.Is(err, rpctypes.ErrCompacted) {
-			break
+		if err != nil {
+			return s, err
 		}
-	}
-	if err == nil && s.Meta.Nonce == "" && len(s.Wrong) == 0 {
-		err = fmt.Errorf("cluster %s is not initialized: %w", r.o.Cluster, ErrNotFound)
 	}
 	for i, n := range s.Nodes {
 		s.Nodes[i].Live = lives[n.Name]
@@ -66,7 +75,7 @@ func (r *Registry) Snapshot(ctx context.Context) (s Snapshot, err error) {
 		s.Blocks[i].Cool = s.cools[r.keys.Cool(b.Pool, b.Block.Block)]
 	}
 	s.sort()
-	return s, err
+	return s, nil
 }
 
 // add decodes one key.
@@ -92,8 +101,6 @@ func (s *Snapshot) add(r *Registry, kv *mvccpb.KeyValue, lives map[string]bool) 
 		err = collect(&s.Holders, kv, decode[cluster.Holder])
 	case under(r.keys.Stickies("")):
 		err = collect(&s.Stickies, kv, decode[cluster.Sticky])
-	case under(r.keys.Wants("")):
-		s.wants[key] = string(kv.Value)
 	case under(r.keys.Quotas("", "")):
 		t, pool, wrong := r.decodeTokens(kv)
 		if err = wrong; err != nil {

@@ -94,6 +94,7 @@ func (s scenario) run(t *testing.T, f *memkv.Fault, at int) int {
 	calls := client.Calls() - before
 	client.Fault(nil)
 	w.consistent()
+	w.cooling()
 	if s.after != nil {
 		if err := s.after(w, r); err != nil {
 			t.Error(err)
@@ -110,8 +111,8 @@ func (s scenario) run(t *testing.T, f *memkv.Fault, at int) int {
 	return calls
 }
 
-// giveUp runs a scenario and cancels the context of the caller with the fault. The late request then
-// arrives, or not; the caller excludes it and the invariants hold.
+// giveUp runs a scenario and cancels the context of the caller with the fault. The late request
+// then arrives, or not; the caller excludes it and the invariants hold.
 func (s scenario) giveUp(t *testing.T, f memkv.Fault, at int) {
 	w := newWorld(t)
 	client := w.store.Client("under test")
@@ -138,6 +139,7 @@ func (s scenario) giveUp(t *testing.T, f memkv.Fault, at int) {
 	for range 5 {
 		if err := call(t.Context()); err == nil {
 			w.consistent()
+			w.cooling()
 			w.noLeak()
 			return
 		}
@@ -154,6 +156,16 @@ func (w *world) consistent() {
 	}
 	for _, f := range s.Check() {
 		w.Errorf("invariant %d: %s", f.Invariant, f.Text)
+	}
+}
+
+// cooling checks that no block has lost its cool key before the cooldown has passed.
+func (w *world) cooling() {
+	w.Helper()
+	for _, b := range must(w.registry("checker").Snapshot(w.Context()))(w).Blocks {
+		if b.State == cluster.BlockCooling && !b.Cool {
+			w.Errorf("block %s has lost its cool key", b.Block.Block)
+		}
 	}
 }
 
@@ -287,7 +299,10 @@ var scenarios = []scenario{
 			if errors.Is(err, ErrConflict) {
 				return nil
 			}
-			return cmpErr(err, "claimed a taken block")
+			if err == nil {
+				err = errors.New("claimed a block of another node")
+			}
+			return err
 		}
 	}},
 	{name: "Exclude", prepare: func(w *world, r *Registry) func(context.Context) error {
@@ -353,15 +368,6 @@ var scenarios = []scenario{
 			return err
 		}
 	}, after: heldCount(1)},
-	{name: "Acquire any", prepare: func(w *world, r *Registry) func(context.Context) error {
-		_, s := w.join("a")
-		h := holdOf("web-0")
-		h.Sticky = false
-		return func(ctx context.Context) error {
-			_, err := r.Acquire(ctx, s.Node, w.pool, h)
-			return err
-		}
-	}, after: heldCount(1)},
 	{name: "Release", prepare: prepareRelease(false), after: heldCount(0)},
 	{name: "Release and forget", prepare: prepareRelease(true), after: heldCount(0)},
 	{name: "Forget", prepare: func(w *world, r *Registry) func(context.Context) error {
@@ -418,13 +424,6 @@ var scenarios = []scenario{
 			return r.AddAudit(ctx, "2026-11-23", "a", 1, []byte("events"), time.Minute)
 		}
 	}},
-}
-
-func cmpErr(err error, text string) error {
-	if err == nil {
-		return errors.New(text)
-	}
-	return err
 }
 
 // prepareReclaim fences a node with blocks, a lent, a borrowed and a shared address, and tokens.

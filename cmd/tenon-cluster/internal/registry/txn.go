@@ -96,14 +96,21 @@ func (r *Registry) commit(ctx context.Context, what string, c change) (o outcome
 	if o.held {
 		return o, nil
 	}
-	for _, one := range answer.Responses {
-		o.answers = append(o.answers, one.GetResponseRange())
-	}
+	o.answers = ranges(answer.Responses)
 	if err := r.checkMeta(o.answers[0]); err != nil {
 		return o, fmt.Errorf("%s: %w", what, err)
 	}
 	o.answers = o.answers[1:]
 	return o, nil
+}
+
+// write is commit for a transaction without reads. It returns errAgain if a compare fails.
+func (r *Registry) write(ctx context.Context, what string, c change) (revision int64, err error) {
+	o, err := r.commit(ctx, what, c)
+	if err == nil && !o.held {
+		err = errAgain
+	}
+	return o.revision, err
 }
 
 // check refuses a transaction that etcd would refuse.
@@ -134,21 +141,34 @@ func definite(err error) bool {
 	return ok && slices.Contains(refusals, s.Code())
 }
 
-// read reads keys with one linearizable transaction. It returns the revision of the store.
+// read reads keys with one linearizable transaction.
 func (r *Registry) read(
 	ctx context.Context, what string, ops ...clientv3.Op,
-) ([]*pb.RangeResponse, int64, error) {
+) ([]*pb.RangeResponse, error) {
+	return r.readIf(ctx, what, change{then: ops})
+}
+
+// readIf runs reads under compares. It returns errAgain if a compare fails.
+func (r *Registry) readIf(ctx context.Context, what string, c change) ([]*pb.RangeResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
 	defer cancel()
-	answer, err := r.client.Txn(ctx).Then(ops...).Commit()
+	answer, err := r.client.Txn(ctx).If(c.compares...).Then(c.then...).Commit()
 	if err != nil {
-		return nil, 0, fmt.Errorf("read %s: %w", what, err)
+		return nil, fmt.Errorf("read %s: %w", what, err)
 	}
-	answers := make([]*pb.RangeResponse, len(ops))
-	for i, one := range answer.Responses {
+	if !answer.Succeeded {
+		return nil, errAgain
+	}
+	return ranges(answer.Responses), nil
+}
+
+// ranges returns the answers to reads.
+func ranges(responses []*pb.ResponseOp) []*pb.RangeResponse {
+	answers := make([]*pb.RangeResponse, len(responses))
+	for i, one := range responses {
 		answers[i] = one.GetResponseRange()
 	}
-	return answers, answer.Header.Revision, nil
+	return answers
 }
 
 // list reads all keys with a prefix at one revision, in pages. If a compaction overtakes it, it
@@ -158,10 +178,10 @@ func (r *Registry) list(
 ) (kvs []*mvccpb.KeyValue, revision int64, err error) {
 	for range attempts {
 		kvs = nil
-		err = r.pages(ctx, prefix, opts, func(page []*mvccpb.KeyValue, at int64) bool {
-			kvs, revision = append(kvs, page...), at
+		revision, err = r.pages(ctx, prefix, 0, func(page []*mvccpb.KeyValue) bool {
+			kvs = append(kvs, page...)
 			return true
-		})
+		}, opts...)
 		if !errors.Is(err, rpctypes.ErrCompacted) {
 			break
 		}
@@ -169,25 +189,25 @@ func (r *Registry) list(
 	return kvs, revision, err
 }
 
-// pages yields the keys with a prefix at one revision until yield returns false.
+// pages yields the keys with a prefix at a revision, the present one if it is 0, until yield
+// returns false. It returns the revision.
 func (r *Registry) pages(
-	ctx context.Context, prefix string, opts []clientv3.OpOption,
-	yield func(page []*mvccpb.KeyValue, revision int64) bool,
-) error {
-	from, revision := prefix, int64(0)
-	for {
+	ctx context.Context, prefix string, revision int64,
+	yield func(page []*mvccpb.KeyValue) bool, opts ...clientv3.OpOption,
+) (int64, error) {
+	for from := prefix; ; {
 		answer, err := r.get(ctx, from, append([]clientv3.OpOption{
 			clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(page),
 			clientv3.WithRev(revision),
 		}, opts...)...)
 		if err != nil {
-			return fmt.Errorf("list %s: %w", prefix, err)
+			return revision, fmt.Errorf("list %s: %w", prefix, err)
 		}
 		if revision == 0 {
 			revision = answer.Header.Revision
 		}
-		if !yield(answer.Kvs, revision) || !answer.More {
-			return nil
+		if !yield(answer.Kvs) || !answer.More {
+			return revision, nil
 		}
 		from = string(answer.Kvs[len(answer.Kvs)-1].Key) + "\x00"
 	}
@@ -203,7 +223,7 @@ func (r *Registry) get(
 
 // repeat calls try until it succeeds, or fails for a reason that another try does not change.
 // Each try reads what it compares, and recognizes by nonces what an earlier one has committed.
-// unknown reports that a transaction of an earlier try may still commit.
+// unknown reports that a transaction of an earlier try may have committed, or may still commit.
 func (r *Registry) repeat(
 	ctx context.Context, try func(context.Context) error,
 ) (unknown bool, err error) {
@@ -211,7 +231,7 @@ func (r *Registry) repeat(
 		err = try(ctx)
 		switch {
 		case err == nil:
-			return false, nil
+			return unknown, nil
 		case errors.Is(err, ErrUnknown):
 			unknown = true
 		case errors.Is(err, errAgain):

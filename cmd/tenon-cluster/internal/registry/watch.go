@@ -31,8 +31,8 @@ const minResync = time.Second
 
 // Watch calls changed with the present view and after each batch of changes, until ctx ends. It
 // lists and compares again after a compaction, a lost watch, and every resync interval, so that
-// no deletion is lost. While the store cannot be read it calls changed with the last view and the
-// error. It returns only when ctx has ended.
+// no deletion is lost. While it cannot read the store, or decode a document, it calls changed with
+// the last view and the error. It returns only when ctx has ended.
 func (r *Registry) Watch(ctx context.Context, resync time.Duration, changed func(View, error)) {
 	w := watcher{r: r, changed: changed}
 	for failures := 0; ctx.Err() == nil; {
@@ -66,7 +66,7 @@ type watcher struct {
 	pools   map[string]Pool
 	nodes   map[string]Node
 	holders map[string]cluster.Holder
-	wrong   error // a document that cannot be decoded
+	wrong   map[string]error // why a document cannot be decoded
 }
 
 // run lists the keys and watches them until it is time to list again. It returns nil then, and
@@ -76,12 +76,11 @@ func (w *watcher) run(ctx context.Context, resync time.Duration) error {
 	if err != nil {
 		return err
 	}
-	w.changed(w.view(), w.wrong)
+	w.report()
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	prefixes := []string{w.r.keys.Pools(), w.r.keys.Nodes(), w.r.keys.Addrs("")}
 	events := make(chan clientv3.WatchResponse)
-	for _, prefix := range prefixes {
+	for _, prefix := range w.prefixes() {
 		watch := w.r.client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(revision+1))
 		go forward(ctx, watch, events)
 	}
@@ -121,7 +120,7 @@ func (w *watcher) follow(
 			return nil
 		case <-batch:
 			batch = nil
-			w.changed(w.view(), w.wrong)
+			w.report()
 		case response := <-events:
 			if response.CompactRevision != 0 {
 				return nil
@@ -139,39 +138,39 @@ func (w *watcher) follow(
 	}
 }
 
-// list replaces the documents by those of the store at one revision.
+// report calls changed with the view and the errors of documents that cannot be decoded.
+func (w *watcher) report() { w.changed(w.view(), errors.Join(sortedByKey(w.wrong)...)) }
+
+// list replaces the documents with the present ones, read at one revision.
 func (w *watcher) list(ctx context.Context) (revision int64, err error) {
 	fresh := watcher{
 		r: w.r, pools: map[string]Pool{}, nodes: map[string]Node{},
-		holders: map[string]cluster.Holder{},
+		holders: map[string]cluster.Holder{}, wrong: map[string]error{},
 	}
-	err = w.r.pages(ctx, w.r.keys.Pools(), nil, fresh.page(&revision))
-	for _, prefix := range []string{w.r.keys.Nodes(), w.r.keys.Addrs("")} {
-		if err == nil {
-			err = w.r.pages(ctx, prefix, []clientv3.OpOption{clientv3.WithRev(revision)},
-				fresh.page(new(int64)))
+	for _, prefix := range w.prefixes() {
+		revision, err = w.r.pages(ctx, prefix, revision, func(page []*mvccpb.KeyValue) bool {
+			for _, kv := range page {
+				fresh.apply(kv, false)
+			}
+			return true
+		})
+		if err != nil {
+			return 0, err
 		}
-	}
-	if err != nil {
-		return 0, err
 	}
 	w.pools, w.nodes, w.holders, w.wrong = fresh.pools, fresh.nodes, fresh.holders, fresh.wrong
 	return revision, nil
 }
 
-func (w *watcher) page(revision *int64) func([]*mvccpb.KeyValue, int64) bool {
-	return func(kvs []*mvccpb.KeyValue, at int64) bool {
-		*revision = at
-		for _, kv := range kvs {
-			w.apply(kv, false)
-		}
-		return true
-	}
+// prefixes returns the prefixes of the documents of a view.
+func (w *watcher) prefixes() []string {
+	return []string{w.r.keys.Pools(), w.r.keys.Nodes(), w.r.keys.Addrs("")}
 }
 
 // apply changes one document.
 func (w *watcher) apply(kv *mvccpb.KeyValue, deleted bool) {
 	key := string(kv.Key)
+	delete(w.wrong, key)
 	if deleted {
 		delete(w.pools, key)
 		delete(w.nodes, key)
@@ -181,34 +180,38 @@ func (w *watcher) apply(kv *mvccpb.KeyValue, deleted bool) {
 	var err error
 	switch {
 	case strings.HasPrefix(key, w.r.keys.Pools()):
-		var p Pool
-		if p, err = decodePool(kv); err == nil {
-			w.pools[key] = p
-		}
+		err = keep(w.pools, kv, decodePool)
 	case strings.HasPrefix(key, w.r.keys.Nodes()):
-		var n Node
-		if n, err = decodeNode(kv); err == nil {
-			w.nodes[key] = n
-		}
+		err = keep(w.nodes, kv, decodeNode)
 	default:
-		var h cluster.Holder
-		if h, err = cluster.Decode[cluster.Holder](key, kv.Value); err == nil {
-			w.holders[key] = h
-		}
+		err = keep(w.holders, kv, decode[cluster.Holder])
 	}
-	w.wrong = errors.Join(w.wrong, err)
+	if err != nil {
+		w.wrong[key] = err
+	}
+}
+
+// keep decodes a document into a map by its key. After an error the map has the earlier document.
+func keep[T any](
+	all map[string]T, kv *mvccpb.KeyValue, decode func(*mvccpb.KeyValue) (T, error),
+) error {
+	v, err := decode(kv)
+	if err == nil {
+		all[string(kv.Key)] = v
+	}
+	return err
 }
 
 // view returns a copy of the documents.
-func (w *watcher) view() (v View) {
-	for _, key := range slices.Sorted(maps.Keys(w.pools)) {
-		v.Pools = append(v.Pools, w.pools[key])
+func (w *watcher) view() View {
+	return View{
+		Pools: sortedByKey(w.pools), Nodes: sortedByKey(w.nodes), Holders: sortedByKey(w.holders),
 	}
-	for _, key := range slices.Sorted(maps.Keys(w.nodes)) {
-		v.Nodes = append(v.Nodes, w.nodes[key])
+}
+
+func sortedByKey[T any](all map[string]T) (values []T) {
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		values = append(values, all[key])
 	}
-	for _, key := range slices.Sorted(maps.Keys(w.holders)) {
-		v.Holders = append(v.Holders, w.holders[key])
-	}
-	return v
+	return values
 }
