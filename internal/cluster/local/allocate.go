@@ -224,8 +224,8 @@ func (p *Pool) reservePrefix(
 		units = slices.Concat(units[at+1:], units[:at+1])
 	}
 	for _, a := range units {
-		free, err := p.isFree(ctx, a)
-		if err == nil && !free {
+		taken, err := p.files.Taken(ctx, a)
+		if taken {
 			continue
 		}
 		if err == nil {
@@ -237,14 +237,6 @@ func (p *Pool) reservePrefix(
 		}
 	}
 	return netip.Addr{}, ErrFull
-}
-
-// isFree reports whether a prefix seems free, by its first address.
-func (p *Pool) isFree(ctx context.Context, a netip.Addr) (bool, error) {
-	// Package filestore looks for the file of an address in a range that is too large for a bitmap.
-	all := ipam.Range{Start: netip.IPv6Unspecified(), End: a}
-	found, err := p.files.NextFree(ctx, all, a, a)
-	return found.IsValid(), err
 }
 
 // full returns the error for blocks without a free address.
