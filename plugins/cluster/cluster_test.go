@@ -379,9 +379,11 @@ func TestSticky(t *testing.T) {
 		t.Errorf("%+v", q)
 	}
 	n.want(cni.Check, "c1", `"pool":"pods","sticky":true`, "")
+	n.want(cni.Status, "", `"pool":"pods","sticky":true`, "")
 	n.wantLeases("pods 10.79.255.194 c1")
 	socket := n.socket
 	n.socket += "-absent"
+	n.want(cni.Status, "", `"pool":"pods","sticky":true`, "50 pool pods: sticky: ")
 	n.want(cni.Del, "c1", `"pool":"pods","sticky":true`, "")
 	n.wantLeases()
 	notes, err := n.agent.store.Notes()
@@ -391,7 +393,7 @@ func TestSticky(t *testing.T) {
 	n.socket = socket
 	n.want(cni.Add, "c2", `"pool":"pods","sticky":true`, "10.79.255.194/26")
 	n.want(cni.Del, "c2", `"pool":"pods"`, "")
-	n.wantAsked("acquire acquire released")
+	n.wantAsked("acquire report acquire released")
 	if notes, err := n.agent.store.Notes(); err != nil || len(notes) > 0 {
 		t.Errorf("%+v %v", notes, err)
 	}
