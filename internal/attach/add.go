@@ -28,19 +28,26 @@ func (p *Plugin) Add(ctx context.Context, c *plugin.Call) (r *cni.Result, err er
 	if err := p.masq().available(cni.CodeUnsupportedField); err != nil {
 		return nil, err
 	}
-	s, err := p.open(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	if err := s.Enter(); err != nil {
-		return nil, err
-	}
-	err = s.Change(func() (err error) {
+	err = p.change(ctx, c, func(s *Session) (err error) {
 		r, err = p.attach(ctx, s)
 		return err
 	})
 	return r, err
+}
+
+// change calls change in a session with both namespaces. If it fails, its changes are rolled back.
+func (p *Plugin) change(
+	ctx context.Context, c *plugin.Call, change func(*Session) error,
+) error {
+	s, err := p.open(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if err := s.Enter(); err != nil {
+		return err
+	}
+	return s.Change(func() error { return change(s) })
 }
 
 func (p *Plugin) attach(ctx context.Context, s *Session) (*cni.Result, error) {

@@ -47,20 +47,14 @@ type Restorer interface {
 }
 
 // restoreBy returns the step that restores the objects of a Restorer.
-func (p *Plugin) restoreBy(c *plugin.Call, r Restorer) func(context.Context, session.Step) ([]string, error) {
+func (p *Plugin) restoreBy(
+	c *plugin.Call, r Restorer,
+) func(context.Context, session.Step) ([]string, error) {
 	return func(ctx context.Context, step session.Step) (restored []string, err error) {
 		if step != session.Allow {
 			return nil, nil
 		}
-		s, err := p.open(ctx, c)
-		if err != nil {
-			return nil, err
-		}
-		defer s.Close()
-		if err := s.Enter(); err != nil {
-			return nil, err
-		}
-		err = s.Change(func() (err error) {
+		err = p.change(ctx, c, func(s *Session) (err error) {
 			restored, err = r.Restore(ctx, s)
 			return err
 		})

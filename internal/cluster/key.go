@@ -10,7 +10,7 @@ import (
 )
 
 // Keys builds the keys of a cluster in the store. Directories end in a slash, so that the prefix of
-// node n1 is not that of n10. Names are escaped as in URLs, addresses in the form of RFC 5952.
+// node n1 excludes node n10. Names are escaped as in URLs; addresses have the form of RFC 5952.
 type Keys struct{ root string }
 
 // NewKeys returns the keys of a cluster.

@@ -41,8 +41,8 @@ type Node struct {
 	Labels    map[string]string `json:"labels,omitempty"`
 	Boot      string            `json:"boot,omitempty"` // ID of the boot in which the node last joined
 	Blocks    []BlockRef        `json:"blocks"`         // owned blocks, and borrowed addresses, sorted
-	// Store is the nonce of the [Meta] with which the node's blocks were last confirmed. A node whose
-	// Store differs gets no new blocks until an operator sets it.
+	// Store is the nonce of the [Meta] with which the node's blocks were last confirmed. A node with
+	// another Store gets no new blocks until an operator sets it.
 	Store string `json:"store,omitempty"`
 	// Holds are the holds, by pool, that the node observes at present. The pool's document may have
 	// changed since the node last read it, so that fencing by hold relies on these alone.

@@ -9,8 +9,9 @@ import (
 	"net"
 	"os"
 
-	"github.com/tenon-cni/tenon/internal/unixsocket"
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/unixsocket"
 )
 
 // Conn is a connection between the plugin and its daemon. It also passes file descriptors.

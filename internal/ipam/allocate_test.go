@@ -317,7 +317,6 @@ func FuzzAllocate(f *testing.F) {
 		}
 		got, err := Allocate(t.Context(), b,
 			Request{Owner: Owner{Container: "c1", IfName: "eth0"}, Sets: []RangeSet{set}})
-
 		var exhausted *ExhaustedError
 		switch {
 		case !want.IsValid() && !errors.As(err, &exhausted):

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,7 +39,7 @@ type addition struct {
 	boot    string // ID of the running boot
 	request local.Request
 	addrs   []netip.Addr  // requested addresses that no pool has provided
-	states  []local.State // of the pools that have provided an address of the node's blocks
+	states  []local.State // of the pools that have provided an address
 }
 
 // newAddition reads the request of the runtime. The error has code 4 if a sticky address has no
@@ -74,22 +75,29 @@ func (c *Config) newAddition(ctx context.Context, call *plugin.Call) (*addition,
 
 // allocate gets an address of a pool, from the blocks of the node or through the agent.
 func (a *addition) allocate(ctx context.Context, pool string) (got local.Allocation, err error) {
-	requested := netip.Addr{}
-	for asks := 0; ; asks++ {
-		verb := agentcall.Acquire
-		if !a.IPAM.Sticky {
-			got, requested, err = a.fromBlocks(ctx, pool)
-			if verb = remedy(err); verb == "" || asks == maxAsks {
-				return got, a.explain(ctx, pool, err, nil)
-			}
+	if a.IPAM.Sticky {
+		state, err := stateOf(ctx, a.existing(a.call, nil), pool)
+		if err != nil {
+			return got, err
 		}
-		reply, askErr := a.ask(ctx, pool, verb, requested, err)
-		if askErr != nil {
-			return got, a.explain(ctx, pool, err, askErr)
+		return a.acquire(ctx, pool, a.requested(&state), nil)
+	}
+	for asks := 0; ; asks++ {
+		got, requested, err := a.fromBlocks(ctx, pool)
+		verb := remedy(err)
+		if verb == "" || asks == maxAsks {
+			return got, a.explain(ctx, pool, err, nil)
 		}
 		if verb == agentcall.Acquire {
-			a.provided(reply.Address.Addr())
-			return local.Allocation{Addr: reply.Address, Gateway: reply.Gateway}, nil
+			return a.acquire(ctx, pool, requested, err)
+		}
+		q := agentcall.Request{Verb: verb, Pool: pool}
+		var full *local.FullError
+		if errors.As(err, &full) {
+			q.Have = full.Blocks
+		}
+		if _, askErr := a.ask(ctx, q); askErr != nil {
+			return got, a.explain(ctx, pool, err, askErr)
 		}
 	}
 }
@@ -114,20 +122,23 @@ func (a *addition) fromBlocks(
 	ctx context.Context, pool string,
 ) (got local.Allocation, requested netip.Addr, err error) {
 	var state local.State
-	apply := func() error {
+	err = a.do("allocate an address of pool "+pool, func() (err error) {
 		got, requested, state, err = a.inLock(ctx, pool)
 		return err
+	}, a.release(ctx, pool))
+	if err == nil {
+		a.provided(requested, state)
 	}
-	doErr := a.tx.Do("allocate an address of pool "+pool, apply, a.release(ctx, pool))
-	if doErr != nil && err == nil { // the change was not made
-		err = doErr
-	}
-	if err != nil {
-		return got, requested, err
-	}
-	a.states = append(a.states, state)
-	a.provided(requested)
-	return got, requested, nil
+	return got, requested, err
+}
+
+// do makes a change, and returns the error of apply as it is.
+func (a *addition) do(op string, apply, undo func() error) (err error) {
+	doErr := a.tx.Do(op, func() error {
+		err = apply()
+		return err
+	}, undo)
+	return cmp.Or(err, doErr)
 }
 
 // inLock allocates while the pool is locked. On error nothing is allocated.
@@ -142,20 +153,26 @@ func (a *addition) inLock(ctx context.Context, pool string) (
 	}
 	defer p.Abandon()
 	q := a.request
-	for _, addr := range a.addrs {
-		if p.State.Pool.Range.Contains(addr) {
-			q.Addr = addr
-			break
-		}
-	}
+	q.Addr = a.requested(&p.State)
 	if got, err = p.Allocate(ctx, q); err != nil {
 		err = errors.Join(err, tx.Rollback())
 	}
 	return got, q.Addr, p.State, errors.Join(err, p.Close())
 }
 
-// provided removes an address from the requested ones.
-func (a *addition) provided(addr netip.Addr) {
+// requested returns the requested address that lies in a pool, or the zero Addr.
+func (a *addition) requested(s *local.State) netip.Addr {
+	i := slices.IndexFunc(a.addrs, s.Pool.Range.Contains)
+	if i < 0 {
+		return netip.Addr{}
+	}
+	a.addrs[i] = s.Unit(a.addrs[i])
+	return a.addrs[i]
+}
+
+// provided records for finish that a pool in this state has provided an address.
+func (a *addition) provided(addr netip.Addr, state local.State) {
+	a.states = append(a.states, state)
 	a.addrs = slices.DeleteFunc(a.addrs, func(b netip.Addr) bool { return b == addr })
 }
 
@@ -177,33 +194,35 @@ func (a *addition) release(ctx context.Context, pool string) func() error {
 	}
 }
 
-// ask sends a request to the agent because of cause. The undo of Acquire releases the address.
-func (a *addition) ask(
-	ctx context.Context, pool string, verb agentcall.Verb, addr netip.Addr, cause error,
-) (reply *agentcall.Reply, err error) {
-	ctx, cancel := context.WithTimeout(ctx, agentTime)
-	defer cancel()
-	o := a.request.Owner
-	q := agentcall.Request{Verb: verb, Pool: pool, Network: o.Network, Container: o.Container,
-		IfName: o.IfName, Namespace: a.request.Namespace, Addr: addr}
-	var full *local.FullError
-	if errors.As(cause, &full) {
-		q.Have = full.Blocks
-	}
-	if verb != agentcall.Acquire {
-		return agentcall.Call(ctx, a.socket(), q)
-	}
+// acquire gets a shared address through the agent because of cause: the requested one if that is
+// valid. The undo releases it.
+func (a *addition) acquire(
+	ctx context.Context, pool string, requested netip.Addr, cause error,
+) (got local.Allocation, err error) {
+	q := agentcall.Request{Verb: agentcall.Acquire, Pool: pool, Addr: requested}
 	if a.IPAM.Sticky {
 		q.Name = a.request.Pod
 	}
-	op := "acquire a shared address of pool " + pool
-	if doErr := a.tx.Do(op, func() error {
-		reply, err = agentcall.Call(ctx, a.socket(), q)
+	var reply *agentcall.Reply
+	if err := a.do("acquire a shared address of pool "+pool, func() (err error) {
+		reply, err = a.ask(ctx, q)
 		return err
-	}, a.release(ctx, pool)); doErr != nil && err == nil {
-		return nil, doErr
+	}, a.release(ctx, pool)); err != nil {
+		return got, a.explain(ctx, pool, cause, err)
 	}
-	return reply, err
+	state, err := stateOf(ctx, a.existing(a.call, nil), pool)
+	a.provided(state.Unit(reply.Address.Addr()), state)
+	return local.Allocation{Addr: reply.Address, Gateway: reply.Gateway}, err
+}
+
+// ask sends a request to the agent for the attachment.
+func (a *addition) ask(ctx context.Context, q agentcall.Request) (*agentcall.Reply, error) {
+	ctx, cancel := context.WithTimeout(ctx, agentTime)
+	defer cancel()
+	o := a.request.Owner
+	q.Network, q.Container, q.IfName = o.Network, o.Container, o.IfName
+	q.Namespace = a.request.Namespace
+	return agentcall.Call(ctx, a.socket(), q)
 }
 
 // finish checks that all requested addresses were provided, and that hold has not ended since they
@@ -268,19 +287,27 @@ func (c *Config) facts(ctx context.Context, pool string) string {
 	case err == nil:
 		text = append(text, "last contact with the store "+ipam.FormatAge(now.Sub(contact))+" ago")
 	}
-	p, err := store.Open(ctx, pool, true)
+	state, err := stateOf(ctx, store, pool)
 	if err != nil {
 		return strings.Join(text, ", ")
 	}
 	hold := "hold is off"
-	if h := p.State.Hold; h != nil {
+	if h := state.Hold; h != nil {
 		hold = "hold ends in " + ipam.FormatAge(h.Left(store.Clock()))
 		if h.Passed(store.Clock()) {
 			hold = "hold has ended"
 		}
 	}
-	_ = p.Close()
 	return strings.Join(append(text, hold), ", ")
+}
+
+// stateOf reads the state of a pool without waiting for its lock.
+func stateOf(ctx context.Context, store *local.Store, pool string) (local.State, error) {
+	p, err := store.Open(ctx, pool, true)
+	if err != nil {
+		return local.State{}, err
+	}
+	return p.State, p.Close()
 }
 
 // hint says what an operator can do about an error.

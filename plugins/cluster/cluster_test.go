@@ -379,9 +379,11 @@ func TestSticky(t *testing.T) {
 		t.Errorf("%+v", q)
 	}
 	n.want(cni.Check, "c1", `"pool":"pods","sticky":true`, "")
+	n.want(cni.Status, "", `"pool":"pods","sticky":true`, "")
 	n.wantLeases("pods 10.79.255.194 c1")
 	socket := n.socket
 	n.socket += "-absent"
+	n.want(cni.Status, "", `"pool":"pods","sticky":true`, "50 pool pods: sticky: ")
 	n.want(cni.Del, "c1", `"pool":"pods","sticky":true`, "")
 	n.wantLeases()
 	notes, err := n.agent.store.Notes()
@@ -391,7 +393,7 @@ func TestSticky(t *testing.T) {
 	n.socket = socket
 	n.want(cni.Add, "c2", `"pool":"pods","sticky":true`, "10.79.255.194/26")
 	n.want(cni.Del, "c2", `"pool":"pods"`, "")
-	n.wantAsked("acquire acquire released")
+	n.wantAsked("acquire report acquire released")
 	if notes, err := n.agent.store.Notes(); err != nil || len(notes) > 0 {
 		t.Errorf("%+v %v", notes, err)
 	}
@@ -422,6 +424,16 @@ func TestRequestedAddresses(t *testing.T) {
 	n.want(cni.Add, "c3", `"pool":"pods"`, "11 requested IP address 10.79.0.9 is not available "+
 		"in range set 10.79.0.0-10.79.0.63")
 	n.wantLeases("pods 10.64.0.20 c1", "pods 10.79.0.9 c2", "pods6 fd00:64::9 c1")
+
+	n.prepare("prefixes", nil)
+	n.conf = ""
+	for i, a := range []string{"fd00:66:0:4000::", "fd00:66:0:4001::2"} { // the interface has ::2
+		n.args = "IP=" + a
+		n.want(cni.Add, fmt.Sprint("p", i), `"pool":"prefixes"`,
+			fmt.Sprintf("fd00:66:0:400%d::2/64 via fd00:66:0:400%d::1", i, i))
+	}
+	n.args = "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0;IP=10.79.0.10"
+	n.want(cni.Add, "s", `"pool":"pods","sticky":true`, "10.79.0.10/26 via 10.79.0.1")
 }
 
 func TestQuota(t *testing.T) {
@@ -468,19 +480,31 @@ func TestCheckLost(t *testing.T) {
 // ADD fails, and releases both addresses.
 func TestHoldEndsBeforeReply(t *testing.T) {
 	t.Parallel()
-	n := newNode(t)
+	for _, first := range []string{"10.64.0.2", "10.79.0.9"} { // of the node, and through the agent
+		t.Run(first, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			n.agent.serve(t, n.socket)
+			n.args = "IP=" + first
+			holdEnds(n, "pods "+first+" c1")
+		})
+	}
+}
+
+// holdEnds tests ADD of two pools. first is the lease of the first pool.
+func holdEnds(n *node, first string) {
 	n.prepare("pods6", nil)
 	var end local.Deadline
 	n.prepare("pods", func(s *local.State) {
 		up, wall := n.agent.store.Clock()()
-		end = local.NewDeadline(up, wall, time.Second)
+		end = local.NewDeadline(up, wall, 3*time.Second)
 		s.Hold = &end
 	})
 	waited := false
 	n.plugin = cluster.Plugin.Watched(func(op string) error {
 		if strings.Contains(op, "pods6") && !waited {
 			waited = true
-			n.wantLeases("pods 10.64.0.2 c1")
+			n.wantLeases(first)
 			for !end.Passed(n.agent.store.Clock()) {
 				time.Sleep(end.Left(n.agent.store.Clock()))
 			}
@@ -490,7 +514,7 @@ func TestHoldEndsBeforeReply(t *testing.T) {
 	n.want(cni.Add, "c1", `"pools":["pods","pods6"]`,
 		"11 pool pods: the node may not use its blocks")
 	if !waited {
-		t.Error("the second pool was not used")
+		n.Error("the second pool was not used")
 	}
 	n.wantLeases()
 }

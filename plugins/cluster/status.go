@@ -61,7 +61,7 @@ func (c *Config) status(ctx context.Context, store *local.Store, pool string) (e
 		return fmt.Errorf("%w; the agent has no contact with the store", err)
 	}
 	for _, s := range reply.Status.Pools {
-		if s.Pool == pool && s.Exhausted != "" {
+		if s.Pool == pool && s.Exhausted != "" && !c.IPAM.Sticky {
 			return fmt.Errorf("%w: %s", err, s.Exhausted)
 		}
 	}
@@ -76,8 +76,11 @@ func (c *Config) free(ctx context.Context, store *local.Store, p *local.Pool) er
 	if err := store.Usable(&p.State); err != nil {
 		return err
 	}
+	if c.IPAM.Sticky { // the agent provides it
+		return fmt.Errorf("pool %s: sticky: %w", p.Name(), local.ErrForeignAddress)
+	}
 	blocks, _, err := p.Usage(ctx)
-	if err != nil || c.IPAM.Sticky {
+	if err != nil {
 		return err
 	}
 	var used, capacity uint64

@@ -125,12 +125,8 @@ func (p *Pool) reserve(ctx context.Context, q Request) (netip.Addr, error) {
 
 // reserveRequested reserves the address of a request.
 func (p *Pool) reserveRequested(ctx context.Context, q Request) (netip.Addr, error) {
-	pool, a := &p.State.Pool, q.Addr
-	if unit, err := a.Prefix(pool.PrefixBits); pool.PrefixBits > 0 && err == nil &&
-		a == attached(unit).Addr.Addr() {
-		a = unit.Addr()
-	}
-	if err := pool.Allocatable(a); err != nil {
+	a := p.State.Unit(q.Addr)
+	if err := p.State.Pool.Allocatable(a); err != nil {
 		return a, fmt.Errorf("%w: %w", ErrNotAllocatable, err)
 	}
 	b := p.State.BlockOf(a)
@@ -138,6 +134,18 @@ func (p *Pool) reserveRequested(ctx context.Context, q Request) (netip.Addr, err
 		return a, fmt.Errorf("pool %s: %s: %w", p.name, a, ErrForeignAddress)
 	}
 	return a, p.inBlock(lending{p.files, &p.State}.Reserve(ctx, setOwned, a, q.owner()))
+}
+
+// Unit returns the address that a request for a reserves: in a pool of prefixes, the address of the
+// interface stands for the first one of its prefix.
+func (s *State) Unit(a netip.Addr) netip.Addr {
+	if s.Pool.PrefixBits > 0 {
+		unit, err := a.Prefix(s.Pool.PrefixBits)
+		if err == nil && a == attached(unit).Addr.Addr() {
+			return unit.Addr()
+		}
+	}
+	return a
 }
 
 // inBlock adds the block to an error about the holder of a requested address.
@@ -224,8 +232,8 @@ func (p *Pool) reservePrefix(
 		units = slices.Concat(units[at+1:], units[:at+1])
 	}
 	for _, a := range units {
-		free, err := p.isFree(ctx, a)
-		if err == nil && !free {
+		taken, err := p.files.Taken(ctx, a)
+		if taken {
 			continue
 		}
 		if err == nil {
@@ -237,14 +245,6 @@ func (p *Pool) reservePrefix(
 		}
 	}
 	return netip.Addr{}, ErrFull
-}
-
-// isFree reports whether a prefix seems free, by its first address.
-func (p *Pool) isFree(ctx context.Context, a netip.Addr) (bool, error) {
-	// Package filestore looks for the file of an address in a range that is too large for a bitmap.
-	all := ipam.Range{Start: netip.IPv6Unspecified(), End: a}
-	found, err := p.files.NextFree(ctx, all, a, a)
-	return found.IsValid(), err
 }
 
 // full returns the error for blocks without a free address.

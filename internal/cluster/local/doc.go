@@ -8,7 +8,7 @@
 //	    pools/POOL.json   [State]: the blocks of a pool, written by the agent
 //	    addresses/POOL/   reservations, see package filestore; its lock covers POOL.json too
 //	    notes/POOL/       [Note]: shared addresses that the plugin released and the store still shows
-//	    intents/          transactions of the agent whose outcome is not known
+//	    intents/          transactions of the agent with an unknown outcome
 //	    audit/DAY.log     a [Record] per line, if the pool asks for it
 //
 // A reservation names network, container, interface and the namespace of the pod, so that networks

@@ -230,17 +230,13 @@ func (p *Pool) Withdraw(
 	if at < 0 {
 		return netip.Addr{}, fmt.Errorf("this node does not own block %s of pool %s", block, p.name)
 	}
-	leases, err := p.Leases(ctx)
-	if err != nil {
-		return netip.Addr{}, err
-	}
 	b := &p.State.Blocks[at]
-	taken := map[netip.Addr]bool{}
-	for _, l := range leases {
-		taken[l.Addr] = true
-	}
 	for a := range p.units(b) {
-		if _, lent := b.Lent[a]; lent || taken[a] {
+		taken, err := p.files.Taken(ctx, a)
+		if err != nil {
+			return netip.Addr{}, err
+		}
+		if _, lent := b.Lent[a]; lent || taken {
 			continue
 		}
 		if b.Lent == nil {

@@ -57,6 +57,9 @@ func churn(args []string) error {
 		if err := churnOnce(store, claims, fmt.Sprintf("%s-%d", name, i)); err != nil {
 			return err
 		}
+		if i == 0 {
+			fmt.Println("running")
+		}
 	}
 	return nil
 }
@@ -124,9 +127,12 @@ func TestKilledProcesses(t *testing.T) {
 		for j := range killed {
 			killed[j] = child("churn", fmt.Sprintf("k%d-%d", i, j), n.dir, claims, "1000000")
 			killed[j].Stderr = &stderr[j]
+			running, err := killed[j].StdoutPipe()
+			n.must(err)
 			n.must(killed[j].Start())
+			_, _ = running.Read(make([]byte, 1))
 		}
-		time.Sleep(10*time.Millisecond + rand.N(30*time.Millisecond))
+		time.Sleep(rand.N(30 * time.Millisecond)) // to a random instant
 		n.change("two", func(s *local.State) { s.Blocks[1].Generation = int64(i) })
 		for j, cmd := range killed {
 			n.must(cmd.Process.Kill())

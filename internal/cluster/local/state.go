@@ -113,5 +113,5 @@ type Node struct {
 	Epoch    uint64 `json:"epoch"`
 	Store    string `json:"store"`
 	Revision int64  `json:"revision,omitempty"` // the newest one of the node's document
-	MTU      int    `json:"mtu,omitempty"`      // for container interfaces, from the routes; 0 if not known
+	MTU      int    `json:"mtu,omitempty"`      // for container interfaces; 0 if not known
 }

@@ -448,6 +448,15 @@ func TestSearch(t *testing.T) {
 			t.Error("withdrew an address of a foreign block")
 		}
 	})
+	// an address with a file that cannot be read may have a holder
+	n.release("pods", owner("c0"))
+	n.release("pods", owner("c1"))
+	n.must(os.Mkdir(filepath.Join(n.dir, "addresses", "pods", "10.64.0.4"), 0o755))
+	n.with("pods", func(p *local.Pool) {
+		if a, err := p.Withdraw(ctx, b.Block, "n3"); err != nil || a != addr("10.64.0.6") {
+			t.Errorf("withdrew %s, %v", a, err)
+		}
+	})
 }
 
 func TestPrefixes(t *testing.T) {

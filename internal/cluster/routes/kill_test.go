@@ -258,6 +258,36 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// TestCanceled: the context ends at each change. Apply reports it unless that change was the last.
+func TestCanceled(t *testing.T) {
+	t.Parallel()
+	s := newSingle(t)
+	want := wanting(nearby(2), distant(3))
+	for at := 1; ; at++ {
+		s.remove()
+		ctx, cancel := context.WithCancel(t.Context())
+		changes := 0
+		r := s.router(func(string) error {
+			if changes++; changes == at {
+				cancel()
+			}
+			return nil
+		})
+		var report routes.Report
+		var err error
+		s.host.Do(func() { report, err = r.Apply(ctx, want) })
+		cancel()
+		missing := s.apply(want)
+		if (missing > 0) != errors.Is(err, context.Canceled) {
+			t.Errorf("canceled at change %d: %v after %d changes, %d missing", at, err, report.Changes,
+				missing)
+		}
+		if changes < at {
+			break
+		}
+	}
+}
+
 // sweep interrupts the transition between two states, and Remove, at each change.
 func sweep(
 	t *testing.T, s *single, states [2]routes.Want, interrupted func(at int, remove bool) bool,

@@ -3,31 +3,44 @@ package routes
 import (
 	"maps"
 	"net/netip"
+	"slices"
+
+	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
-// nearBits limits the blocks whose addresses get proxy entries, to 2^nearBits addresses. The default
-// blocks have 2^6.
+// nearBits limits proxy entries to blocks of at most 2^nearBits addresses. The default blocks have
+// 2^6.
 const nearBits = 10
 
-// surround adds routes to the rest of each block from which this node has borrowed an address. The
-// interface of a container with that address makes the whole block seem to be on a link here, and
-// the kernel prefers that to a route to the whole block, but not to routes to its parts.
+// surround adds routes to the parts of each block of another node that seems to be on a link here:
+// a bridge keeps the gateway of a block that this node has returned, and gets the one of a block
+// from which this node has borrowed an address. The kernel prefers such a link to a route to the
+// whole block, but not to routes to its parts. Only containers with borrowed addresses consider the
+// others of the block their neighbours.
 func (p *plan) surround() {
 	for n, r := range maps.Clone(p.blocks) {
-		if n.IsSingleIP() || !p.borrowedFrom(n) {
+		borrowed := p.borrowedFrom(n)
+		if n.IsSingleIP() || !borrowed && !p.onLink(n) {
 			continue
 		}
-		for _, part := range without(n, p.single) {
+		for _, part := range without(n, func(b netip.Prefix) bool { return b == n || p.single(b) }) {
 			if p.blocks[part] == nil {
 				p.blocks[part] = r
 			}
-			p.near[part] = true
+			p.near[part] = borrowed
 		}
-		if n.Addr().BitLen()-n.Bits() > nearBits {
+		if borrowed && n.Addr().BitLen()-n.Bits() > nearBits {
 			p.problem("node %q: containers with borrowed addresses of block %s do not reach the others"+
 				" on the node's bridge: it has more than %d addresses", r.Peer, n, 1<<nearBits)
 		}
 	}
+}
+
+// onLink reports whether a block is the network of an address here.
+func (p *plan) onLink(block netip.Prefix) bool {
+	return slices.ContainsFunc(p.facts.nets, func(x kernel.LinkAddr) bool {
+		return x.Addr.Masked() == block
+	})
 }
 
 // borrowedFrom reports whether an own single address lies in a block.

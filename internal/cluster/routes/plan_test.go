@@ -160,6 +160,37 @@ func TestBorrowed(t *testing.T) {
 	}
 }
 
+// TestReturnedBlock: a bridge keeps the gateway of a block that its node has returned. Packets to
+// the next owner leave the node nevertheless, and stay on it when it owns the block again.
+func TestReturnedBlock(t *testing.T) {
+	t.Parallel()
+	s := newSingle(t)
+	s.host.Batch("link add br0 type bridge", "link add port type veth peer name end",
+		"link set port master br0 up", "link set end up", "link set br0 up",
+		"address add 10.64.2.1/26 dev br0", "address add fd00:64:0:2::1/122 dev br0 nodad")
+	lead := func(to4, to6 string) {
+		t.Helper()
+		for addr, path := range map[string]string{"10.64.2.2": to4, "10.64.2.62": to4,
+			"fd00:64:0:2::2": to6, "fd00:64:0:2::3f": to6} {
+			if got := s.host.Command("ip", "route", "get", addr); !strings.Contains(got, path) {
+				t.Errorf("the route to %s is not %s: %s", addr, path, got)
+			}
+		}
+	}
+	want := wanting(nearby(2))
+	s.apply(want)
+	lead("via 192.0.2.2 dev uplink", "via 2001:db8::2 dev uplink")
+	if got := s.host.Command("ip", "neigh", "show", "proxy"); got != "" {
+		t.Errorf("proxy entries: %s", got)
+	}
+	if n := s.apply(want); n != 0 {
+		t.Errorf("%d changes the second time", n)
+	}
+	want.Own.Blocks, want.Peers = append(want.Own.Blocks, peer(2).Blocks...), nil
+	s.apply(want)
+	lead("dev br0", "dev br0")
+}
+
 // TestNoCommonFamily: nodes without a common family cannot reach each other.
 func TestNoCommonFamily(t *testing.T) {
 	t.Parallel()

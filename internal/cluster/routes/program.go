@@ -130,6 +130,10 @@ func (a *application) read() (entries, error) {
 func (a *application) make(ctx context.Context, changes []kernel.Change) error {
 	var errs []error
 	for some := range slices.Chunk(changes, a.together) {
+		if ctx.Err() != nil {
+			errs = append(errs, context.Cause(ctx))
+			break
+		}
 		failed := a.host.Make(some...)
 		a.changes += max(len(some)-len(failed), 0)
 		for _, err := range failed {
@@ -138,9 +142,6 @@ func (a *application) make(ctx context.Context, changes []kernel.Change) error {
 				continue
 			}
 			errs = append(errs, err)
-		}
-		if ctx.Err() != nil {
-			break
 		}
 	}
 	return errors.Join(errs...)

@@ -2,6 +2,7 @@ package routes_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -133,13 +134,16 @@ func TestUnrelated(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	s.host.Batch("link add unrelated type bridge", "link set unrelated up",
-		"address add 203.0.113.1/24 dev unrelated", "link del unrelated")
-	select {
-	case <-events:
-		t.Error("an event about an unrelated link")
-	case <-time.After(100 * time.Millisecond):
-	}
+	testnet.Eventually(t, func() error { // the kernel may still report that the uplink is up
+		s.host.Batch("link add unrelated type bridge", "link set unrelated up",
+			"address add 203.0.113.1/24 dev unrelated", "link del unrelated")
+		select {
+		case <-events:
+			return errors.New("an event about an unrelated link")
+		case <-time.After(100 * time.Millisecond):
+			return nil
+		}
+	})
 	cancel()
 	for range events {
 	}

@@ -72,6 +72,12 @@ func (s *Store) NextFree(
 	return a, nil
 }
 
+// Taken reports whether an address has a file, even one that cannot be read.
+func (s *Store) Taken(ctx context.Context, a netip.Addr) (bool, error) {
+	free, err := s.probe(ctx, a, a)
+	return err == nil && !free.IsValid(), err
+}
+
 // probe tests one address after another for a file.
 func (s *Store) probe(ctx context.Context, from, to netip.Addr) (netip.Addr, error) {
 	if err := s.load(ctx); err != nil {

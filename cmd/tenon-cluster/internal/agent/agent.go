@@ -106,7 +106,7 @@ type stamp struct {
 
 // after returns the deadline that lies d after the instant.
 func (s stamp) after(d time.Duration) local.Deadline {
-	return local.Deadline{Boot: s.boot + d, Wall: s.wall.Add(d)}
+	return local.NewDeadline(s.boot, s.wall, d)
 }
 
 // New returns an agent. It does no I/O.

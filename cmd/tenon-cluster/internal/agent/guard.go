@@ -1,12 +1,15 @@
 package agent
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
 	"time"
 
+	"github.com/tenon-cni/tenon/internal/cluster"
 	"github.com/tenon-cni/tenon/internal/cluster/local"
 )
 
@@ -52,7 +55,7 @@ func (a *Agent) guard(ctx context.Context, more map[netip.Prefix]local.Deadline)
 	return next.err
 }
 
-// limits reads the limits of all blocks from the files.
+// limits reads the limits of all blocks and shared addresses from the files.
 func (a *Agent) limits(ctx context.Context) (guarded, error) {
 	g := guarded{ends: map[netip.Prefix]local.Deadline{}, over: map[netip.Prefix]bool{}, at: time.Now()}
 	names, err := a.o.Local.Pools()
@@ -72,11 +75,37 @@ func (a *Agent) limits(ctx context.Context) (guarded, error) {
 				g.ends[b.Block] = *p.State.Hold
 			}
 		}
-		if err := p.Close(); err != nil {
+		err = errors.Join(a.limitShared(ctx, p, g.ends), p.Close())
+		if err != nil {
 			return g, err
 		}
 	}
 	return g, nil
+}
+
+// limitShared adds the limits of a pool's shared addresses. A fenced node has lost them.
+func (a *Agent) limitShared(
+	ctx context.Context, p *local.Pool, ends map[netip.Prefix]local.Deadline,
+) error {
+	end := p.State.Hold
+	a.mu.Lock()
+	if a.fenced {
+		end = new(local.Deadline)
+	}
+	a.mu.Unlock()
+	if end == nil {
+		return nil
+	}
+	_, shared, err := p.Usage(ctx)
+	for _, l := range shared {
+		ends[unitOf(p.State.Pool, l.Addr)] = *end
+	}
+	return err
+}
+
+// unitOf returns the part of a pool that an attachment with a shared address gets.
+func unitOf(p cluster.Pool, a netip.Addr) netip.Prefix {
+	return netip.PrefixFrom(a, cmp.Or(p.PrefixBits, a.BitLen()))
 }
 
 // unguarded reports whether the kernel does not enforce hold. Other nodes must then not rely on it.

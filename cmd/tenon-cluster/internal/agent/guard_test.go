@@ -5,6 +5,8 @@ import (
 	"errors"
 	"maps"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -115,6 +117,53 @@ func TestKernelDropsTrafficOfLostBlocks(t *testing.T) {
 		pass(time.Minute)
 		if len(k.left) != 0 {
 			w.Errorf("limits %v after the node has rejoined", k.left)
+		}
+	})
+}
+
+func TestKernelEnforcesHoldOfSharedAddresses(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.pool(cluster.Pool{Range: prefix("10.64.0.0/16"), Hold: cluster.MinHold})
+		n := w.node("n1")
+		k := &kernel{first: func(b netip.Prefix) {
+			file := filepath.Join(n.dir, "addresses", "pods", b.Addr().String())
+			if _, err := os.Stat(file); err == nil {
+				w.Errorf("%s was reserved before its limit was in the kernel", b)
+			}
+		}}
+		n.change = func(o *agent.Options) { o.Guard = k.guard }
+		n.start()
+		unit := netip.PrefixFrom(n.mustAcquire("c1", "web-0", ""), 32)
+		limit := func() (left time.Duration, limited bool) {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			left, limited = k.left[unit]
+			return left, limited
+		}
+		pass(10 * time.Minute)
+		if got, _ := limit(); got < 58*time.Minute || got > minHold {
+			w.Errorf("limit %s after ten minutes with contact, expected about an hour", got)
+		}
+		n.client.Partition(true)
+		pass(2 * time.Hour)
+		if got, limited := limit(); got != 0 || !limited {
+			w.Errorf("limit %s, %t after two hours without contact, expected none", got, limited)
+		}
+		n.client.Partition(false)
+		pass(time.Minute)
+		if got, _ := limit(); got < 58*time.Minute {
+			w.Errorf("limit %s after the partition, expected about an hour", got)
+		}
+		n.fence()
+		pass(time.Minute)
+		if got, limited := limit(); got != 0 || !limited {
+			w.Errorf("limit %s, %t after fencing, expected none", got, limited)
+		}
+		n.del("pods", "c1")
+		pass(time.Minute)
+		if _, limited := limit(); limited {
+			w.Error("a limit of a released address")
 		}
 	})
 }

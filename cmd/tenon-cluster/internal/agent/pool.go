@@ -111,8 +111,8 @@ func (a *Agent) adopt(ctx context.Context, blocks []registry.Block) error {
 	return nil
 }
 
-// guardNew limits the use of new blocks in the kernel before the plugin allocates from them. A
-// kernel that cannot do so is not an error: the node then does not publish its hold.
+// guardNew limits the use of new blocks or shared addresses in the kernel before the plugin uses
+// them. A kernel that cannot do so is not an error: the node then does not publish its hold.
 func (a *Agent) guardNew(ctx context.Context, pool string, blocks []local.Block) error {
 	p, ok := a.pool(pool)
 	a.mu.Lock()

@@ -91,7 +91,11 @@ func (a *Agent) acquire(
 		return got, err // the intent stays until the outcome is known
 	}
 	if err == nil {
-		if got, err = a.put(ctx, q, h.Addr); err != nil {
+		unit := local.Block{Block: unitOf(p.Pool, h.Addr)}
+		if err = a.guardNew(ctx, q.Pool, []local.Block{unit}); err == nil {
+			got, err = a.put(ctx, q, h.Addr)
+		}
+		if err != nil {
 			err = errors.Join(err, a.undoAcquire(ctx, in))
 			return got, err
 		}

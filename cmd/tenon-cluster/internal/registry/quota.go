@@ -90,6 +90,9 @@ func (r *Registry) tokens(
 		if err != nil {
 			return own, 0, 0, err
 		}
+		if t.Namespace != namespace { // an empty one selects the keys of all
+			continue
+		}
 		total += t.Count
 		if t.Node == node {
 			own = ownTokens{t, kv.ModRevision}
