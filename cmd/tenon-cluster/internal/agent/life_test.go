@@ -2,6 +2,8 @@ package agent_test
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -219,7 +221,8 @@ func TestCopiedDiskIsRefused(t *testing.T) {
 		copied.dir, copied.boot = first.dir+"-copy", "another boot"
 		copyDir(w.T, first.dir, copied.dir)
 		err := copied.run()
-		if !errors.Is(err, registry.ErrIdentity) || !strings.Contains(cni.AsError(err).Details, "node reset") {
+		if !errors.Is(err, registry.ErrIdentity) ||
+			!strings.Contains(cni.AsError(err).Details, "node reset") {
 			w.Errorf("the copy: %v, expected %v with a hint", err, registry.ErrIdentity)
 		}
 		first.mustAdd("pods", "c2")
@@ -308,6 +311,37 @@ func TestDrainingNodeGivesItsBlocksBack(t *testing.T) {
 	})
 }
 
+// TestJoinWithoutDisk joins while node.json cannot be written. The node confirms its blocks as soon
+// as it can.
+func TestJoinWithoutDisk(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.pool(cluster.Pool{Range: prefix("10.64.0.0/16")})
+		n := w.node("n1")
+		n.startPartitioned()
+		path := filepath.Join(n.dir, "node.json")
+		if err := os.Remove(path); err != nil {
+			w.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Join(path, "full"), 0o700); err != nil {
+			w.Fatal(err)
+		}
+		n.client.Partition(false)
+		pass(time.Minute)
+		if err := os.RemoveAll(path); err != nil {
+			w.Fatal(err)
+		}
+		pass(time.Minute)
+		doc, err := n.files.Node()
+		if err != nil || doc.Store == "" || doc.Epoch != 1 {
+			w.Errorf("node.json: %+v, %v; expected store and epoch", doc, err)
+		}
+		if s := n.status(); s.State != "active" || len(s.Problems) != 0 {
+			w.Errorf("status %+v", s)
+		}
+	})
+}
+
 func TestServiceManagerKnowsTheState(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
@@ -342,7 +376,8 @@ func TestServiceManagerKnowsTheState(t *testing.T) {
 func TestNameIsUsedAgainWhileBlocksCool(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		w.pool(cluster.Pool{Range: prefix("10.64.0.0/28"), BlockBits: 29, Cooldown: cluster.Duration(time.Hour)})
+		w.pool(cluster.Pool{Range: prefix("10.64.0.0/28"), BlockBits: 29,
+			Cooldown: cluster.Duration(time.Hour)})
 		old := w.node("n1").start()
 		before := old.mustAdd("pods", "c1")
 		old.kill()

@@ -261,11 +261,12 @@ func (a *Agent) join(ctx context.Context) error {
 	a.commons.reconciled = time.Time{}
 	a.mu.Unlock()
 	if first {
-		if err := a.remember(func(n *local.Node) { n.Store = meta.Nonce }); err != nil {
-			return err
-		}
+		err = a.remember(func(n *local.Node) { n.Store = meta.Nonce })
 	}
-	if err := a.confirm(ctx, meta); err != nil {
+	if err == nil {
+		err = a.confirm(ctx, meta)
+	}
+	if err != nil {
 		if !errors.Is(err, errAway) {
 			a.lose() // allocations from unconfirmed blocks stay forbidden; try again
 		}
