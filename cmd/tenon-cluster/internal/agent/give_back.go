@@ -38,7 +38,8 @@ func (a *Agent) unnecessary(use []local.Use, scarce bool) (old []local.Block) {
 			continue
 		}
 		rest := capacity - u.Capacity
-		enough := rest > 0 && (rest-used)*100 >= rest*freePercent
+		left := rest - min(used, rest) // excluded addresses may be in use
+		enough := rest > 0 && left*100 >= rest*freePercent
 		id := blockID{u.Block.Block, u.Nonce}
 		if u.Used > 0 || !enough && !scarce && !draining {
 			delete(a.idle, id)

@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -283,6 +284,30 @@ func TestEmptyBlocksReturn(t *testing.T) {
 			w.Errorf("the store shows %d blocks, expected 1", got)
 		}
 		w.check()
+	})
+}
+
+// TestSpareBlockIsKept excludes most addresses of a block while they are in use: the node keeps the
+// other block.
+func TestSpareBlockIsKept(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := cluster.Pool{Range: prefix("10.64.0.0/16"), BlockBits: 29}
+		w.pool(p)
+		n := w.node("n1").start()
+		var last netip.Addr
+		for _, c := range []string{"c1", "c2", "c3", "c4", "c5"} {
+			last = n.mustAdd("pods", c)
+		}
+		pass(time.Minute)
+		before := n.blocks("pods")
+		if len(before) != 2 {
+			w.Fatalf("5 of 5 addresses in use: blocks %q, expected 2", before)
+		}
+		p.Exclude = []netip.Prefix{netip.PrefixFrom(last, 30).Masked()}
+		w.pool(p)
+		pass(15 * time.Minute)
+		n.wantBlocks("pods", before...)
 	})
 }
 
