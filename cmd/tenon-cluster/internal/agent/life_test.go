@@ -311,6 +311,33 @@ func TestSpareBlockIsKept(t *testing.T) {
 	})
 }
 
+// TestPastProblemOfAClaim: the status forgets that a claim failed when no block is necessary.
+func TestPastProblemOfAClaim(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.pool(cluster.Pool{Range: prefix("10.64.0.0/29"), BlockBits: 29})
+		n := w.node("n1").start()
+		containers := []string{"c1", "c2", "c3", "c4", "c5"}
+		for _, c := range containers {
+			n.mustAdd("pods", c)
+		}
+		if _, err := n.add("pods", "c6"); cni.CodeOf(err) != cni.CodeTryAgainLater {
+			w.Errorf("add to a full pool: %v, expected code 11", err)
+		}
+		pass(time.Minute)
+		if s := n.status(); len(s.Problems) != 1 {
+			w.Errorf("problems of a full pool: %q, expected one", s.Problems)
+		}
+		for _, c := range containers[1:] {
+			n.del("pods", c)
+		}
+		pass(time.Minute)
+		if s := n.status(); len(s.Problems) != 0 {
+			w.Errorf("problems of a pool with free addresses: %q", s.Problems)
+		}
+	})
+}
+
 func TestDrainingNodeGivesItsBlocksBack(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.pool(cluster.Pool{Range: prefix("10.64.0.0/16")})
