@@ -51,8 +51,8 @@ func (a *Agent) live(ctx context.Context) error {
 	return nil
 }
 
-// announce reports the state of the node to the service manager if it has changed. The agent is ready
-// after the first attempt to join, because it also works without the store.
+// announce reports the state of the node to the service manager if it has changed. The agent is
+// ready after the first attempt to join, because it also works without the store.
 func (a *Agent) announce(last *string) {
 	a.mu.Lock()
 	text := "no contact with the store"
