@@ -216,7 +216,7 @@ reserved; with --force it removes these reservations, too.`,
 		Example: a.examples("node reset"),
 		Args:    arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			conf, err := a.flags.Load(cmd.Flags(), a.Lookup)
+			conf, err := settings.Load(cmd.Flags(), a.Lookup)
 			if err != nil {
 				return err
 			}

@@ -58,7 +58,8 @@ func (s *Settings) Connect(ctx context.Context) (*clientv3.Client, error) {
 }
 
 // TLS returns the configuration of TLS, or nil if the settings and endpoints do not ask for it. It
-// reads the client certificate for each connection, so that a renewed one is used without a restart.
+// reads the client certificate for each connection, so that a renewed one is used without a
+// restart.
 func (s *Settings) TLS() (*tls.Config, error) {
 	if s.CA == "" && s.Cert == "" && !s.secure() {
 		return nil, nil
