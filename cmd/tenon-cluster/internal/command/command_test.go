@@ -453,6 +453,34 @@ func TestMigrate(t *testing.T) {
 	})
 }
 
+// TestRollbackAfterReuse rolls back after the pool has given an address of an ended container to
+// another one: the runtime called DEL only with the new configuration.
+func TestRollbackAfterReuse(t *testing.T) {
+	t.Parallel()
+	scenario(t, func(w *world) {
+		w.hostLocal(`"subnet": "10.64.0.0/24"`, map[string]string{"10.64.0.2": "a", "10.64.0.3": "b"})
+		w.run("init")
+		w.run("pool create pods 10.64.0.0/20")
+		w.join("n1")
+		w.files()
+		w.migrate("--apply")
+		p, err := w.files().Open(w.Context(), "pods", false)
+		w.must(err)
+		_, err = p.Release(w.Context(), ownerOf("a"))
+		w.must(err)
+		_, err = p.Allocate(w.Context(), local.Request{Owner: ownerOf("new"),
+			Addr: netip.MustParseAddr("10.64.0.2")})
+		w.must(err)
+		w.must(p.Close())
+		w.migrate("--rollback --yes")
+		for _, addr := range []string{"10.64.0.2", "10.64.0.3"} {
+			text, err := os.ReadFile(filepath.Join(w.dir, "networks", "pods", addr))
+			w.must(err)
+			w.note("host-local has " + addr + " for " + strings.Join(strings.Fields(string(text)), " "))
+		}
+	})
+}
+
 func TestMigrateConflicts(t *testing.T) {
 	t.Parallel()
 	scenario(t, func(w *world) {
