@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -21,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/agent"
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/memkv"
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/settings"
@@ -519,7 +521,7 @@ func TestAudit(t *testing.T) {
 		var batch bytes.Buffer
 		for _, r := range []local.Record{event(local.EventAdd, 0, "web"), event(local.EventDel, 1, "web"),
 			event(local.EventAdd, 2, "db")} {
-			w.must(json.NewEncoder(&batch).Encode(auditRecord{"n2", r}))
+			w.must(json.NewEncoder(&batch).Encode(agent.AuditRecord{Node: "n2", Record: r}))
 		}
 		w.must(w.registry("n2").AddAudit(w.Context(), "1999-12-31", "n2", 1, batch.Bytes(), time.Hour))
 		w.run("audit 10.64.0.2")
@@ -534,7 +536,14 @@ func TestAudit(t *testing.T) {
 		w.run("audit 10.64.0.2 --at 1999-12-31T11:30:00Z")
 		w.run("audit 10.64.0.2 --at 1999-12-31T09:30:00Z")
 		w.run("audit 10.64.0.2 --at 1999-12-31T12:30:00Z --json")
+		w.run("audit 10.64.0.2 --at 1999-12-31T11:30:00Z --json")
 		w.run("audit 10.64.0.2 --at noon")
+		w.note("the node has continued its file")
+		next, err := json.Marshal(event(local.EventAdd, 5, "cache"))
+		w.must(err)
+		text := slices.Concat(line, []byte("\n{\"time"), line, []byte("\n"), next, []byte("\n"))
+		w.must(os.WriteFile(filepath.Join(log, "1999-12-31.log"), text, 0o644))
+		w.run("audit 10.64.0.2")
 	})
 }
 
