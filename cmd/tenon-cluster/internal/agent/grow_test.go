@@ -77,7 +77,8 @@ func TestManyRequestsClaimManyBlocks(t *testing.T) {
 func TestSmallPoolIsUsedExactly(t *testing.T) {
 	const nodes, rounds, units = 10, 10, 13 // a /28 without network, gateway, broadcast
 	inWorld(t, func(w *world) {
-		w.pool(cluster.Pool{Range: prefix("10.64.0.0/24"), BlockBits: 28, Cooldown: cluster.Duration(time.Second)})
+		w.pool(cluster.Pool{Range: prefix("10.64.0.0/24"), BlockBits: 28,
+			Cooldown: cluster.Duration(time.Second)})
 		var all []*node
 		for i := range nodes {
 			all = append(all, w.node(fmt.Sprint("n", i)).start())

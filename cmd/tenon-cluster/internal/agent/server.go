@@ -38,7 +38,7 @@ func (a *Agent) Handle(ctx context.Context, q *agentcall.Request) *agentcall.Rep
 		poke(a.commons.noted)
 		return &agentcall.Reply{}
 	case agentcall.Report:
-		status := a.Status(ctx)
+		status := a.status(ctx)
 		return &agentcall.Reply{Status: &status}
 	}
 	return &agentcall.Reply{Error: cni.Errorf(cni.CodeInvalidConfig, "unknown request %q", q.Verb)}
