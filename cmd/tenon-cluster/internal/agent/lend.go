@@ -110,7 +110,7 @@ func (a *Agent) lend(ctx context.Context, pool, borrower string) error {
 	}
 	defer end()
 	if _, err := a.mayAcquire(ctx, pool); err != nil {
-		return err
+		return nil // it drains, or it has no contact, or the pool is for other nodes
 	}
 	wants, err := a.store().Wants(ctx, pool)
 	if _, ok := wants[borrower]; err != nil || !ok {
