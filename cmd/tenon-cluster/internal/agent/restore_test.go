@@ -59,7 +59,9 @@ func TestStoreThatForgotAClaim(t *testing.T) {
 		n.mustAdd("pods", "c1")
 		n.kill()
 		// The files are as if the store had lost a claim, and kept a returned block.
-		n.edit("pods", func(st *local.State) { st.Blocks[0].Block, st.Blocks[0].Nonce = prefix("10.64.77.0/29"), "lost" })
+		n.edit("pods", func(st *local.State) {
+			st.Blocks[0].Block, st.Blocks[0].Nonce = prefix("10.64.77.0/29"), "lost"
+		})
 		n.start()
 		pass(time.Minute)
 		for _, b := range n.state("pods").Blocks {

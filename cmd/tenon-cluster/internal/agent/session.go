@@ -51,8 +51,8 @@ func (a *Agent) live(ctx context.Context) error {
 	return nil
 }
 
-// announce reports the state of the node to the service manager if it has changed. The agent is ready
-// after the first attempt to join, because it also works without the store.
+// announce reports the state of the node to the service manager if it has changed. The agent is
+// ready after the first attempt to join, because it also works without the store.
 func (a *Agent) announce(last *string) {
 	a.mu.Lock()
 	text := "no contact with the store"
@@ -261,11 +261,12 @@ func (a *Agent) join(ctx context.Context) error {
 	a.commons.reconciled = time.Time{}
 	a.mu.Unlock()
 	if first {
-		if err := a.remember(func(n *local.Node) { n.Store = meta.Nonce }); err != nil {
-			return err
-		}
+		err = a.remember(func(n *local.Node) { n.Store = meta.Nonce })
 	}
-	if err := a.confirm(ctx, meta); err != nil {
+	if err == nil {
+		err = a.confirm(ctx, meta)
+	}
+	if err != nil {
 		if !errors.Is(err, errAway) {
 			a.lose() // allocations from unconfirmed blocks stay forbidden; try again
 		}
