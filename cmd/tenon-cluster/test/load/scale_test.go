@@ -1,6 +1,8 @@
 package load
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +17,12 @@ func small() settings {
 // simulated runs a simulation and returns what it counted.
 func simulated(t *testing.T, s settings) (r *report) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { r = inMemory(t, s, new(progress)) })
+	p := new(progress)
+	synctest.Test(t, func(t *testing.T) { r = inMemory(t, s, p) })
+	want := fmt.Sprintf("checks: %d allocations, ", s.nodes*(s.pods+1)) // one minute of churn
+	if line := p.line(0); !strings.HasPrefix(line, want) {
+		t.Errorf("progress in the end: %q, expected %q", line, want)
+	}
 	return r
 }
 
