@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -46,6 +47,35 @@ func TestRestoredStore(t *testing.T) {
 			w.Errorf("problems after the confirmation: %q", s.Problems)
 		}
 		w.check()
+	})
+}
+
+// TestConfirmedWithoutSession confirms a node while its agent is down: the agent must not undo that
+// when it joins again.
+func TestConfirmedWithoutSession(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.pool(cluster.Pool{Range: prefix("10.64.0.0/16"), BlockBits: 29})
+		n := w.node("n1").start()
+		n.mustAdd("pods", "c1")
+		meta, err := w.admin.NewNonce(w.Context())
+		if err != nil {
+			w.Fatal(err)
+		}
+		pass(time.Minute)
+		n.kill()
+		_, err = w.admin.Update(w.Context(), n.stored(), func(n *cluster.Node) { n.Store = meta.Nonce })
+		if err != nil {
+			w.Fatal(err)
+		}
+		n.start()
+		pass(time.Minute)
+		for i := range 6 {
+			n.mustAdd("pods", fmt.Sprint("d", i))
+		}
+		if s := n.status(); len(s.Problems) != 0 {
+			w.Errorf("problems after the confirmation: %q", s.Problems)
+		}
 	})
 }
 

@@ -114,7 +114,13 @@ func (a *Agent) renew(ctx context.Context) error {
 	for {
 		s, err := a.joined()
 		if err != nil {
-			return a.join(ctx)
+			if err := a.join(ctx); err != nil {
+				return err
+			}
+			if _, err := a.joined(); err == nil {
+				return nil
+			}
+			continue // the operator has confirmed a restored store
 		}
 		err = a.store().Renew(ctx, s)
 		switch {
@@ -273,7 +279,7 @@ func (a *Agent) join(ctx context.Context) error {
 		return fmt.Errorf("confirm the blocks: %w", err)
 	}
 	a.log.Info("joined", "node", s.Node.Name, "epoch", s.Node.Epoch, "blocks", len(s.Node.Blocks))
-	return nil
+	return a.accept(s.Node)
 }
 
 // bind makes all further transactions depend on the nonce of the store.
