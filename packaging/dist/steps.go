@@ -12,7 +12,9 @@ import (
 
 	"github.com/tenon-cni/tenon/packaging/internal/build"
 	"github.com/tenon-cni/tenon/packaging/internal/git"
+	"github.com/tenon-cni/tenon/packaging/internal/modules"
 	"github.com/tenon-cni/tenon/packaging/internal/release"
+	"github.com/tenon-cni/tenon/packaging/internal/sbom"
 	"github.com/tenon-cni/tenon/packaging/internal/tarball"
 )
 
@@ -27,6 +29,7 @@ type artefact struct {
 func artefacts() []artefact {
 	return []artefact{
 		{name: "tar", perArch: tarball.Write},
+		{name: "sbom", perArch: sbom.Write},
 	}
 }
 
@@ -83,17 +86,20 @@ func (o options) targets(ctx context.Context, r *release.Release, bin string,
 ) (targets []release.Target, err error) {
 	for _, arch := range arches {
 		start := time.Now()
-		dir := filepath.Join(bin, arch.Name)
-		err := r.Go.Run(ctx, build.Options{Root: r.Root, Dir: dir, Version: r.Version.String(),
-			Arch: arch, Inherit: o.environ})
+		options := build.Options{Root: r.Root, Dir: filepath.Join(bin, arch.Name),
+			Version: r.Version.String(), Arch: arch, Inherit: o.environ}
+		if err := r.Go.Run(ctx, options); err != nil {
+			return nil, err
+		}
+		used, err := modules.Read(ctx, options.Dir, build.Programs(), r.Go.Environ(options))
 		if err != nil {
 			return nil, err
 		}
-		files, err := r.Install(dir)
+		t, err := r.Install(arch, options.Dir, used)
 		if err != nil {
 			return nil, err
 		}
-		targets = append(targets, release.Target{Arch: arch, Bin: dir, Files: files})
+		targets = append(targets, t)
 		p.print("programs for "+arch.Name, start)
 	}
 	return targets, nil

@@ -90,7 +90,7 @@ func (e Env) Run(ctx context.Context, o Options) error {
 			"-ldflags", "-s -w -X main.version="+o.Version,
 			"-o", filepath.Join(o.Dir, program), ".")
 		cmd.Dir = filepath.Join(o.Root, "cmd", program)
-		cmd.Env = e.environ(o)
+		cmd.Env = e.Environ(o)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("build %s for %s: %w\n%s", program, o.Arch.Name, err,
 				bytes.TrimSpace(out))
@@ -99,9 +99,9 @@ func (e Env) Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// environ returns the caller's environment without Go's variables, with ours instead. The file of
-// go env -w is not read.
-func (e Env) environ(o Options) []string {
+// Environ returns the environment of the go command: the caller's without Go's variables, with ours
+// instead. The file of go env -w is not read.
+func (e Env) Environ(o Options) []string {
 	env := slices.DeleteFunc(slices.Clone(o.Inherit), func(v string) bool {
 		return strings.HasPrefix(v, "GO") || strings.HasPrefix(v, "CGO")
 	})

@@ -7,20 +7,23 @@ import (
 
 	"github.com/tenon-cni/tenon/packaging/internal/archive"
 	"github.com/tenon-cni/tenon/packaging/internal/build"
+	"github.com/tenon-cni/tenon/packaging/internal/modules"
 )
 
-// Install lists the files to install for a processor. The binaries are in directory bin.
-func (r *Release) Install(bin string) ([]archive.File, error) {
+// Install returns the part of the release for a processor, with the files to install. The binaries
+// are in directory bin.
+func (r *Release) Install(arch build.Arch, bin string, m modules.Set) (Target, error) {
 	files := []archive.File{
 		{Path: "LICENSE", Source: filepath.Join(r.Root, "LICENSE")},
 		{Path: "README.md", Source: filepath.Join(r.Root, "README.md")},
+		{Path: "THIRD-PARTY-LICENSES", Data: m.Notices()},
 	}
 	for _, program := range build.Programs() {
 		files = append(files, archive.File{
 			Path: "bin/" + program, Mode: 0o755, Source: filepath.Join(bin, program)})
 	}
 	units, err := r.directory("contrib/systemd", "lib/systemd/system")
-	return append(files, units...), err
+	return Target{Arch: arch, Bin: bin, Modules: m, Files: append(files, units...)}, err
 }
 
 // directory lists the files of a directory of the repository.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tenon-cni/tenon/packaging/internal/archive"
 	"github.com/tenon-cni/tenon/packaging/internal/build"
+	"github.com/tenon-cni/tenon/packaging/internal/modules"
 	"github.com/tenon-cni/tenon/packaging/internal/version"
 )
 
@@ -30,7 +31,11 @@ type Target struct {
 	Arch build.Arch
 	Bin  string // directory of the binaries
 
+	// Modules are the Go modules in the binaries.
+	Modules modules.Set
+
 	// Files are the files to install, relative to the prefix: bin/, share/man/manN/,
-	// share/completion/, lib/systemd/system/, and LICENSE and README.md without a directory.
+	// share/completion/, lib/systemd/system/, and LICENSE, THIRD-PARTY-LICENSES and README.md
+	// without a directory.
 	Files []archive.File
 }
