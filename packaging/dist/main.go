@@ -8,7 +8,10 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
+
+	"github.com/tenon-cni/tenon/packaging/internal/provenance"
 )
 
 func main() { os.Exit(run()) }
@@ -18,6 +21,8 @@ func run() int {
 	flags := flag.NewFlagSet("dist", flag.ContinueOnError)
 	flags.StringVar(&o.arches, "arch", "", "`processors`, such as amd64,arm64 (default all)")
 	flags.StringVar(&o.only, "only", "", "`artefacts`: "+names()+" (default all)")
+	flags.StringVar(&o.builder, "builder", provenance.LocalBuilder, "`URI` of the builder")
+	flags.StringVar(&o.root, "root", "..", "`directory` of the repository")
 	flags.StringVar(&o.out, "out", "../bin/dist", "`directory` of the artefacts")
 	flags.StringVar(&o.version, "version", "", "`version` (default: from the tags of git)")
 	if err := flags.Parse(os.Args[1:]); err != nil {
@@ -28,6 +33,11 @@ func run() int {
 		return 2
 	}
 	o.environ, o.epoch = os.Environ(), os.Getenv("SOURCE_DATE_EPOCH")
+	o.key = os.Getenv("TENON_RELEASE_KEY")
+	if o.key != "" && !filepath.IsAbs(o.key) {
+		fmt.Fprintln(os.Stderr, "dist: TENON_RELEASE_KEY: expected an absolute path, got", o.key)
+		return 2
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := o.run(ctx, os.Stdout); err != nil {

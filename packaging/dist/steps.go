@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -43,9 +44,12 @@ func names() string {
 
 // options are the flags and the environment of dist.
 type options struct {
-	arches, only, out, version string
-	environ                    []string
-	epoch                      string // SOURCE_DATE_EPOCH
+	arches, only, version string
+	root, out             string
+	builder               string // URI for provenance
+	key                   string // file of the key that signs, or ""
+	environ               []string
+	epoch                 string // SOURCE_DATE_EPOCH
 }
 
 // run writes the artefacts and prints a line for each.
@@ -68,6 +72,7 @@ func (o options) run(ctx context.Context, w io.Writer) error {
 	}
 	defer func() { _ = os.RemoveAll(bin) }() // only binaries of this run
 	p := progress{w: w, dir: r.Out}
+	p.note("Tenon %s, commit %.12s, %s", r.Version, r.Commit, r.Go.Version)
 	targets, err := o.targets(ctx, r, bin, arches, &p)
 	if err != nil {
 		return err
@@ -77,7 +82,7 @@ func (o options) run(ctx context.Context, w io.Writer) error {
 			return fmt.Errorf("%s: %w", a.name, err)
 		}
 	}
-	return nil
+	return o.finish(ctx, r, targets, wanted, &p)
 }
 
 // targets builds the programs for all processors.
@@ -129,7 +134,7 @@ func (a artefact) write(ctx context.Context, r *release.Release, targets []relea
 
 // release determines version and time.
 func (o options) release(ctx context.Context) (*release.Release, error) {
-	root, err := filepath.Abs("..")
+	root, err := filepath.Abs(o.root)
 	if err != nil {
 		return nil, err
 	}
@@ -144,9 +149,13 @@ func (o options) release(ctx context.Context) (*release.Release, error) {
 	if err != nil {
 		return nil, err
 	}
+	if source.Dirty && o.key != "" {
+		return nil, errors.New("the working tree has changes without a commit: " +
+			"commit them before you sign a release")
+	}
 	env, err := build.ReadEnv(ctx)
-	return &release.Release{Version: source.Version, Commit: source.Commit, Time: source.Time,
-		Root: root, Out: out, Go: env}, err
+	return &release.Release{Version: source.Version, Tagged: source.Tagged, Commit: source.Commit,
+		Time: source.Time, Root: root, Out: out, Go: env}, err
 }
 
 func (o options) artefacts() ([]artefact, error) {
@@ -181,15 +190,19 @@ func (o options) processors() ([]build.Arch, error) {
 
 // progress prints a line for each step with its time.
 type progress struct {
-	w   io.Writer
-	dir string
+	w     io.Writer
+	dir   string
+	files []string // written so far
 }
+
+func (p *progress) note(format string, args ...any) { fmt.Fprintf(p.w, format+"\n", args...) }
 
 func (p *progress) print(what string, start time.Time) {
 	fmt.Fprintf(p.w, "%7.1f s  %s\n", time.Since(start).Seconds(), what)
 }
 
 func (p *progress) file(name string, start time.Time) {
+	p.files = append(p.files, name)
 	what := name
 	if info, err := os.Stat(filepath.Join(p.dir, name)); err == nil {
 		what = fmt.Sprintf("%s (%.1f MB)", name, float64(info.Size())/1e6)

@@ -16,6 +16,7 @@ import (
 // Source is the commit to release.
 type Source struct {
 	Version version.Version
+	Tagged  bool   // the version is the tag of the commit
 	Commit  string // 40 hexadecimal digits
 	Time    time.Time
 	Dirty   bool // the working tree differs from the commit
@@ -51,6 +52,7 @@ func Describe(ctx context.Context, root, forced, epoch string) (Source, error) {
 		return s, err
 	}
 	s.Version, err = fromTag(ctx, root, version.Commit{Hash: hash, Time: committed, Dirty: s.Dirty})
+	s.Tagged = err == nil && s.Version.Release()
 	return s, err
 }
 

@@ -14,6 +14,7 @@ import (
 // Release is a release in progress.
 type Release struct {
 	Version version.Version
+	Tagged  bool      // the version is the tag of the commit
 	Commit  string    // 40 hexadecimal digits
 	Time    time.Time // of all files
 	Root    string    // of the repository
