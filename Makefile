@@ -49,7 +49,7 @@ test:
 race:
 	@scripts/test-deps
 	@CGO_ENABLED=1 go test -race ./...
-	@for module in otel compat/cni $(MODULES); do \
+	@for module in otel compat/cni packaging $(MODULES); do \
 		CGO_ENABLED=1 go -C $$module test -race ./... || exit; \
 	done
 
@@ -82,6 +82,8 @@ dist:
 
 .PHONY: release-notes
 release-notes:
+	@test '$(origin VERSION)' = 'command line' || \
+		{ echo 'usage: make release-notes VERSION=v0.1.0' >&2; exit 2; }
 	@go -C packaging run ./releasenotes -version $(VERSION)
 
 # The documentation site, in bin/site. It needs Node 20.
