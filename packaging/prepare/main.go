@@ -80,8 +80,8 @@ func assemble(root, tag string, at time.Time) (int, error) {
 	return len(entries), nil
 }
 
-// dependants are the modules that name the release of the main module: those that users import,
-// which cannot follow our replace lines, and modules of tests that need these.
+// dependants are the modules that name the release of the main module: modules that users import,
+// which cannot follow our replace lines, and the tests that depend on such a module.
 func dependants() []string { return []string{"otel", "compat/cni", "test/programs/speed"} }
 
 var requirement = regexp.MustCompile(`(?m)(\s` + modules.Self + ` )v\S+$`)

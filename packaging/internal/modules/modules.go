@@ -21,7 +21,7 @@ import (
 // Self is the path of the main module. The modules of the programs are below it.
 const Self = "github.com/tenon-cni/tenon"
 
-// Module is a module whose code is in a binary.
+// Module is a module with code in a binary.
 type Module struct {
 	Path    string // "stdlib" for the standard library
 	Version string
