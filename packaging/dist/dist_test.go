@@ -307,6 +307,24 @@ func output(t *testing.T, dir, name string, args ...string) string {
 	return string(out)
 }
 
+// TestRemoveEarlier keeps files that no run of dist wrote.
+func TestRemoveEarlier(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"tenon_0.1.0_linux_amd64.tar.gz", "tenon-0.1.0-1.x86_64.rpm",
+		"SHA256SUMS", "SHA256SUMS.sig", "NOTES.md", "provenance.json", "tenon", "notes.txt"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := removeEarlier(dir); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := files(t, dir), []string{"notes.txt", "tenon"}; !slices.Equal(got, want) {
+		t.Errorf("left %q, expected %q", got, want)
+	}
+}
+
 // TestOptions checks that wrong options fail before anything is built.
 func TestOptions(t *testing.T) {
 	t.Parallel()
