@@ -23,19 +23,20 @@ import (
 	"github.com/tenon-cni/tenon/packaging/internal/sums"
 )
 
-// With -full, TestDist builds for all processors, the second time without Go's build cache.
-var full = flag.Bool("full", false, "build for all processors, without a cache (make test-dist)")
+// With -full, TestDist builds all artefacts for all processors, the second time without Go's build
+// cache.
+var full = flag.Bool("full", false, "build everything, without a cache (make test-dist)")
 
-// TestDist builds a release twice and compares all artefacts: once from the repository, and once
+// TestDist builds a release twice and compares the artefacts: once from the repository, and once
 // from a copy in another directory with other settings. It also examines the artefacts. Without
-// -full it builds for the processor of the test.
+// -full it builds the archive for the processor of the test.
 func TestDist(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("git"), testnet.Tool("sha256sum"))
-	first := options{root: "../..", out: t.TempDir(), arches: runtime.GOARCH,
-		builder: "https://ci.example/builder", environ: os.Environ()}
-	if *full {
-		first.arches = ""
+	first := options{root: "../..", out: t.TempDir(), builder: "https://ci.example/builder",
+		environ: os.Environ()}
+	if !*full {
+		first.arches, first.only = runtime.GOARCH, "tar,sbom"
 	}
 	second := first
 	second.root, second.out = copyOfRepository(t), t.TempDir()

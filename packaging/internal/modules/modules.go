@@ -36,7 +36,10 @@ type Text struct {
 }
 
 // PURL returns the package URL of the module.
-func (m Module) PURL() string { return "pkg:golang/" + strings.ToLower(m.Path) + "@" + m.Version }
+func (m Module) PURL() string {
+	version := strings.ReplaceAll(m.Version, "+", "%2B") // of +incompatible
+	return "pkg:golang/" + strings.ToLower(m.Path) + "@" + version
+}
 
 // Set has the modules of all programs in one directory.
 type Set struct {
