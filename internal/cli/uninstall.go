@@ -20,7 +20,8 @@ func (a *app) uninstall() *cobra.Command {
 		Long: `Removes Tenon's plugins from --plugin-dir, Tenon's nftables tables, and the files
 that only Tenon's plugins and "tenon add" use. Keeps network configurations and
 address reservations, because the upstream plugins use them too. Does not touch
-other files in --plugin-dir.
+other files in --plugin-dir. Restores the files that a package of Tenon ("tenon
+install --system") replaced in the plugin directories of the host.
 
 Refuses while containers are attached, unless one of these flags is given:
   --keep-attachments  hand attachments over to the upstream plugins: recreate
@@ -44,6 +45,7 @@ until then, runtimes find no plugins.`,
 				return r.needsRoot(err)
 			}
 			request.Client = r.client()
+			request.Host = systemHost()
 			p, err := install.PlanRemoval(cmd.Context(), request)
 			if err != nil {
 				return r.explain(err, nil)
@@ -114,6 +116,7 @@ type uninstallEntry struct {
 type uninstallReport struct {
 	Attachments []uninstallEntry `json:"attachments"`
 	Plugins     []string         `json:"plugins"`
+	Links       []string         `json:"links"`
 	Tables      []string         `json:"tables"`
 	Paths       []string         `json:"paths"`
 	Ends        []string         `json:"ends"`
@@ -124,6 +127,7 @@ func (r *settings) printUninstall(p *install.Plan, dryRun bool) error {
 	if r.json {
 		report := uninstallReport{
 			Attachments: []uninstallEntry{}, Plugins: append([]string{}, p.Plugins...), Tables: append([]string{}, p.Tables...),
+			Links: append([]string{}, p.Links...),
 			Paths: append(
 				[]string{},
 				p.Paths...), Ends: append([]string{}, p.Ends...), DryRun: dryRun,
@@ -154,12 +158,12 @@ func (r *settings) printUninstall(p *install.Plan, dryRun bool) error {
 	for _, removed := range []struct {
 		kind  string
 		names []string
-	}{{"plugin ", p.Plugins}, {"nftables table ", p.Tables}, {"", p.Paths}} {
+	}{{"plugin ", p.Plugins}, {"link ", p.Links}, {"nftables table ", p.Tables}, {"", p.Paths}} {
 		for _, name := range removed.names {
 			fmt.Fprintf(r.stdout, "%sremove %s%s\n", would, removed.kind, name)
 		}
 	}
-	if len(p.Attachments)+len(p.Plugins)+len(p.Tables)+len(p.Paths) == 0 {
+	if len(p.Attachments)+len(p.Plugins)+len(p.Links)+len(p.Tables)+len(p.Paths) == 0 {
 		fmt.Fprintln(r.stdout, "nothing to remove")
 	}
 	return nil

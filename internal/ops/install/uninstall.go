@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
+	"github.com/tenon-cni/tenon/internal/ops/plugindir"
 	"github.com/tenon-cni/tenon/internal/repair"
 	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/plugins/all"
@@ -26,7 +27,8 @@ import (
 // Removal holds the settings for removing Tenon from a host.
 type Removal struct {
 	Client *network.Client
-	Lists  []*cni.List // configured networks, in addition to the networks of attachments
+	Lists  []*cni.List     // configured networks, in addition to the networks of attachments
+	Host   *plugindir.Host // with links of a package; may be nil
 
 	// Keep hands the remaining attachments over to the upstream plugins. Otherwise they block the
 	// removal.
@@ -44,6 +46,7 @@ const (
 	HandOver Outcome = "hand over" // to the upstream plugins
 	Detach   Outcome = "detach"
 	Blocks   Outcome = "blocks" // neither was requested
+	Keep     Outcome = "keep"   // belongs to the upstream plugins already
 )
 
 // Attachment is a recorded attachment and its outcome.
@@ -58,6 +61,7 @@ type Attachment struct {
 type Plan struct {
 	Attachments []Attachment
 	Plugins     []string // executable files
+	Links       []string // to the plugins of a package; earlier files are restored
 	Tables      []string // of nftables
 	Paths       []string // files and directories of state
 
@@ -90,14 +94,35 @@ func PlanRemoval(ctx context.Context, r Removal) (*Plan, error) {
 	for _, dir := range r.Client.PluginDirs {
 		p.Plugins = append(p.Plugins, find(dir, names())...)
 	}
+	if r.Host != nil {
+		if p.Links, err = r.Host.Links(); err != nil {
+			return nil, cni.Errorf(cni.CodeIOFailure, "plugin directory: %w", err)
+		}
+	}
 	rules, err := kernel.ReadRuleset()
 	if err != nil {
 		return nil, err
 	}
 	p.Tables = rules.Tables
 	p.judge(rules)
-	p.Paths, err = p.state(ctx)
-	return p, err
+	if p.Paths, err = p.state(ctx); err != nil {
+		return p, err
+	}
+	p.keepForeign()
+	return p, nil
+}
+
+// keepForeign keeps the attachments of other runtimes if Tenon has no plugin, rule or file on this
+// host: Tenon has never been used, or an earlier removal has handed the attachments over.
+func (p *Plan) keepForeign() {
+	if len(p.Plugins)+len(p.Links)+len(p.Tables)+len(p.Paths)+len(p.Blockers) > 0 {
+		return
+	}
+	for i := range p.Attachments {
+		if a := &p.Attachments[i]; a.Outcome == Blocks && a.Source != "" {
+			a.Outcome = Keep
+		}
+	}
 }
 
 func names() []string {
@@ -179,7 +204,7 @@ func protection(ruleSet string) (description string, ok bool) {
 
 func (p *Plan) kept(tag string) bool {
 	return slices.ContainsFunc(p.Attachments, func(a Attachment) bool {
-		return a.Outcome == HandOver && a.Record.Attachment.Tag() == tag
+		return (a.Outcome == HandOver || a.Outcome == Keep) && a.Record.Attachment.Tag() == tag
 	})
 }
 
@@ -212,12 +237,18 @@ func (p *Plan) Run(ctx context.Context) error {
 		if err := p.onlyPlanned(records); err != nil {
 			return err
 		}
-		if err := convert(ctx, records); err != nil {
-			return err
+		if p.handsOver() {
+			if err := convert(ctx, records); err != nil {
+				return err
+			}
 		}
 		return p.remove(ctx)
 	})
 	return err
+}
+
+func (p *Plan) handsOver() bool {
+	return slices.ContainsFunc(p.Attachments, func(a Attachment) bool { return a.Outcome == HandOver })
 }
 
 // onlyPlanned returns an error if there is an attachment that is not in the plan.
@@ -240,6 +271,11 @@ func (p *Plan) remove(ctx context.Context) error {
 	for _, path := range p.Plugins {
 		if err := ioFailure(os.Remove(path), fs.ErrNotExist); err != nil {
 			return err
+		}
+	}
+	if p.request.Host != nil {
+		if err := p.request.Host.Restore(ctx); err != nil {
+			return cni.Errorf(cni.CodeIOFailure, "restore plugin directories: %w", err)
 		}
 	}
 	refused, err := kernel.EraseRules(ctx, func(tag string) bool { return p.tags[tag] })
