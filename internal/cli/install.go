@@ -24,10 +24,11 @@ func (a *app) install() *cobra.Command {
 		Short: "Install the plugins into a plugin directory",
 		Long: `Creates a hard link to the tenon binary for each built-in plugin or, if DIR is on
 another file system, one copy and links to it. Tests each link with VERSION before
-it atomically replaces a file of the same name. Installs tenon-dhcp, the DHCP
-daemon, with the plugin dhcp, and tenon-ovs as the plugin ovs; it searches both in
-the directory of tenon, in libexec directories and in PATH. Attached containers are
-not affected. Running it again changes nothing.
+it atomically replaces a file of the same name; keeps a replaced file of another
+program as NAME.before-tenon, from which "tenon uninstall" restores it. Installs
+tenon-dhcp, the DHCP daemon, with the plugin dhcp, and tenon-ovs as the plugin ovs;
+it searches both in the directory of tenon, in libexec directories and in PATH.
+Attached containers are not affected. Running it again changes nothing.
 
 With --system, links the plugins of the installed package (` + packagedDir + `)
 in /opt/cni/bin and, if it contains other plugins, in the distribution's directory
