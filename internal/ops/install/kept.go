@@ -34,8 +34,8 @@ func removePlugin(path string) error {
 }
 
 // find returns the files in a plugin directory that have names of plugins and are builds of this
-// program. It skips symbolic links. Of these files, restored lists those that replaced another file;
-// outdated lists kept files whose plugin another program has replaced since.
+// program. It skips symbolic links. restored lists the plugins that replaced another file; outdated
+// lists kept files that removal does not restore, because another program has replaced the plugin.
 func find(dir string, names []string) (plugins, restored, outdated []string) {
 	for _, name := range names {
 		path := filepath.Join(dir, name)

@@ -59,7 +59,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestOutdated finds a kept file whose plugin another program has replaced in the meantime.
+// TestOutdated finds a kept file after another program has replaced the plugin.
 func TestOutdated(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

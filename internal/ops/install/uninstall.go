@@ -66,7 +66,7 @@ type Attachment struct {
 type Plan struct {
 	Attachments []Attachment
 	Plugins     []string // executable files
-	Restored    []string // those of Plugins that replaced a file, which removal restores
+	Restored    []string // plugins that replaced a file, which removal restores
 	Links       []string // to the plugins of a package; earlier files are restored
 	Tables      []string // of nftables
 	Paths       []string // files and directories of state
