@@ -18,6 +18,7 @@ help:
 	@echo 'make test          run the tests of CI (about 17 minutes, root)'
 	@echo 'make test-clients  test with containerd 2, kubelet, kube-proxy rules and firewalld'
 	@echo 'make test-programs  build and run containerd 2, go-cni, cnitool on module compat/cni'
+	@echo 'make test-dist     build a release twice, for all processors, and compare the bytes'
 	@echo 'make race          run every test with the race detector'
 	@echo 'make fuzz          run every fuzz target for FUZZTIME (default 60s)'
 	@echo 'make lint          run gofmt, go vet, staticcheck and the checks of the language'
@@ -29,7 +30,7 @@ help:
 	@echo 'make build         build the static binaries $(PROGRAMS:%=bin/%)'
 	@echo 'make install       install them in $$(PREFIX)/bin and the plugins in $$(DIR)'
 	@echo 'make dist          build the artefacts of a release in bin/dist; DISTFLAGS="-arch amd64"'
-	@echo 'make release-notes  move changelog/unreleased to CHANGELOG.md; VERSION=v0.1.0'
+	@echo 'make release-notes  prepare a release: CHANGELOG.md, modules; VERSION=v0.1.0'
 	@echo 'make site          build the documentation site in bin/site (Node 20)'
 
 .PHONY: build
@@ -81,11 +82,16 @@ lint:
 dist:
 	@go -C packaging run ./dist -out '$(CURDIR)'/bin/dist $(DISTFLAGS)
 
+# An empty build cache needs 3 GB below TMPDIR.
+.PHONY: test-dist
+test-dist:
+	@go -C packaging test -count=1 -timeout 2h -v ./dist -run '^TestDist$$' -full
+
 .PHONY: release-notes
 release-notes:
 	@test '$(origin VERSION)' = 'command line' || \
 		{ echo 'usage: make release-notes VERSION=v0.1.0' >&2; exit 2; }
-	@go -C packaging run ./releasenotes -version $(VERSION)
+	@go -C packaging run ./prepare -version $(VERSION)
 
 # It needs https://vuln.go.dev, or a copy in GOVULNDB, and fails without a database.
 .PHONY: vulnerabilities

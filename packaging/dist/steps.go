@@ -14,8 +14,11 @@ import (
 	"github.com/tenon-cni/tenon/packaging/internal/build"
 	"github.com/tenon-cni/tenon/packaging/internal/git"
 	"github.com/tenon-cni/tenon/packaging/internal/modules"
+	"github.com/tenon-cni/tenon/packaging/internal/notes"
+	"github.com/tenon-cni/tenon/packaging/internal/provenance"
 	"github.com/tenon-cni/tenon/packaging/internal/release"
 	"github.com/tenon-cni/tenon/packaging/internal/sbom"
+	"github.com/tenon-cni/tenon/packaging/internal/sums"
 	"github.com/tenon-cni/tenon/packaging/internal/tarball"
 )
 
@@ -66,6 +69,11 @@ func (o options) run(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if o.only == "" && o.arches == "" {
+		if err := removeEarlier(r.Out); err != nil {
+			return err
+		}
+	}
 	bin, err := os.MkdirTemp("", "tenon-dist-")
 	if err != nil {
 		return err
@@ -83,6 +91,24 @@ func (o options) run(ctx context.Context, w io.Writer) error {
 		}
 	}
 	return o.finish(ctx, r, targets, wanted, &p)
+}
+
+// removeEarlier removes the artefacts of earlier runs from the output directory, so that it has one
+// release.
+func removeEarlier(dir string) error {
+	for _, pattern := range []string{"tenon_*", "tenon-*", notes.File, provenance.File,
+		sums.File + "*"} {
+		names, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if err := os.RemoveAll(name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // targets builds the programs for all processors.
@@ -153,7 +179,7 @@ func (o options) release(ctx context.Context) (*release.Release, error) {
 		return nil, errors.New("the working tree has changes without a commit: " +
 			"commit them before you sign a release")
 	}
-	env, err := build.ReadEnv(ctx)
+	env, err := build.ReadEnv(ctx, o.environ)
 	return &release.Release{Version: source.Version, Tagged: source.Tagged, Commit: source.Commit,
 		Time: source.Time, Root: root, Out: out, Go: env}, err
 }
@@ -183,7 +209,9 @@ func (o options) processors() ([]build.Arch, error) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, arch)
+		if !slices.Contains(list, arch) {
+			list = append(list, arch)
+		}
 	}
 	return list, nil
 }
