@@ -34,6 +34,7 @@ func artefacts() []artefact {
 	return []artefact{
 		{name: "tar", perArch: tarball.Write},
 		{name: "sbom", perArch: sbom.Write},
+		{name: "script", once: tarball.WriteScript},
 	}
 }
 
