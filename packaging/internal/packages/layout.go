@@ -153,12 +153,12 @@ func plugins() (links []archive.File) {
 
 // debianDocs returns the copyright and the changelog in Debian's forms.
 func debianDocs(r *release.Release) []archive.File {
-	copyright := `Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+	copyright := fmt.Sprintf(`Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: Tenon
-Source: ` + homepage + `
+Source: `+homepage+`
 
 Files: *
-Copyright: The Tenon authors
+Copyright: %d The Tenon authors
 License: Apache-2.0
 
 License: Apache-2.0
@@ -166,7 +166,7 @@ License: Apache-2.0
 Comment:
  The licences of the Go modules in the programs are in
  /usr/share/doc/tenon/THIRD-PARTY-LICENSES.gz.
-`
+`, r.Time.UTC().Year())
 	changelog := fmt.Sprintf("%s (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md.gz.\n\n -- %s  %s\n",
 		name, r.Version.Debian(), maintainer, r.Time.UTC().Format(time.RFC1123Z))
 	return []archive.File{

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/goreleaser/nfpm/v2"
 	"github.com/goreleaser/nfpm/v2/apk"
@@ -78,7 +79,7 @@ func (f format) write(r *release.Release, t release.Target) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	contents, err := stage(dir, r, installed)
+	contents, err := stage(dir, f.name, r, installed)
 	if err != nil {
 		return "", err
 	}
@@ -119,10 +120,14 @@ func create(path string, content func(io.Writer) error) error {
 }
 
 // stage writes files without a source into a directory, because nfpm copies files.
-func stage(dir string, r *release.Release, list []archive.File) (contents files.Contents, err error) {
+func stage(dir, format string, r *release.Release, list []archive.File,
+) (contents files.Contents, err error) {
 	for i, f := range list {
 		c := &files.Content{Destination: "/" + f.Path, Source: f.Source, FileInfo: &files.ContentFileInfo{
 			Owner: "root", Group: "root", Mode: f.Perm(), MTime: r.Time}}
+		if format == "rpm" {
+			c.Type = kind(f.Path)
+		}
 		switch {
 		case f.Link != "":
 			c.Source, c.Type, c.FileInfo.Mode = f.Link, files.TypeSymlink, 0
@@ -135,6 +140,17 @@ func stage(dir string, r *release.Release, list []archive.File) (contents files.
 		contents = append(contents, c)
 	}
 	return contents, nil
+}
+
+// kind marks documents and licences for rpm. nfpm leaves marked files out of other packages.
+func kind(file string) string {
+	switch {
+	case strings.HasPrefix(file, "usr/share/licenses/"):
+		return files.TypeRPMLicence
+	case strings.HasPrefix(file, docDir), strings.HasPrefix(file, "usr/share/man/"):
+		return files.TypeRPMDoc
+	}
+	return files.TypeFile
 }
 
 // script returns the path of a script of a package.
