@@ -38,6 +38,7 @@ const upstreamPackage = "dpkg -i /root/debs/containernetworking-plugins_*.deb"
 func (m *machine) attach() {
 	m.Helper()
 	m.run("tenon net new pods --type bridge --subnet 10.99.0.0/24 --with portmap,firewall")
+	m.run("sed -i 's/1.1.0/1.0.0/' /etc/cni/net.d/10-pods.conflist") // Debian's upstream plugins are older
 	m.run("ip netns add web")
 	m.run("tenon add pods web")
 	m.run("ip netns exec web ping -c 1 -W 5 " + gateway.String())
@@ -48,7 +49,7 @@ func (m *machine) detached() {
 	m.Helper()
 	m.run("ip netns del web")
 	m.run("for link in $(ip -o link | awk -F'[ :@]+' '/tenon|cni/ {print $2}'); do ip link del $link; done")
-	m.run("rm -r /etc/cni")
+	m.run("rm -rf /etc/cni")
 }
 
 // TestDebian installs, upgrades, downgrades, hands over and purges the package. The attachment of a
@@ -101,8 +102,8 @@ func TestDebian(t *testing.T) {
 	m.run("test ! -e /usr/bin/tenon && test ! -L /usr/lib/cni/bridge && test ! -e /opt/cni")
 	p.done()
 	m.upstreamDel()
-	m.run("dpkg -P tenon containernetworking-plugins")
 	m.detached()
+	m.run("dpkg -P tenon containernetworking-plugins")
 	m.run("iptables -F; iptables -X; iptables -t nat -F; iptables -t nat -X; nft flush ruleset")
 	m.unchanged(before)
 }
@@ -199,9 +200,8 @@ func TestRPM(t *testing.T) {
 	}
 	m.run("tenon check pods web")
 	p.done()
-	m.run("tenon del pods web")
+	m.run("tenon del pods web; ip netns del web; tenon net rm pods")
 	m.inside(rpm("-e tenon"))
-	m.detached()
 	m.unchanged(before)
 }
 

@@ -25,6 +25,7 @@ type layout struct {
 	zsh      string // completions of zsh
 	licences string // directory of the licence texts
 	units    bool   // the distribution has systemd
+	ownDirs  bool   // the package lists directories and marks documents, as rpm expects
 	// extra returns files of this format only.
 	extra func(r *release.Release) []archive.File
 }
@@ -35,7 +36,8 @@ func debian() layout {
 }
 
 func fedora() layout {
-	return layout{zsh: "usr/share/zsh/site-functions", licences: "usr/share/licenses/tenon", units: true}
+	return layout{zsh: "usr/share/zsh/site-functions", licences: "usr/share/licenses/tenon", units: true,
+		ownDirs: true}
 }
 
 func alpine() layout {

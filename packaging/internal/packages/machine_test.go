@@ -236,7 +236,7 @@ func (p *traffic) done() {
 
 // insideTry runs a command of the host in the namespaces of the machine and returns its output.
 func (m *machine) insideTry(line string) (string, error) {
-	cmd := exec.CommandContext(m.Context(), "nsenter", "--target", m.pid, "--mount", "--net", "--ipc", "--uts",
+	cmd := exec.CommandContext(m.Context(), "nsenter", "--target", m.pid, "--mount", "--net", "--pid", "--ipc", "--uts",
 		"sh", "-ec", line)
 	out, err := cmd.CombinedOutput()
 	m.Logf("host# %s\n%s", line, out)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -79,7 +80,7 @@ func (f format) write(r *release.Release, t release.Target) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	contents, err := stage(dir, f.name, r, installed)
+	contents, err := f.layout.stage(dir, r, installed)
 	if err != nil {
 		return "", err
 	}
@@ -89,7 +90,7 @@ func (f format) write(r *release.Release, t release.Target) (string, error) {
 		Description: description, Section: "net", Priority: "optional", MTime: r.Time,
 		DisableGlobbing: true,
 	}
-	info.Contents = contents
+	info.Contents = append(contents, f.layout.directories(r, installed)...)
 	if arch, ok := f.arches[t.Arch.Name]; ok {
 		info.Arch = arch
 	}
@@ -120,12 +121,12 @@ func create(path string, content func(io.Writer) error) error {
 }
 
 // stage writes files without a source into a directory, because nfpm copies files.
-func stage(dir, format string, r *release.Release, list []archive.File,
+func (l layout) stage(dir string, r *release.Release, list []archive.File,
 ) (contents files.Contents, err error) {
 	for i, f := range list {
 		c := &files.Content{Destination: "/" + f.Path, Source: f.Source, FileInfo: &files.ContentFileInfo{
 			Owner: "root", Group: "root", Mode: f.Perm(), MTime: r.Time}}
-		if format == "rpm" {
+		if l.ownDirs {
 			c.Type = kind(f.Path)
 		}
 		switch {
@@ -140,6 +141,26 @@ func stage(dir, format string, r *release.Release, list []archive.File,
 		contents = append(contents, c)
 	}
 	return contents, nil
+}
+
+// directories returns the directories that rpm removes with the package.
+func (l layout) directories(r *release.Release, list []archive.File) (contents files.Contents) {
+	if !l.ownDirs {
+		return nil
+	}
+	known := map[string]bool{".": true}
+	for _, dir := range strings.Fields(`usr usr/bin usr/lib usr/lib/systemd usr/lib/systemd/system
+		usr/share usr/share/doc usr/share/licenses usr/share/man usr/share/man/man8`) {
+		known[dir] = true
+	}
+	for _, f := range list {
+		for dir := path.Dir(f.Path); !known[dir]; dir = path.Dir(dir) {
+			known[dir] = true
+			contents = append(contents, &files.Content{Destination: "/" + dir, Type: files.TypeDir,
+				FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: 0o755, MTime: r.Time}})
+		}
+	}
+	return contents
 }
 
 // kind marks documents and licences for rpm. nfpm leaves marked files out of other packages.
