@@ -68,7 +68,7 @@ func (h *Host) Link(ctx context.Context) ([]Directory, error) {
 			return done, err
 		}
 		if !foreign {
-			if err := h.restoreDir(ctx, dir, true); err != nil {
+			if err := h.leave(ctx, dir); err != nil {
 				return done, err
 			}
 			continue
@@ -147,6 +147,20 @@ func (h *Host) link(ctx context.Context, p *place) error {
 	return symlink(p.target, p.path)
 }
 
+// leave removes the links from a directory whose other plugins were removed, and the directory too,
+// because dpkg could not remove it while it contained links.
+func (h *Host) leave(ctx context.Context, dir string) error {
+	links, err := h.linksIn(dir)
+	if err != nil || len(links) == 0 {
+		return err
+	}
+	if err := h.restoreDir(ctx, dir); err != nil {
+		return err
+	}
+	_ = os.Remove(dir) // other files remain
+	return nil
+}
+
 // foreign reports whether a directory contains files that are not from this package, also kept ones.
 func (h *Host) foreign(dir string) (bool, error) {
 	entries, err := os.ReadDir(dir)
@@ -169,18 +183,27 @@ func (h *Host) foreign(dir string) (bool, error) {
 // Links returns the paths of all links in the directories.
 func (h *Host) Links() (paths []string, err error) {
 	for _, dir := range slices.Concat(h.Dirs, h.Shared) {
-		entries, err := os.ReadDir(dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		links, err := h.linksIn(dir)
+		if err != nil {
 			return nil, err
 		}
-		for _, e := range entries {
-			p, err := h.inspect(dir, e.Name())
-			if err != nil {
-				return nil, err
-			}
-			if p.state == linked || p.state == alternative {
-				paths = append(paths, p.path)
-			}
+		paths = append(paths, links...)
+	}
+	return paths, nil
+}
+
+func (h *Host) linksIn(dir string) (paths []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range entries {
+		p, err := h.inspect(dir, e.Name())
+		if err != nil {
+			return nil, err
+		}
+		if p.state == linked || p.state == alternative {
+			paths = append(paths, p.path)
 		}
 	}
 	return paths, nil
@@ -192,12 +215,12 @@ func (h *Host) Links() (paths []string, err error) {
 func (h *Host) Restore(ctx context.Context) error {
 	var errs []error
 	for _, dir := range slices.Concat(h.Dirs, h.Shared) {
-		errs = append(errs, h.restoreDir(ctx, dir, slices.Contains(h.Shared, dir)))
+		errs = append(errs, h.restoreDir(ctx, dir))
 	}
 	return errors.Join(errs...)
 }
 
-func (h *Host) restoreDir(ctx context.Context, dir string, shared bool) error {
+func (h *Host) restoreDir(ctx context.Context, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
