@@ -19,6 +19,7 @@ help:
 	@echo 'make test-clients  test with containerd 2, kubelet, kube-proxy rules and firewalld'
 	@echo 'make test-programs  build and run containerd 2, go-cni, cnitool on module compat/cni'
 	@echo 'make test-dist     build a release twice, for all processors, and compare the bytes'
+	@echo 'make test-packages  install, upgrade and remove the deb and rpm packages in a Debian root'
 	@echo 'make race          run every test with the race detector'
 	@echo 'make fuzz          run every fuzz target for FUZZTIME (default 60s)'
 	@echo 'make lint          run gofmt, go vet, staticcheck and the checks of the language'
@@ -62,6 +63,10 @@ test-clients:
 .PHONY: test-programs
 test-programs:
 	@scripts/test-programs
+
+.PHONY: test-packages
+test-packages:
+	@scripts/test-packages
 
 .PHONY: bench
 bench: build

@@ -37,8 +37,8 @@ type Program struct {
 	Common string
 	// SeeAlso lists pages such as "tenon(8)" for the program's own page.
 	SeeAlso []string
-	// Foreign lists pages of other programs, such as "tenon-dhcp", whose names pages of commands
-	// would have. These commands have none.
+	// Foreign lists pages of other programs, such as "tenon-dhcp". A command with such a page name
+	// has no page here.
 	Foreign []string
 }
 

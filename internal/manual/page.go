@@ -83,7 +83,7 @@ func (p Program) commands(r *roff, cmd *cobra.Command) {
 	r.entries("Commands", list)
 }
 
-// options explains the flags of a command, and those that it shares with other commands after them.
+// options explains the flags of a command, then the flags that other commands have too.
 func (p Program) options(r *roff, cmd *cobra.Command) {
 	var own, common, inherited []Entry
 	cmd.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {

@@ -147,8 +147,8 @@ func (h *Host) link(ctx context.Context, p *place) error {
 	return symlink(p.target, p.path)
 }
 
-// leave removes the links from a directory whose other plugins were removed, and the directory too,
-// because dpkg could not remove it while it contained links.
+// leave removes the links from a directory without other plugins, and the directory too, because
+// dpkg could not remove it while it contained links.
 func (h *Host) leave(ctx context.Context, dir string) error {
 	links, err := h.linksIn(dir)
 	if err != nil || len(links) == 0 {
@@ -209,7 +209,7 @@ func (h *Host) linksIn(dir string) (paths []string, err error) {
 	return paths, nil
 }
 
-// Restore removes all links and puts the earlier files back, each atomically. If another program
+// Restore removes all links and restores the earlier files, each atomically. If another program
 // has replaced a link in the meantime, its file stays. Restore removes directories that Link
 // created, unless they contain other files.
 func (h *Host) Restore(ctx context.Context) error {
@@ -243,7 +243,7 @@ func (h *Host) restoreDir(ctx context.Context, dir string) error {
 	return errors.Join(append(errs, removeCreated(dir))...)
 }
 
-// restore puts back the file of one plugin.
+// restore restores the file of one plugin.
 func (h *Host) restore(ctx context.Context, p place) error {
 	kept := p.path + keptSuffix
 	switch p.state {

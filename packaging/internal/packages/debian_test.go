@@ -145,7 +145,7 @@ func (m *machine) upstreamDel() {
 	m.run("rm /var/lib/cni/results/pods-*-eth0; rm -r /var/lib/cni/networks")
 }
 
-// TestDebianRestores installs the package beside plugins of another package and of no package, and
+// TestDebianRestores installs the package on a host with plugins of another package and of no package, and
 // purges it. Both are as before.
 func TestDebianRestores(t *testing.T) {
 	t.Parallel()

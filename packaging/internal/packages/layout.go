@@ -110,7 +110,7 @@ func (l layout) place(file string) string {
 	return "" // for example, the install script of the archive
 }
 
-// adapt compresses files whose name ends in .gz, and sets the path of the programs in units.
+// adapt compresses files with the suffix .gz, and sets the path of the programs in units.
 func adapt(f archive.File) (archive.File, error) {
 	unit := strings.HasPrefix(f.Path, "usr/lib/systemd/")
 	if !unit && !strings.HasSuffix(f.Path, ".gz") {

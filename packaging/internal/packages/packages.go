@@ -150,7 +150,7 @@ func (l layout) directories(r *release.Release, list []archive.File) (contents f
 	}
 	known := map[string]bool{".": true}
 	for _, dir := range strings.Fields(`usr usr/bin usr/lib usr/lib/systemd usr/lib/systemd/system
-		usr/share usr/share/doc usr/share/licenses usr/share/man usr/share/man/man8`) {
+		usr/share usr/share/doc usr/share/man usr/share/man/man8`) {
 		known[dir] = true
 	}
 	for _, f := range list {
