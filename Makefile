@@ -27,6 +27,8 @@ help:
 	@echo 'make golden        rewrite api/, the list of dependencies, docs/plugins, docs/schema'
 	@echo 'make build         build the static binaries $(PROGRAMS:%=bin/%)'
 	@echo 'make install       install them in $$(PREFIX)/bin and the plugins in $$(DIR)'
+	@echo 'make dist          build the artefacts of a release in bin/dist; DISTFLAGS="-arch amd64"'
+	@echo 'make release-notes  move changelog/unreleased to CHANGELOG.md; VERSION=v0.1.0'
 	@echo 'make site          build the documentation site in bin/site (Node 20)'
 
 .PHONY: build
@@ -71,6 +73,16 @@ bench-programs:
 .PHONY: lint
 lint:
 	@scripts/lint
+
+# DISTFLAGS: -arch amd64,arm64 -only tar,deb -out DIR -version V. TENON_RELEASE_KEY is the absolute
+# path of the SSH key that signs.
+.PHONY: dist
+dist:
+	@go -C packaging run ./dist -out '$(CURDIR)'/bin/dist $(DISTFLAGS)
+
+.PHONY: release-notes
+release-notes:
+	@go -C packaging run ./releasenotes -version $(VERSION)
 
 # The documentation site, in bin/site. It needs Node 20.
 .PHONY: site

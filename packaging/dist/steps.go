@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenon-cni/tenon/packaging/internal/build"
+	"github.com/tenon-cni/tenon/packaging/internal/git"
+	"github.com/tenon-cni/tenon/packaging/internal/modules"
+	"github.com/tenon-cni/tenon/packaging/internal/release"
+	"github.com/tenon-cni/tenon/packaging/internal/sbom"
+	"github.com/tenon-cni/tenon/packaging/internal/tarball"
+)
+
+// artefact writes one file of the release and returns its name. One of perArch and once is set.
+type artefact struct {
+	name    string // for -only
+	perArch func(context.Context, *release.Release, release.Target) (string, error)
+	once    func(context.Context, *release.Release, []release.Target) (string, error)
+}
+
+// artefacts returns all artefacts in the order in which they are written.
+func artefacts() []artefact {
+	return []artefact{
+		{name: "tar", perArch: tarball.Write},
+		{name: "sbom", perArch: sbom.Write},
+	}
+}
+
+func names() string {
+	var list []string
+	for _, a := range artefacts() {
+		list = append(list, a.name)
+	}
+	return strings.Join(list, ",")
+}
+
+// options are the flags and the environment of dist.
+type options struct {
+	arches, only, version string
+	root, out             string
+	builder               string // URI for provenance
+	key                   string // file of the key that signs, or ""
+	environ               []string
+	epoch                 string // SOURCE_DATE_EPOCH
+}
+
+// run writes the artefacts and prints a line for each.
+func (o options) run(ctx context.Context, w io.Writer) error {
+	wanted, err := o.artefacts()
+	if err != nil {
+		return err
+	}
+	arches, err := o.processors()
+	if err != nil {
+		return err
+	}
+	r, err := o.release(ctx)
+	if err != nil {
+		return err
+	}
+	bin, err := os.MkdirTemp("", "tenon-dist-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(bin) }() // only binaries of this run
+	p := progress{w: w, dir: r.Out}
+	p.note("Tenon %s, commit %.12s, %s", r.Version, r.Commit, r.Go.Version)
+	targets, err := o.targets(ctx, r, bin, arches, &p)
+	if err != nil {
+		return err
+	}
+	for _, a := range wanted {
+		if err := a.write(ctx, r, targets, &p); err != nil {
+			return fmt.Errorf("%s: %w", a.name, err)
+		}
+	}
+	return o.finish(ctx, r, targets, wanted, &p)
+}
+
+// targets builds the programs for all processors.
+func (o options) targets(ctx context.Context, r *release.Release, bin string,
+	arches []build.Arch, p *progress,
+) (targets []release.Target, err error) {
+	for _, arch := range arches {
+		start := time.Now()
+		options := build.Options{Root: r.Root, Dir: filepath.Join(bin, arch.Name),
+			Version: r.Version.String(), Arch: arch, Inherit: o.environ}
+		if err := r.Go.Run(ctx, options); err != nil {
+			return nil, err
+		}
+		used, err := modules.Read(ctx, options.Dir, build.Programs(), r.Go.Environ(options))
+		if err != nil {
+			return nil, err
+		}
+		t, err := r.Install(arch, options.Dir, used)
+		if err != nil {
+			return nil, err
+		}
+		targets = append(targets, t)
+		p.print("programs for "+arch.Name, start)
+	}
+	return targets, nil
+}
+
+func (a artefact) write(ctx context.Context, r *release.Release, targets []release.Target,
+	p *progress,
+) error {
+	start := time.Now()
+	if a.once != nil {
+		name, err := a.once(ctx, r, targets)
+		if err == nil {
+			p.file(name, start)
+		}
+		return err
+	}
+	for _, t := range targets {
+		start := time.Now()
+		name, err := a.perArch(ctx, r, t)
+		if err != nil {
+			return fmt.Errorf("%s: %w", t.Arch.Name, err)
+		}
+		p.file(name, start)
+	}
+	return nil
+}
+
+// release determines version and time.
+func (o options) release(ctx context.Context) (*release.Release, error) {
+	root, err := filepath.Abs(o.root)
+	if err != nil {
+		return nil, err
+	}
+	out, err := filepath.Abs(o.out)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return nil, err
+	}
+	source, err := git.Describe(ctx, root, o.version, o.epoch)
+	if err != nil {
+		return nil, err
+	}
+	if source.Dirty && o.key != "" {
+		return nil, errors.New("the working tree has changes without a commit: " +
+			"commit them before you sign a release")
+	}
+	env, err := build.ReadEnv(ctx)
+	return &release.Release{Version: source.Version, Tagged: source.Tagged, Commit: source.Commit,
+		Time: source.Time, Root: root, Out: out, Go: env}, err
+}
+
+func (o options) artefacts() ([]artefact, error) {
+	all := artefacts()
+	if o.only == "" {
+		return all, nil
+	}
+	for name := range strings.SplitSeq(o.only, ",") {
+		if !slices.ContainsFunc(all, func(a artefact) bool { return a.name == name }) {
+			return nil, fmt.Errorf("unknown artefact %q: choose from %s", name, names())
+		}
+	}
+	return slices.DeleteFunc(all, func(a artefact) bool {
+		return !slices.Contains(strings.Split(o.only, ","), a.name)
+	}), nil
+}
+
+func (o options) processors() ([]build.Arch, error) {
+	if o.arches == "" {
+		return build.Arches(), nil
+	}
+	var list []build.Arch
+	for name := range strings.SplitSeq(o.arches, ",") {
+		arch, err := build.FindArch(name)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, arch)
+	}
+	return list, nil
+}
+
+// progress prints a line for each step with its time.
+type progress struct {
+	w     io.Writer
+	dir   string
+	files []string // written so far
+}
+
+func (p *progress) note(format string, args ...any) { fmt.Fprintf(p.w, format+"\n", args...) }
+
+func (p *progress) print(what string, start time.Time) {
+	fmt.Fprintf(p.w, "%7.1f s  %s\n", time.Since(start).Seconds(), what)
+}
+
+func (p *progress) file(name string, start time.Time) {
+	p.files = append(p.files, name)
+	what := name
+	if info, err := os.Stat(filepath.Join(p.dir, name)); err == nil {
+		what = fmt.Sprintf("%s (%.1f MB)", name, float64(info.Size())/1e6)
+	}
+	p.print(what, start)
+}
