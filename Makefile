@@ -18,6 +18,7 @@ help:
 	@echo 'make test          run the tests of CI (about 17 minutes, root)'
 	@echo 'make test-clients  test with containerd 2, kubelet, kube-proxy rules and firewalld'
 	@echo 'make test-programs  build and run containerd 2, go-cni, cnitool on module compat/cni'
+	@echo 'make test-dist     build a release twice, for all processors, and compare the bytes'
 	@echo 'make race          run every test with the race detector'
 	@echo 'make fuzz          run every fuzz target for FUZZTIME (default 60s)'
 	@echo 'make lint          run gofmt, go vet, staticcheck and the checks of the language'
@@ -49,7 +50,7 @@ test:
 race:
 	@scripts/test-deps
 	@CGO_ENABLED=1 go test -race ./...
-	@for module in otel compat/cni $(MODULES); do \
+	@for module in otel compat/cni packaging $(MODULES); do \
 		CGO_ENABLED=1 go -C $$module test -race ./... || exit; \
 	done
 
@@ -80,8 +81,15 @@ lint:
 dist:
 	@go -C packaging run ./dist -out '$(CURDIR)'/bin/dist $(DISTFLAGS)
 
+# An empty build cache needs 3 GB below TMPDIR.
+.PHONY: test-dist
+test-dist:
+	@go -C packaging test -count=1 -timeout 2h -v ./dist -run '^TestDist$$' -full
+
 .PHONY: release-notes
 release-notes:
+	@test '$(origin VERSION)' = 'command line' || \
+		{ echo 'usage: make release-notes VERSION=v0.1.0' >&2; exit 2; }
 	@go -C packaging run ./releasenotes -version $(VERSION)
 
 # The documentation site, in bin/site. It needs Node 20.

@@ -153,7 +153,7 @@ func (o options) release(ctx context.Context) (*release.Release, error) {
 		return nil, errors.New("the working tree has changes without a commit: " +
 			"commit them before you sign a release")
 	}
-	env, err := build.ReadEnv(ctx)
+	env, err := build.ReadEnv(ctx, o.environ)
 	return &release.Release{Version: source.Version, Tagged: source.Tagged, Commit: source.Commit,
 		Time: source.Time, Root: root, Out: out, Go: env}, err
 }

@@ -54,10 +54,13 @@ type Env struct {
 }
 
 // ReadEnv asks the go command for its version and for its settings about downloads and caches.
-func ReadEnv(ctx context.Context) (Env, error) {
+// environ is the environment of the caller.
+func ReadEnv(ctx context.Context, environ []string) (Env, error) {
 	names := []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GONOPROXY", "GOSUMDB", "GONOSUMDB",
 		"GOPRIVATE", "GOINSECURE", "GOTOOLCHAIN", "GOVERSION"}
-	out, err := exec.CommandContext(ctx, "go", append([]string{"env", "-json"}, names...)...).Output()
+	cmd := exec.CommandContext(ctx, "go", append([]string{"env", "-json"}, names...)...)
+	cmd.Env = environ
+	out, err := cmd.Output()
 	if err != nil {
 		return Env{}, fmt.Errorf("go env: %w", err)
 	}

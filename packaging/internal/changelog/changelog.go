@@ -13,7 +13,7 @@ import (
 
 // Kinds are the kinds of changes, in the order in which releases list them.
 func Kinds() []string {
-	return []string{"security", "removed", "deprecated", "changed", "fixed", "added"}
+	return []string{"added", "changed", "deprecated", "removed", "fixed", "security"}
 }
 
 // Entry is one file of changelog/unreleased.

@@ -61,8 +61,8 @@ func Write(dir string, list []Artefact) error {
 	return os.WriteFile(filepath.Join(dir, File), []byte(b.String()), 0o644)
 }
 
-// Sign signs SHA256SUMS in a directory with an SSH key and returns the name of the signature. key is
-// a file with the private key, or with the public key if ssh-agent has the private one.
+// Sign signs SHA256SUMS in a directory with an SSH key and returns the name of the signature. key
+// is a file with the private key, or with the public key if ssh-agent has the private one.
 func Sign(ctx context.Context, dir, key string) (string, error) {
 	file := filepath.Join(dir, File)
 	if err := keygen(ctx, nil, "-Y", "sign", "-f", key, "-n", Namespace, file); err != nil {
