@@ -13,13 +13,15 @@ import (
 
 	"github.com/tenon-cni/tenon/packaging/internal/build"
 	"github.com/tenon-cni/tenon/packaging/internal/git"
+	"github.com/tenon-cni/tenon/packaging/internal/image"
 	"github.com/tenon-cni/tenon/packaging/internal/modules"
 	"github.com/tenon-cni/tenon/packaging/internal/release"
 	"github.com/tenon-cni/tenon/packaging/internal/sbom"
 	"github.com/tenon-cni/tenon/packaging/internal/tarball"
 )
 
-// artefact writes one file of the release and returns its name. One of perArch and once is set.
+// artefact writes one file of the release and returns its name, or "" if there is nothing to write.
+// One of perArch and once is set.
 type artefact struct {
 	name    string // for -only
 	perArch func(context.Context, *release.Release, release.Target) (string, error)
@@ -31,6 +33,7 @@ func artefacts() []artefact {
 	return []artefact{
 		{name: "tar", perArch: tarball.Write},
 		{name: "sbom", perArch: sbom.Write},
+		{name: "image", once: image.Write},
 	}
 }
 
@@ -116,7 +119,7 @@ func (a artefact) write(ctx context.Context, r *release.Release, targets []relea
 	start := time.Now()
 	if a.once != nil {
 		name, err := a.once(ctx, r, targets)
-		if err == nil {
+		if err == nil && name != "" {
 			p.file(name, start)
 		}
 		return err
