@@ -14,6 +14,7 @@ import (
 	"github.com/tenon-cni/tenon/packaging/internal/build"
 	"github.com/tenon-cni/tenon/packaging/internal/git"
 	"github.com/tenon-cni/tenon/packaging/internal/image"
+	"github.com/tenon-cni/tenon/packaging/internal/manifests"
 	"github.com/tenon-cni/tenon/packaging/internal/modules"
 	"github.com/tenon-cni/tenon/packaging/internal/release"
 	"github.com/tenon-cni/tenon/packaging/internal/sbom"
@@ -34,6 +35,8 @@ func artefacts() []artefact {
 		{name: "tar", perArch: tarball.Write},
 		{name: "sbom", perArch: sbom.Write},
 		{name: "image", once: image.Write},
+		{name: "kubernetes", once: manifests.Write},
+		{name: "chart", once: manifests.WriteChart},
 	}
 }
 

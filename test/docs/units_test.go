@@ -66,7 +66,7 @@ func TestUnits(t *testing.T) {
 // the path that the plugin uses.
 func TestManifest(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../contrib/kubernetes/tenon-dhcp.yaml")
+	text, err := os.ReadFile("../../contrib/kubernetes/dhcp/tenon-dhcp.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestManifest(t *testing.T) {
 // that the plugin uses, and the configuration in it has only known keys.
 func TestClusterManifest(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../contrib/kubernetes/tenon-cluster.yaml")
+	text, err := os.ReadFile("../../contrib/kubernetes/cluster/tenon-cluster.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
