@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/network/config"
 )
 
@@ -123,19 +125,10 @@ func (r *settings) ask(cmd *cobra.Command, networks []*config.Network) []statusE
 	}
 	entries := make([]statusEntry, len(networks))
 	for i, n := range networks {
-		n, err := asRun(cmd.Context(), client, n)
+		n, err := r.ready(cmd.Context(), client, n)
 		f := files[n.Source]
 		e := statusEntry{
 			Network: n.Name, CNIVersion: n.Version, Source: n.Source, Default: f.Default, ShadowedBy: f.ShadowedBy, file: f,
-		}
-		if err == nil {
-			err = client.Status(cmd.Context(), n)
-		}
-		if err == nil && !n.Version.Has(cni.Status) {
-			_, err = client.Validate(cmd.Context(), n)
-		}
-		if err == nil {
-			err = startsWithInterface(n)
 		}
 		if e.Ready = err == nil; !e.Ready {
 			e.err = r.explain(err, n)
@@ -144,6 +137,24 @@ func (r *settings) ask(cmd *cobra.Command, networks []*config.Network) []statusE
 		entries[i] = e
 	}
 	return entries
+}
+
+// ready returns an error unless containers can be attached to a network now, and the network in the
+// version in which the client runs it.
+func (r *settings) ready(
+	ctx context.Context, client *network.Client, n *config.Network,
+) (*config.Network, error) {
+	n, err := asRun(ctx, client, n)
+	if err == nil {
+		err = client.Status(ctx, n)
+	}
+	if err == nil && !n.Version.Has(cni.Status) {
+		_, err = client.Validate(ctx, n)
+	}
+	if err == nil {
+		err = startsWithInterface(n)
+	}
+	return n, err
 }
 
 // startsWithInterface returns an error for a network that starts with a plugin that must be

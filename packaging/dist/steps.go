@@ -13,18 +13,21 @@ import (
 
 	"github.com/tenon-cni/tenon/packaging/internal/build"
 	"github.com/tenon-cni/tenon/packaging/internal/git"
+	"github.com/tenon-cni/tenon/packaging/internal/image"
+	"github.com/tenon-cni/tenon/packaging/internal/manifests"
 	"github.com/tenon-cni/tenon/packaging/internal/manuals"
 	"github.com/tenon-cni/tenon/packaging/internal/modules"
 	"github.com/tenon-cni/tenon/packaging/internal/notes"
-	"github.com/tenon-cni/tenon/packaging/internal/provenance"
 	"github.com/tenon-cni/tenon/packaging/internal/packages"
+	"github.com/tenon-cni/tenon/packaging/internal/provenance"
 	"github.com/tenon-cni/tenon/packaging/internal/release"
 	"github.com/tenon-cni/tenon/packaging/internal/sbom"
 	"github.com/tenon-cni/tenon/packaging/internal/sums"
 	"github.com/tenon-cni/tenon/packaging/internal/tarball"
 )
 
-// artefact writes one file of the release and returns its name. One of perArch and once is set.
+// artefact writes one file of the release and returns its name, or "" if there is nothing to write.
+// One of perArch and once is set.
 type artefact struct {
 	name    string // for -only
 	perArch func(context.Context, *release.Release, release.Target) (string, error)
@@ -40,6 +43,9 @@ func artefacts() []artefact {
 		{name: "apk", perArch: packages.APK},
 		{name: "sbom", perArch: sbom.Write},
 		{name: "script", once: tarball.WriteScript},
+		{name: "image", once: image.Write},
+		{name: "kubernetes", once: manifests.Write},
+		{name: "chart", once: manifests.WriteChart},
 	}
 }
 
@@ -155,7 +161,7 @@ func (a artefact) write(ctx context.Context, r *release.Release, targets []relea
 	start := time.Now()
 	if a.once != nil {
 		name, err := a.once(ctx, r, targets)
-		if err == nil {
+		if err == nil && name != "" {
 			p.file(name, start)
 		}
 		return err

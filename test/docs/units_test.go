@@ -75,7 +75,7 @@ func TestUnits(t *testing.T) {
 // the path that the plugin uses.
 func TestManifest(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../contrib/kubernetes/tenon-dhcp.yaml")
+	text, err := os.ReadFile("../../contrib/kubernetes/dhcp/tenon-dhcp.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestManifest(t *testing.T) {
 // paths that the plugin uses.
 func TestClusterManifest(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../contrib/kubernetes/tenon-cluster.yaml")
+	text, err := os.ReadFile("../../contrib/kubernetes/cluster/tenon-cluster.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 const (
 	manifests     = "/run/manifests"
 	kubeletConfig = "/run/kubelet.yaml"
+	podLogs       = "/run/pods"
 )
 
 // startKubelet starts the kubelet in a mount namespace in which files with the values that it wants
@@ -39,6 +40,7 @@ func (c *containerd) kubelet() {
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 staticPodPath: %s
+podLogsDir: %s
 containerRuntimeEndpoint: unix://%s
 authentication: {anonymous: {enabled: false}, webhook: {enabled: false}}
 authorization: {mode: AlwaysAllow}
@@ -55,7 +57,7 @@ resolvConf: ""
 fileCheckFrequency: 1s
 syncFrequency: 1s
 imageMinimumGCAge: 24h
-`, manifests, containerdSocket, c.cgroup))
+`, manifests, podLogs, containerdSocket, c.cgroup))
 	c.write(manifests+"/.keep", "")
 	c.run("unshare", "--mount", "--propagation", "slave", "sh", "-ec", startKubelet, kubeletConfig)
 }

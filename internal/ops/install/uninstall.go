@@ -361,7 +361,9 @@ func removeRegistry(dir string) error {
 	if err := ioFailure(errors.Join(os.RemoveAll(dir), os.RemoveAll(dir+".lock"))); err != nil {
 		return err
 	}
-	return ioFailure(os.Remove(filepath.Dir(dir)), fs.ErrNotExist, unix.ENOTEMPTY)
+	// In a container, the directory may be a mount point in a read-only file system.
+	return ioFailure(os.Remove(filepath.Dir(dir)), fs.ErrNotExist, unix.ENOTEMPTY, unix.EBUSY,
+		unix.EROFS)
 }
 
 // ioFailure returns err with [cni.CodeIOFailure], or nil if err is nil or wraps one of the errors

@@ -1,0 +1,279 @@
+//go:build clients
+
+package interop
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The release that a node runs, and the manifests in it.
+type releaseFiles struct {
+	image     string            // path of the image
+	manifests map[string]string // by path below contrib/kubernetes
+}
+
+// releasesDir names the variable with a directory in which dist keeps releases for later runs.
+const releasesDir = "TENON_RELEASES"
+
+// dist builds the image and the manifests of a release.
+func dist(t *testing.T, version string) (r releaseFiles) {
+	t.Helper()
+	dir := t.TempDir()
+	if keep := os.Getenv(releasesDir); keep != "" {
+		dir = filepath.Join(keep, version)
+	}
+	r.image = filepath.Join(dir, "tenon_"+version+"_image.tar")
+	if _, err := os.Stat(r.image); err != nil {
+		buildRelease(t, dir, version)
+	}
+	r.manifests = readManifests(t, filepath.Join(dir, "tenon_"+version+"_kubernetes.tar.gz"))
+	return r
+}
+
+func buildRelease(t *testing.T, dir, version string) {
+	t.Helper()
+	build := exec.Command("go", "run", "./dist", "-out", dir, "-version", version,
+		"-arch", runtime.GOARCH, "-only", "image,kubernetes")
+	build.Dir = "../../packaging"
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", build.Args, err, out)
+	}
+}
+
+// readManifests returns the files of an archive, without their top directory.
+func readManifests(t *testing.T, path string) map[string]string {
+	t.Helper()
+	f, err := os.Open(path)
+	must(t, err)
+	defer f.Close()
+	plain, err := gzip.NewReader(f)
+	must(t, err)
+	files := map[string]string{}
+	archived := tar.NewReader(plain)
+	for {
+		h, err := archived.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		must(t, err)
+		content, err := io.ReadAll(archived)
+		must(t, err)
+		_, name, _ := strings.Cut(h.Name, "/")
+		files[name] = string(content)
+	}
+}
+
+// indented returns the block of lines that follow a line and are indented more than it, without
+// the common indentation.
+func indented(t *testing.T, text, line string) string {
+	t.Helper()
+	_, rest, ok := strings.Cut(text, line+"\n")
+	if !ok {
+		t.Fatalf("no line %q in\n%s", line, text)
+	}
+	depth := func(s string) int { return len(s) - len(strings.TrimLeft(s, " ")) }
+	var block strings.Builder
+	first := depth(rest)
+	for line := range strings.Lines(rest) {
+		if depth(line) < first {
+			break
+		}
+		block.WriteString(line[first:])
+	}
+	return block.String()
+}
+
+const (
+	installerPod = manifests + "/tenon.yaml"
+	source       = "/run/networks"
+)
+
+// installer makes kubelet run the pod of a DaemonSet. A kubelet without an API server knows no
+// ConfigMap, and the configuration directory of the node is not /etc/cni/net.d.
+func (c *containerd) installer(r releaseFiles, manifest string) {
+	c.t.Helper()
+	if networks, _, ok := strings.Cut(r.manifests[manifest], "\n---\n"); ok {
+		c.write(source+"/10-tenon.conflist", indented(c.t, networks, "  10-tenon.conflist: |"))
+	}
+	pod := indented(c.t, r.manifests[manifest], "  template:")
+	pod = strings.NewReplacer(
+		"metadata:\n", "metadata:\n  name: tenon\n  namespace: kube-system\n",
+		"configMap: {name: tenon-networks}", "hostPath: {path: "+source+", type: Directory}",
+		"hostPath: {path: /etc/cni/net.d,", "hostPath: {path: "+netDir+",",
+	).Replace(pod)
+	c.write(installerPod, "apiVersion: v1\nkind: Pod\n"+pod)
+}
+
+// tenon runs a command in the running container of the installer.
+func (c *containerd) tenon(args ...string) (string, error) {
+	c.t.Helper()
+	list, _ := c.must("ListContainers", object{"filter": object{
+		"state": object{"state": "CONTAINER_RUNNING"}, "label_selector": object{
+			"io.kubernetes.container.name": "tenon"}}})["containers"].([]any)
+	if len(list) != 1 {
+		return "", fmt.Errorf("%d containers run, want 1", len(list))
+	}
+	id := list[0].(object)["id"].(string)
+	return c.try(append([]string{"ctr", "--namespace", "k8s.io", "task", "exec",
+		"--exec-id", fmt.Sprint("test", time.Now().UnixNano()), id, "/usr/local/bin/tenon"}, args...)...)
+}
+
+// logged returns the log of the installer.
+func (c *containerd) logged() string {
+	out, _ := c.try("sh", "-c", "cat "+podLogs+"/kube-system_tenon-node_*/*/*.log")
+	return out
+}
+
+// changed returns the time of the last change of a file's name or content.
+func (c *containerd) changed(path string) time.Time {
+	c.t.Helper()
+	info, err := os.Lstat(c.path(path))
+	must(c.t, err)
+	ctim := info.Sys().(*syscall.Stat_t).Ctim
+	return time.Unix(ctim.Unix())
+}
+
+// TestClientsInstaller imports the image of a release offline and runs the pod of its DaemonSet: the
+// plugins appear, then the configuration, and the node gets ready. A pod that runs meanwhile survives
+// an upgrade. The pod of the other DaemonSet waits for the end of that pod and then leaves nothing.
+func TestClientsInstaller(t *testing.T) {
+	t.Parallel()
+	first, second := dist(t, "0.1.0"), dist(t, "0.2.0")
+	c := newClients(t)
+	outside := c.Uplink()
+	before := c.snapshot()
+	c.hostPod() // makes the control groups of the node, which kubelet expects
+	c.kubelet()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(c.try("sh", "-c", "grep -E '^[EF]' /run/kubelet.log | tail -50"))
+			t.Log(c.logged())
+		}
+	})
+
+	start := time.Now()
+	c.run("ctr", "--namespace", "k8s.io", "image", "import", first.image)
+	c.installer(first, "install/tenon.yaml")
+	c.awaitLong("installation", c.ready)
+	c.staticPod("web", 8080)
+	web := func(want bool) error {
+		answer, err := get(outside, "192.0.2.1:8080")
+		if got := strings.Contains(string(answer), greeting); got != want {
+			return fmt.Errorf("%q, %w", answer, errors.Join(err, errors.New("not as expected")))
+		}
+		return nil
+	}
+	c.awaitLong("pod", func() error { return web(true) })
+	t.Logf("from import to the answer of a pod: %v", time.Since(start).Round(time.Second/10))
+	address, _ := c.addresses(c.sandboxOf("web"))
+	c.run("ping", "-c", "1", "-W", "5", address[0])
+	if !strings.HasPrefix(address[0], "10.244.0.") {
+		t.Errorf("address %q, want one of 10.244.0.0/24", address)
+	}
+	configured := c.changed(netDir + "/10-tenon.conflist")
+	for _, name := range c.files(plugins + "/*") {
+		if at := c.changed(plugins + "/" + name); at.After(configured) {
+			t.Errorf("plugin %s appeared at %v, after the configuration at %v", name, at, configured)
+		}
+	}
+	status := []string{"node", "status", "--config", "/etc/tenon/net.d"}
+	_, err := c.tenon(status...)
+	must(t, err)
+
+	// A package removes a file: the installer restores it.
+	c.run("rm", plugins+"/bridge")
+	c.awaitLong("restored plugin", func() error {
+		_, err := os.Stat(c.path(plugins + "/bridge"))
+		return err
+	})
+	_, err = c.tenon(status...)
+	must(t, err)
+
+	// upgrade
+	connection := open(t, outside, "192.0.2.1:8080")
+	earlier := c.run("sha256sum", plugins+"/bridge")
+	c.run("ctr", "--namespace", "k8s.io", "image", "import", second.image)
+	c.installer(second, "install/tenon.yaml")
+	c.awaitLong("upgrade", func() error {
+		out, err := c.tenon("--version")
+		if err == nil && !strings.Contains(out, "0.2.0") {
+			err = errors.New(out)
+		}
+		if err == nil {
+			_, err = c.tenon(status...)
+		}
+		return err
+	})
+	if now := c.run("sha256sum", plugins+"/bridge"); now == earlier {
+		t.Errorf("the upgrade did not replace the plugin: %s", now)
+	}
+	connection.goesOn()
+	must(t, web(true))
+
+	// uninstall
+	c.installer(second, "uninstall/tenon-uninstall.yaml")
+	c.awaitLong("refusal", func() error {
+		if log := c.logged(); !strings.Contains(log, "eth0 is attached") {
+			return errors.New(log)
+		}
+		return nil
+	})
+	must(t, web(true))
+	if names := c.files(plugins + "/bridge"); names == nil {
+		t.Error("the plugins are gone while a pod is attached")
+	}
+	c.run("rm", manifests+"/web.yaml")
+	c.awaitLong("removal", func() error {
+		_, err := c.tenon("node", "status", "--absent")
+		return err
+	})
+	c.run("rm", installerPod)
+	c.awaitLong("end of all pods", func() error {
+		if ids := c.sandboxes(); len(ids) > 0 {
+			return fmt.Errorf("pods %q", ids)
+		}
+		return nil
+	})
+	c.unchanged(before)
+	c.nothingKept()
+	if left := c.run("find", "/opt", netDir, "/var/lib/cni", "-type", "f"); left != netDir+"/.keep\n" {
+		t.Errorf("files left:\n%s", left)
+	}
+	if left := c.run("nft", "list", "ruleset"); left != "" {
+		t.Errorf("rules left:\n%s", left)
+	}
+}
+
+// hostPod runs and removes a pod in the network of the node.
+func (c *containerd) hostPod() {
+	c.t.Helper()
+	request := c.pod("host", 0)
+	config := request["config"].(object)
+	delete(config, "hostname") // the node's
+	config["linux"].(object)["security_context"] = object{
+		"namespace_options": object{"network": "NODE"}}
+	c.remove(c.must("RunPodSandbox", request)["podSandboxId"].(string))
+}
+
+// sandboxOf returns the ID of the sandbox of a static pod.
+func (c *containerd) sandboxOf(name string) string {
+	c.t.Helper()
+	list, _ := c.must("ListPodSandbox", object{"filter": object{"label_selector": object{
+		"io.kubernetes.pod.name": name + "-node"}}})["items"].([]any)
+	if len(list) != 1 {
+		c.t.Fatalf("pod %s has %d sandboxes, want 1", name, len(list))
+	}
+	return list[0].(object)["id"].(string)
+}
