@@ -51,7 +51,7 @@ func (b Bandwidth) check() error {
 		case d.burst > 0 && d.burst < 8:
 			return invalidCapability("bandwidth",
 				"%sBurst: %d bit is less than a byte", d.name, d.burst)
-		case d.burst/8 >= math.MaxUint32:
+		case d.burst >= 8*math.MaxUint32: // Go 1.26 compiles burst/8 >= MaxUint32 to false on s390x
 			return invalidCapability("bandwidth",
 				"%sBurst: %d bit is 4 GiB or more", d.name, d.burst)
 		}

@@ -66,6 +66,9 @@ func TestNewLinks(t *testing.T) {
 		t.Run(row.link.Kind+row.link.Mode, func(t *testing.T) {
 			t.Parallel()
 			testnet.Require(t, testnet.Kernel(row.needs...))
+			if strings.HasPrefix(row.shown, "bcqueuelen") {
+				testnet.Require(t, testnet.Linux(5, 11))
+			}
 			ns := testnet.New(t).Host
 			c := open(t, ns)
 			want := row.link
@@ -153,6 +156,7 @@ func TestVethBetweenNamespaces(t *testing.T) {
 // TestMove checks that a link moves under another name and with the requested index.
 func TestMove(t *testing.T) {
 	t.Parallel()
+	testnet.Require(t, testnet.Linux(5, 13)) // which accepts the index
 	n := testnet.New(t, "c")
 	from, to := open(t, n.Host), open(t, n.Container("c"))
 	l := wired(t, n.Host, from, "w0")

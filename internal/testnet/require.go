@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/netns"
@@ -91,6 +94,25 @@ func Kernel(features ...kernel.Feature) Need {
 			help[i] = f.Help()
 		}
 		return kernelError(strings.Join(help, "; "))
+	}
+}
+
+// Linux requires a kernel of at least this version, for behaviour that is not a feature.
+func Linux(major, minor int) Need {
+	return func() error {
+		var u unix.Utsname
+		if err := unix.Uname(&u); err != nil {
+			return fmt.Errorf("uname: %w", err)
+		}
+		release := unix.ByteSliceToString(u.Release[:])
+		var version [2]int
+		if _, err := fmt.Sscanf(release, "%d.%d", &version[0], &version[1]); err != nil {
+			return fmt.Errorf("kernel version %q: %w", release, err)
+		}
+		if slices.Compare(version[:], []int{major, minor}) < 0 {
+			return kernelError(fmt.Sprintf("Linux %d.%d or newer", major, minor))
+		}
+		return nil
 	}
 }
 
