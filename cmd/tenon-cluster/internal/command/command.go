@@ -73,6 +73,11 @@ func Run(ctx context.Context, args []string, e Environment) int {
 	return a.report(cmd, err)
 }
 
+// Root returns the tree of commands, for the manual pages and completions.
+func Root(e Environment) *cobra.Command {
+	return (&app{Environment: e, name: cluster.Program}).root()
+}
+
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   cluster.Program,
