@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -24,23 +25,37 @@ type machine struct {
 	*testing.T
 	root string
 	pid  string // of a process in the namespaces, on the host
+
+	cgroup *syscall.SysProcAttr // puts the first process into a control group; may be nil
 }
 
-// boot mounts a root in new namespaces and prints a line when it is ready.
+// boot mounts a root in new namespaces, prints a line when it is ready, and runs the program in the
+// other arguments. Of the kernel's settings, only those of the network namespace can be written.
 const boot = `set -e
 mount --make-rprivate /
 mount --bind "$1" "$1"
 mount -t proc proc "$1/proc"
+mount --bind "$1/proc/sys" "$1/proc/sys"
+mount --bind "$1/proc/sys/net" "$1/proc/sys/net"
+mount -o remount,bind,ro "$1/proc/sys"
 mount -t sysfs sysfs "$1/sys"
 mount -t tmpfs -o mode=0755 run "$1/run"
 mount --bind /dev/null "$1/dev/null"
 mount --bind /dev/urandom "$1/dev/urandom"
 ip link set lo up
 echo ready
-exec sleep infinity`
+root=$1
+shift
+exec "$@"`
 
 // newMachine unpacks the root that scripts/test-packages made, and starts it.
 func newMachine(t *testing.T) *machine {
+	t.Helper()
+	return start(t, unpack(t), "sleep", "infinity")
+}
+
+// unpack returns a machine that does not run yet.
+func unpack(t *testing.T) *machine {
 	t.Helper()
 	tarball := os.Getenv("TENON_DEBIAN_ROOT")
 	if tarball == "" {
@@ -49,8 +64,16 @@ func newMachine(t *testing.T) *machine {
 	m := &machine{T: t, root: filepath.Join(t.TempDir(), "root")}
 	must(t, os.Mkdir(m.root, 0o755))
 	m.host("tar", "--extract", "--numeric-owner", "--file", tarball, "--directory", m.root)
+	return m
+}
+
+// start runs a program as the first process of a machine.
+func start(t *testing.T, m *machine, program ...string) *machine {
+	t.Helper()
 	cmd := exec.Command("unshare", "--mount", "--net", "--pid", "--ipc", "--uts", "--fork",
-		"--kill-child", "sh", "-c", boot, "sh", m.root)
+		"--cgroup", "--kill-child", "sh", "-c", boot, "sh", m.root)
+	cmd.Args = append(cmd.Args, program...)
+	cmd.SysProcAttr = m.cgroup
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	must(t, err)
