@@ -26,7 +26,8 @@ type machine struct {
 	root string
 	pid  string // of a process in the namespaces, on the host
 
-	cgroup *syscall.SysProcAttr // puts the first process into a control group; may be nil
+	pivoted bool                 // the root is the root of the mount namespace
+	cgroup  *syscall.SysProcAttr // puts the first process into a control group; may be nil
 }
 
 // boot mounts a root in new namespaces, prints a line when it is ready, and runs the program in the
@@ -112,6 +113,10 @@ func (m *machine) host(name string, args ...string) string {
 func (m *machine) command(ctx context.Context, line string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "nsenter", "--target", m.pid, "--mount", "--net", "--pid", "--ipc", "--uts",
 		"chroot", m.root, "sh", "-ec", line)
+	if m.pivoted {
+		cmd = exec.CommandContext(ctx, "nsenter", "--target", m.pid, "--mount", "--net", "--pid", "--ipc", "--uts",
+			"--root", "--wd=/", "sh", "-ec", line)
+	}
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive", "HOME=/root",
 		"LC_ALL=C.UTF-8"}
 	return cmd
@@ -119,7 +124,7 @@ func (m *machine) command(ctx context.Context, line string) *exec.Cmd {
 
 // try runs a command and returns its output.
 func (m *machine) try(line string) (string, error) {
-	out, err := m.command(m.Context(), line).CombinedOutput()
+	out, err := m.command(context.WithoutCancel(m.Context()), line).CombinedOutput()
 	m.Logf("# %s\n%s", line, out)
 	return string(out), err
 }
@@ -259,8 +264,11 @@ func (p *traffic) done() {
 
 // insideTry runs a command of the host in the namespaces of the machine and returns its output.
 func (m *machine) insideTry(line string) (string, error) {
-	cmd := exec.CommandContext(m.Context(), "nsenter", "--target", m.pid, "--mount", "--net", "--pid", "--ipc", "--uts",
+	cmd := exec.CommandContext(context.WithoutCancel(m.Context()), "nsenter", "--target", m.pid, "--mount", "--net", "--pid", "--ipc", "--uts",
 		"sh", "-ec", line)
+	if m.pivoted { // the programs of the host are not in its mount namespace
+		cmd = exec.CommandContext(m.Context(), "nsenter", "--target", m.pid, "--net", "sh", "-ec", line)
+	}
 	out, err := cmd.CombinedOutput()
 	m.Logf("host# %s\n%s", line, out)
 	return string(out), err

@@ -37,8 +37,13 @@ mkdir "$root/dev/shm" "$root/dev/pts"
 for node in "null 3" "zero 5" "full 7" "random 8" "urandom 9"; do
 	mknod -m 666 "$root/dev/${node% *}" c 1 "${node#* }"
 done
+cd "$root"
+pivot_root . . # systemd makes sandboxes only in the root of its mount namespace
+umount -l .
+cd /
 exec env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin \
-	chroot "$root" /lib/systemd/systemd --system --unit=multi-user.target --show-status=no`
+	/lib/systemd/systemd --system --unit=multi-user.target --show-status=no`
+	m.pivoted = true
 	start(t, m, "env", "root="+m.root, "sh", "-ec", init)
 	for {
 		state, _ := m.try("systemctl is-system-running --wait || :")
@@ -96,6 +101,11 @@ func TestUnitsRun(t *testing.T) {
 	m.run("dpkg -i " + m.give(packageFile(t, older, "deb")))
 
 	m.attach()
+	m.Cleanup(func() {
+		if m.Failed() {
+			_, _ = m.try("journalctl --no-pager --unit 'tenon-*'; systemctl --failed --no-pager")
+		}
+	})
 	m.run("nft flush ruleset; systemctl enable --now tenon-repair.service")
 	m.run("tenon check pods web")
 	m.run("nft flush ruleset; systemctl reload tenon-repair.service; tenon check pods web")
