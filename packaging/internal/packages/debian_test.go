@@ -64,7 +64,7 @@ func TestDebian(t *testing.T) {
 	m.run("dpkg -i " + first)
 	m.attach()
 	t.Logf("from the package to a container that pings: %.1f s", time.Since(start).Seconds())
-	version(m, "0.1.0")
+	runs(m, "0.1.0")
 	if links := m.run("find /opt/cni/bin -lname '/usr/lib/tenon/cni/*' | wc -l"); links != "20\n" {
 		t.Errorf("%s links", links)
 	}
@@ -80,10 +80,10 @@ func TestDebian(t *testing.T) {
 	m.run("update-alternatives --auto usr-lib-cni-bridge")
 
 	m.run("dpkg -i " + second)
-	version(m, newer)
+	runs(m, newer)
 	m.run("tenon check pods web")
 	m.run("dpkg -i " + first) // a downgrade
-	version(m, "0.1.0")
+	runs(m, "0.1.0")
 	m.run("tenon check pods web")
 
 	links := m.run("find /opt/cni/bin /usr/lib/cni -type l | sort")
@@ -94,7 +94,7 @@ func TestDebian(t *testing.T) {
 		t.Errorf("links after a refused removal:\n%s\nbefore:\n%s", now, links)
 	}
 	m.run("tenon check pods web")
-	version(m, "0.1.0")
+	runs(m, "0.1.0")
 
 	m.run("tenon uninstall --keep-attachments --dry-run")
 	m.run("tenon uninstall --keep-attachments")
@@ -108,7 +108,8 @@ func TestDebian(t *testing.T) {
 	m.unchanged(before)
 }
 
-func version(m *machine, want string) {
+// runs compares the version of the installed program.
+func runs(m *machine, want string) {
 	m.Helper()
 	if got := m.run("tenon --version"); got != "tenon version "+want+"\n" {
 		m.Errorf("%s, expected version %s", got, want)
@@ -189,10 +190,10 @@ func TestRPM(t *testing.T) {
 	m.attach()
 	p := m.ping("web", gateway)
 	m.inside(rpm("--nodeps --ignoreos -U " + packageFile(t, newer, "rpm")))
-	version(m, newer)
+	runs(m, newer)
 	m.run("tenon check pods web")
 	m.inside(rpm("--nodeps --ignoreos -U --oldpackage " + packageFile(t, older, "rpm")))
-	version(m, "0.1.0")
+	runs(m, "0.1.0")
 	m.run("tenon check pods web")
 	if out, err := m.insideTry(rpm("-e tenon")); err == nil ||
 		!strings.Contains(out, "tenon uninstall --keep-attachments") {

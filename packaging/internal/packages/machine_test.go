@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -24,23 +25,38 @@ type machine struct {
 	*testing.T
 	root string
 	pid  string // of a process in the namespaces, on the host
+
+	pivoted bool                 // the root is the root of the mount namespace
+	cgroup  *syscall.SysProcAttr // puts the first process into a control group; may be nil
 }
 
-// boot mounts a root in new namespaces and prints a line when it is ready.
+// boot mounts a root in new namespaces, prints a line when it is ready, and runs the program in the
+// other arguments. Of the kernel's settings, only those of the network namespace can be written.
 const boot = `set -e
 mount --make-rprivate /
 mount --bind "$1" "$1"
 mount -t proc proc "$1/proc"
+mount --bind "$1/proc/sys" "$1/proc/sys"
+mount --bind "$1/proc/sys/net" "$1/proc/sys/net"
+mount -o remount,bind,ro "$1/proc/sys"
 mount -t sysfs sysfs "$1/sys"
 mount -t tmpfs -o mode=0755 run "$1/run"
 mount --bind /dev/null "$1/dev/null"
 mount --bind /dev/urandom "$1/dev/urandom"
 ip link set lo up
 echo ready
-exec sleep infinity`
+root=$1
+shift
+exec "$@"`
 
 // newMachine unpacks the root that scripts/test-packages made, and starts it.
 func newMachine(t *testing.T) *machine {
+	t.Helper()
+	return start(t, unpack(t), "sleep", "infinity")
+}
+
+// unpack returns a machine that does not run yet.
+func unpack(t *testing.T) *machine {
 	t.Helper()
 	tarball := os.Getenv("TENON_DEBIAN_ROOT")
 	if tarball == "" {
@@ -49,8 +65,16 @@ func newMachine(t *testing.T) *machine {
 	m := &machine{T: t, root: filepath.Join(t.TempDir(), "root")}
 	must(t, os.Mkdir(m.root, 0o755))
 	m.host("tar", "--extract", "--numeric-owner", "--file", tarball, "--directory", m.root)
+	return m
+}
+
+// start runs a program as the first process of a machine.
+func start(t *testing.T, m *machine, program ...string) *machine {
+	t.Helper()
 	cmd := exec.Command("unshare", "--mount", "--net", "--pid", "--ipc", "--uts", "--fork",
-		"--kill-child", "sh", "-c", boot, "sh", m.root)
+		"--cgroup", "--kill-child", "sh", "-c", boot, "sh", m.root)
+	cmd.Args = append(cmd.Args, program...)
+	cmd.SysProcAttr = m.cgroup
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	must(t, err)
@@ -89,6 +113,10 @@ func (m *machine) host(name string, args ...string) string {
 func (m *machine) command(ctx context.Context, line string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "nsenter", "--target", m.pid, "--mount", "--net", "--pid", "--ipc", "--uts",
 		"chroot", m.root, "sh", "-ec", line)
+	if m.pivoted {
+		cmd = exec.CommandContext(ctx, "nsenter", "--target", m.pid, "--mount", "--net", "--pid", "--ipc", "--uts",
+			"--root", "--wd=/", "sh", "-ec", line)
+	}
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive", "HOME=/root",
 		"LC_ALL=C.UTF-8"}
 	return cmd
@@ -96,7 +124,7 @@ func (m *machine) command(ctx context.Context, line string) *exec.Cmd {
 
 // try runs a command and returns its output.
 func (m *machine) try(line string) (string, error) {
-	out, err := m.command(m.Context(), line).CombinedOutput()
+	out, err := m.command(context.WithoutCancel(m.Context()), line).CombinedOutput()
 	m.Logf("# %s\n%s", line, out)
 	return string(out), err
 }
@@ -236,8 +264,11 @@ func (p *traffic) done() {
 
 // insideTry runs a command of the host in the namespaces of the machine and returns its output.
 func (m *machine) insideTry(line string) (string, error) {
-	cmd := exec.CommandContext(m.Context(), "nsenter", "--target", m.pid, "--mount", "--net", "--pid", "--ipc", "--uts",
+	cmd := exec.CommandContext(context.WithoutCancel(m.Context()), "nsenter", "--target", m.pid, "--mount", "--net", "--pid", "--ipc", "--uts",
 		"sh", "-ec", line)
+	if m.pivoted { // the programs of the host are not in its mount namespace
+		cmd = exec.CommandContext(m.Context(), "nsenter", "--target", m.pid, "--net", "sh", "-ec", line)
+	}
 	out, err := cmd.CombinedOutput()
 	m.Logf("host# %s\n%s", line, out)
 	return string(out), err
