@@ -53,6 +53,7 @@ export default withMermaid({
         items: [
           { text: 'Getting started', link: '/getting-started' },
           { text: 'Operating', link: '/operating' },
+          { text: 'Kubernetes', link: '/kubernetes' },
           { text: 'Migration', link: '/migration' },
           { text: 'Troubleshooting', link: '/troubleshooting' },
           { text: 'Compatibility', link: '/compatibility' },

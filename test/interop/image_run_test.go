@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestImageOfRelease imports the image of a release into Debian's containerd, without a registry, and
-// installs Tenon from a container with the privileges of the DaemonSet. A pod is reachable then. The
-// removal leaves nothing.
+// TestImageOfRelease imports the image of a release into Debian's containerd, without a registry,
+// and installs Tenon from a container with the privileges of the DaemonSet. A pod is reachable
+// then. The removal leaves nothing.
 func TestImageOfRelease(t *testing.T) {
 	t.Parallel()
 	r := dist(t, "0.1.0")

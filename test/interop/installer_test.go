@@ -57,9 +57,10 @@ func (c *containerd) changed(path string) time.Time {
 	return time.Unix(ctim.Unix())
 }
 
-// TestClientsInstaller imports the image of a release offline and runs the pod of its DaemonSet: the
-// plugins appear, then the configuration, and the node gets ready. A pod that runs meanwhile survives
-// an upgrade. The pod of the other DaemonSet waits for the end of that pod and then leaves nothing.
+// TestClientsInstaller imports the image of a release offline and runs the pod of its DaemonSet:
+// the plugins appear, then the configuration, and the node gets ready. A pod that runs meanwhile
+// survives an upgrade. The pod of the other DaemonSet waits for the end of that pod and then leaves
+// nothing.
 func TestClientsInstaller(t *testing.T) {
 	t.Parallel()
 	first, second := dist(t, "0.1.0"), dist(t, "0.2.0")

@@ -22,8 +22,8 @@ import (
 
 const dir = "../../contrib/kubernetes"
 
-// objects decodes manifests strictly: an unknown or repeated field is an error. It returns each object
-// in the form of the API type.
+// objects decodes manifests strictly: an unknown or repeated field is an error. It returns each
+// object in the form of the API type.
 func objects(t *testing.T, text string) map[string]any {
 	t.Helper()
 	found := map[string]any{}
