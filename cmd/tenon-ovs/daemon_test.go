@@ -33,8 +33,11 @@ func TestDatabaseDown(t *testing.T) {
 			end(l)
 			down := func(verb cni.Command, container string, code cni.Code) {
 				t.Helper()
-				plugintest.Says(t, l.Refused(l.Request(verb, container), code),
-					"the Open vSwitch database does not answer")
+				err := l.Refused(l.Request(verb, container), code)
+				plugintest.Says(t, err, "the Open vSwitch database does not answer")
+				if hint := cni.AsError(err).Details; !strings.Contains(hint, "start ovsdb-server") {
+					t.Errorf("hint %q of %v", hint, err)
+				}
 			}
 			down(cni.Add, "c", cni.CodeTryAgainLater)
 			down(cni.Check, "a", cni.CodeTryAgainLater)
@@ -169,6 +172,10 @@ func TestCreateBridge(t *testing.T) {
 	if left := l.sw.VSCtl("list-ports", "new0"); left != "" {
 		t.Errorf("ports left: %s", left)
 	}
+	l.sw.VSCtl("add-port", "ovs0", "uplink", "--", "set", "Interface", "uplink", "type=internal")
+	q := l.Request(cni.Add, "e")
+	q.Conf["bridge"] = "uplink"
+	plugintest.Says(t, l.Refused(q, cni.CodeInvalidConfig), `"uplink" is a port of bridge ovs0`)
 }
 
 // TestPort: a port has the requested properties in the database.
@@ -319,7 +326,14 @@ func TestOldSchema(t *testing.T) {
 	}
 }
 
-// TestRepair restores what another program has removed from the database: the state is as before.
+// tunnel returns the name of a tunnel.
+func (l *lab) tunnel() string {
+	return strings.Fields(l.sw.VSCtl("--bare", "--columns=name", "find", "Port",
+		"external_ids:role=tunnel"))[0]
+}
+
+// TestRepair restores what another program has removed from the database or changed: the state is
+// as before.
 func TestRepair(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(l *lab, port string){
@@ -330,8 +344,13 @@ func TestRepair(t *testing.T) {
 			l.sw.VSCtl("remove", "Bridge", "ovs0", "external_ids", "cni-vni-42")
 		},
 		"a tunnel": func(l *lab, _ string) {
-			tunnels := l.sw.VSCtl("--bare", "--columns=name", "find", "Port", "external_ids:role=tunnel")
-			l.sw.VSCtl("del-port", strings.Fields(tunnels)[0])
+			l.sw.VSCtl("del-port", l.tunnel())
+		},
+		"tag of a tunnel": func(l *lab, _ string) {
+			l.sw.VSCtl("set", "Port", l.tunnel(), "tag=99")
+		},
+		"protection of a tunnel": func(l *lab, _ string) {
+			l.sw.VSCtl("set", "Port", l.tunnel(), "protected=false")
 		},
 		"the bridge": func(l *lab, _ string) {
 			l.sw.VSCtl("del-br", "ovs0")

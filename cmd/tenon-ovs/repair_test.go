@@ -48,6 +48,7 @@ func TestRepairByProgram(t *testing.T) {
 		return outcomes[0]
 	}
 	l.sw.VSCtl("del-port", port)
+	t.Setenv("PATH", t.TempDir()) // the host may have the program
 	if o := run(); o.Err == nil || !strings.Contains(o.Err.Error(), "tenon-ovs is not installed") {
 		t.Errorf("without the program: %+v", o)
 	}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -31,12 +30,7 @@ lists its commands.`,
 			if err := os.Setenv(cluster.CalledAs, "tenon cluster"); err != nil {
 				return err
 			}
-			err := program.Exec(cluster.Program, args)
-			var missing *program.MissingError
-			if errors.As(err, &missing) {
-				return hint(err, missing.Hint())
-			}
-			return err
+			return execProgram(cluster.Program, args)
 		},
 	}
 }

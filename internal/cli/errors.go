@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/session"
 )
 
 const (
@@ -130,7 +131,8 @@ func (a *app) complain(cmd *cobra.Command, err error) {
 	for _, line := range lines[1:] {
 		fmt.Fprintf(a.stderr, "  and %s\n", line)
 	}
-	if object.Details != "" {
+	command := object.Code == session.CodeInUse && errors.As(err, new(hinted)) // detaches the holder
+	if object.Details != "" && !command {
 		a.printHint(object.Details)
 	}
 	a.printHints(err)

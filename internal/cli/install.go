@@ -115,13 +115,3 @@ func namesOf(list []plugin.Definition) []string {
 	}
 	return names
 }
-
-// definition returns the definition of a plugin of Tenon.
-func definition(name string) (plugin.Definition, bool) {
-	list := all.Described()
-	i := slices.IndexFunc(list, func(d plugin.Definition) bool { return d.Name == name })
-	if i < 0 {
-		return plugin.Definition{}, false
-	}
-	return list[i], true
-}

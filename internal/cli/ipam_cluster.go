@@ -242,8 +242,11 @@ func (a *app) printClusterNode(ctx context.Context) error {
 		return nil
 	}
 	s := reply.Status
-	fmt.Fprintf(a.stdout, ": %s, epoch %d, last contact %s ago\n", s.State, s.Epoch,
-		ipam.FormatAge(time.Since(s.Contact)))
+	contact := "no contact yet"
+	if !s.Contact.IsZero() {
+		contact = "last contact " + ipam.FormatAge(time.Since(s.Contact)) + " ago"
+	}
+	fmt.Fprintf(a.stdout, ": %s, epoch %d, %s\n", s.State, s.Epoch, contact)
 	for _, p := range s.Pools {
 		hold := ""
 		if !p.Hold.IsZero() {

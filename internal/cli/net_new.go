@@ -276,7 +276,7 @@ func (r *settings) compose(name string, o newOptions) (netconf.Draft, error) {
 	if err := r.isPlugin(n.Type); err != nil {
 		return n, err
 	}
-	if d, ok := definition(n.Type); ok && d.Role == plugin.RoleIPAM {
+	if d := all.Find(n.Type); d != nil && d.Role == plugin.RoleIPAM {
 		return n, hint(
 			usagef("%s is an IPAM plugin and creates no interface", n.Type),
 			"for example --type bridge",
@@ -323,7 +323,7 @@ func (r *settings) compose(name string, o newOptions) (netconf.Draft, error) {
 
 // isPlugin returns an error if a plugin is neither built in nor installed.
 func (r *settings) isPlugin(typ string) error {
-	if _, err := invoke.Lookup(r.caller, r.pluginDirs.list, typ); err != nil && !builtIn(typ) {
+	if _, err := invoke.Lookup(r.caller, r.pluginDirs.list, typ); err != nil && all.Find(typ) == nil {
 		return hint(
 			r.didYouMean(usagef("unknown plugin %q", typ), typ, pluginNames()),
 			fmt.Sprintf("it is neither built in nor in %v", &r.pluginDirs),
@@ -339,7 +339,7 @@ func (r *settings) chained(typ string) (netconf.Chained, error) {
 		return netconf.Chained{}, err
 	}
 	c := netconf.Chained{Type: typ}
-	if d, ok := definition(typ); ok {
+	if d := all.Find(typ); d != nil {
 		if d.Role != plugin.RoleChained {
 			return c, hint(
 				usagef("%s is not a chained plugin", typ),

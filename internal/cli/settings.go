@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -229,7 +228,7 @@ func (r *settings) missingPlugins(l *cni.List) []string {
 		_, err := invoke.Find(r.pluginDirs.list, typ)
 		switch near := text.Nearest(typ, pluginNames()); {
 		case !errors.Is(err, invoke.ErrNotFound):
-		case builtIn(typ) && len(r.pluginDirs.list) > 0:
+		case all.Find(typ) != nil && len(r.pluginDirs.list) > 0:
 			hints = append(hints, installHint(typ, r.pluginDirs.list[0]))
 		case near != "":
 			hints = append(hints, fmt.Sprintf("plugin type %q: did you mean %q?", typ, near))
@@ -251,9 +250,6 @@ func installHint(typ, dir string) string {
 	}
 	return fmt.Sprintf("install %s: %s", typ, command)
 }
-
-// builtIn reports whether a plugin is Tenon's.
-func builtIn(name string) bool { return slices.Contains(pluginNames(), name) }
 
 func usesHostLocal(l *cni.List) bool {
 	for _, p := range l.Plugins {

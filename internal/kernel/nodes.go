@@ -62,7 +62,7 @@ func DeleteNeighbour(n Neighbour) Change { return netlink.DeleteNeighbour(n) }
 func SetForwarding(n Neighbour) Change { return netlink.SetForwarding(n) }
 
 // DeleteForwarding returns the change that deletes all entries of a MAC address in the forwarding
-// device.
+// database of a VXLAN device.
 func DeleteForwarding(n Neighbour) Change { return netlink.DeleteForwarding(n) }
 
 // SetProxy returns the change that adds a proxy entry.

@@ -68,7 +68,7 @@ func FuzzDecoders(f *testing.F) {
 		_, _ = readLink(b)
 		_ = readEvents(b)
 		for _, kind := range []uint16{unix.RTM_NEWADDR, unix.RTM_DELROUTE, unix.RTM_NEWNEIGH} {
-			_, _ = readEvent(reply{kind: kind, payload: b})
+			_, _, _ = readEvent(reply{kind: kind, payload: b})
 		}
 		var rule ruleMsg
 		if values, err := ReadBody(b, &rule); err == nil {

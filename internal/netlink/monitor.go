@@ -1,7 +1,6 @@
 package netlink
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -71,35 +70,40 @@ func readEvents(data []byte) (events []Event) {
 		if err != nil {
 			return append(events, Event{Lost: true})
 		}
-		flags := binary.NativeEndian.Uint16(data[6:])
 		data = rest
-		e, ok := readEvent(m)
-		e.Replaced = e.Route != nil && !e.Deleted && flags&unix.NLM_F_REPLACE != 0
-		if ok {
+		switch e, ok, err := readEvent(m); {
+		case err != nil:
+			events = append(events, Event{Lost: true})
+		case ok:
 			events = append(events, e)
 		}
 	}
 	return events
 }
 
-func readEvent(m reply) (e Event, ok bool) {
+// readEvent decodes a message; ok is false if it is not about an object of [Event].
+func readEvent(m reply) (e Event, ok bool, err error) {
 	switch m.kind {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		l, err := readLink(m.payload)
-		return Event{Deleted: m.kind == unix.RTM_DELLINK, Link: &l, Lost: err != nil}, true
+		return Event{Deleted: m.kind == unix.RTM_DELLINK, Link: &l}, true, err
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
 		a, index, err := readAddr(m.payload)
-		return Event{Deleted: m.kind == unix.RTM_DELADDR, Addr: &LinkAddr{index, a.Addr},
-			Lost: err != nil}, true
+		return Event{Deleted: m.kind == unix.RTM_DELADDR, Addr: &LinkAddr{index, a.Addr}}, true, err
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
-		r, protocol, ok := readNodeRoute(m.payload)
-		return Event{Deleted: m.kind == unix.RTM_DELROUTE, Route: &r, Protocol: protocol}, ok
+		r, err := readRoute(m.payload)
+		if err != nil || r.table() != TableMain || r.Flags&unix.RTM_F_CLONED != 0 {
+			return Event{}, false, err
+		}
+		route, deleted := r.nodeRoute(), m.kind == unix.RTM_DELROUTE
+		return Event{Deleted: deleted, Replaced: !deleted && m.flags&unix.NLM_F_REPLACE != 0,
+			Route: &route, Protocol: int(r.Protocol)}, true, nil
 	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
 		var entry unix.NdMsg
 		attributes, err := ReadBody(m.payload, &entry)
 		n := readNeighbour(entry, attributes)
 		deleted := m.kind == unix.RTM_DELNEIGH
-		return Event{Deleted: deleted, Neighbour: &n}, err == nil && (deleted || !n.Other)
+		return Event{Deleted: deleted, Neighbour: &n}, deleted || !n.Other, err
 	}
-	return Event{}, false
+	return Event{}, false, nil
 }

@@ -169,15 +169,6 @@ func (m routeMessage) nodeRoute() NodeRoute {
 	return r
 }
 
-// readNodeRoute decodes a route of an event; ok is false if it is not of the table main.
-func readNodeRoute(b []byte) (r NodeRoute, protocol int, ok bool) {
-	m, err := readRoute(b)
-	if err != nil || m.table() != TableMain || m.Flags&unix.RTM_F_CLONED != 0 {
-		return NodeRoute{}, 0, false
-	}
-	return m.nodeRoute(), int(m.Protocol), true
-}
-
 // LinkAddr is an address of a link.
 type LinkAddr struct {
 	Link int // its index

@@ -277,7 +277,7 @@ func describe(e netlink.Event, l netlink.Link) (text string) {
 	return text
 }
 
-// TestTxChecksum checks the offload against the flags that sysfs has no other way to show.
+// TestTxChecksum turns the offload on and off, and reads it back.
 func TestTxChecksum(t *testing.T) {
 	t.Parallel()
 	ns := testnet.New(t).Host

@@ -117,7 +117,7 @@ func (a AddressRules) skeleton() skeleton {
 		ch.Type = nftmsg.ChainNAT
 	}
 	s := skeleton{version: a.version(), table: table, replace: true}
-	for _, p := range []protocol{ip4(), ip6()} {
+	for _, p := range families() {
 		set := p.external(a.Name)
 		field := p.saddr
 		if a.Match == "destination" {
@@ -195,7 +195,7 @@ func (c *Conn) addressElements() (map[string][]Held, error) {
 		return nil, fmt.Errorf("nft sets: %w", explain(err, lackingQuestion))
 	}
 	for _, name := range names {
-		for _, p := range []protocol{ip4(), ip6()} {
+		for _, p := range families() {
 			ruleSet, ok := strings.CutSuffix(name, "-"+p.suffix)
 			if !ok || !strings.HasPrefix(ruleSet, AddressRulesPrefix) {
 				continue

@@ -27,7 +27,6 @@ func (p protocol) clusterSet(name string) *set {
 }
 
 func (p protocol) cluster() *set          { return p.clusterSet("cluster") }
-func families() []protocol                { return []protocol{ip4(), ip6()} }
 func (p protocol) is(a netip.Prefix) bool { return a.Addr().BitLen() == int(p.saddr.Len)*8 }
 
 // accepts returns the set of [Filtering]. The chain of a rule set can only look up its own sets.

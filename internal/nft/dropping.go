@@ -10,7 +10,7 @@ var Dropping = &RuleSet{name: "drop invalid", skeleton: droppingSkeleton}
 func droppingSkeleton() skeleton {
 	s := skeleton{version: "dropinvalid 1", table: table}
 	drop := forwardChain(table, "dropinvalid", nftmsg.PriorityFilter)
-	for _, p := range []protocol{ip4(), ip6()} {
+	for _, p := range families() {
 		s.sets = append(s.sets, p.strict, p.lenient)
 		// ct state invalid ip saddr @valid4 ip saddr . ip daddr != @anystate4 drop
 		drop.add(append(ctState(stateInvalid), p.rule(p.saddr, p.strict.has(p.saddr.Register),

@@ -12,9 +12,9 @@ import (
 
 // Filtering filters packets that the host forwards: it drops those between isolated interfaces, and
 // then accepts packets from admitted addresses, replies to them, and packets between pools of a
-// cluster. An accept verdict ends chain
-// forward of table inet tenon and of no other table: it is meant for hosts that set the policy of
-// this chain to drop. The sets name the owner of each address.
+// cluster. An accept verdict ends chain forward of table inet tenon and of no other table: it is
+// meant for hosts that set the policy of this chain to drop. The sets name the owner of each
+// address.
 var Filtering = &RuleSet{name: "filter", skeleton: filterSkeleton}
 
 // Admit returns the elements that accept packets from addresses and replies to them. The last owner
@@ -29,7 +29,7 @@ func Admit(addrs ...netip.Addr) (list []Element) {
 
 // Admitted returns the address of an element of [Admit].
 func (h Held) Admitted() (a netip.Addr, ok bool) {
-	for _, p := range []protocol{ip4(), ip6()} {
+	for _, p := range families() {
 		if h.Set == p.admitted().Name {
 			return address(h.Key), true
 		}
@@ -42,7 +42,7 @@ func (p protocol) admitted() *set { return p.addrSet("admitted") }
 func filterSkeleton() skeleton {
 	s := isolationSkeleton()
 	forward := &s.chains[0]
-	for _, p := range []protocol{ip4(), ip6()} {
+	for _, p := range families() {
 		set, cluster := p.admitted(), p.accepts()
 		s.sets = append(s.sets, set, cluster)
 		reply := p.rule(p.daddr, set.has(p.daddr.Register))

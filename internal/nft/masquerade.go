@@ -153,6 +153,8 @@ func ip6() protocol {
 	}.withSets()
 }
 
+func families() []protocol { return []protocol{ip4(), ip6()} }
+
 func (p protocol) withSets() protocol {
 	p.saddr.Base, p.daddr.Base = unix.NFT_PAYLOAD_NETWORK_HEADER, unix.NFT_PAYLOAD_NETWORK_HEADER
 	p.addrs, p.nets, p.sources = p.addrSet("masq"), p.netSet("nomasq"), p.sourceMap("snat")
@@ -217,7 +219,7 @@ func masqueradeSkeleton() skeleton {
 	s := skeleton{version: "masquerade 3", table: table}
 	postrouting := chain{Chain: natChain("postrouting", unix.NF_INET_POST_ROUTING,
 		nftmsg.PrioritySNAT)}
-	for _, p := range []protocol{ip4(), ip6()} {
+	for _, p := range families() {
 		cluster := p.cluster()
 		s.sets = append(s.sets, p.addrs, p.nets, p.sources, cluster)
 		from, to, group := p.saddr.Register, p.daddr.Register, p.multicast.Addr()

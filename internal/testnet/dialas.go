@@ -19,17 +19,15 @@ func DialAs(user int, socket string) (c net.Conn, err error) {
 			err = errno
 			return
 		}
-		fd, e := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-		if e == nil {
-			e = unix.Connect(fd, &unix.SockaddrUnix{Name: socket})
-		}
-		if e != nil {
-			err = e
+		var fd int
+		if fd, err = unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
 			return
 		}
 		f := os.NewFile(uintptr(fd), socket)
 		defer f.Close()
-		c, err = net.FileConn(f)
+		if err = unix.Connect(fd, &unix.SockaddrUnix{Name: socket}); err == nil {
+			c, err = net.FileConn(f)
+		}
 	}()
 	<-done
 	return c, err

@@ -29,6 +29,16 @@ func FindProgram(name string) (Program, bool) {
 	return Programs[i], true
 }
 
+// Find returns the definition of the plugin of that name in [Described], or nil.
+func Find(name string) *plugin.Definition {
+	list := Described()
+	i := slices.IndexFunc(list, func(d plugin.Definition) bool { return d.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &list[i]
+}
+
 // Described returns the definitions in [Plugins] and [Programs], sorted by name.
 func Described() []plugin.Definition {
 	list := slices.Clone(Plugins)

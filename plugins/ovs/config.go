@@ -24,9 +24,9 @@ type Config struct {
 	attach.Common
 	Settings
 
-	// ConfigurationPath is a JSON file with further options. It provides those that the network
-	// configuration omits. If it does not exist, the files
-	// /etc/kubernetes/cni/net.d/ovs.d/ovs.conf and /etc/cni/net.d/ovs.d/ovs.conf are tried.
+	// ConfigurationPath is a JSON file with values for options that the network configuration
+	// omits. If it does not exist, the files /etc/kubernetes/cni/net.d/ovs.d/ovs.conf and
+	// /etc/cni/net.d/ovs.d/ovs.conf are tried.
 	ConfigurationPath string `json:"configuration_path"`
 
 	dial   Dialer
@@ -89,10 +89,10 @@ type Settings struct {
 	// SocketFile is the endpoint of the database: unix:PATH, tcp:ADDRESS:PORT, ssl:ADDRESS:PORT or
 	// the path of a socket.
 	SocketFile string `json:"socket_file" default:"unix:/var/run/openvswitch/db.sock"`
-	// LinkStateCheckRetries and LinkStateCheckInterval, in milliseconds, multiply to the time that
-	// ADD waits for the port to come up. ADD only waits with ipam.
+	// LinkStateCheckRetries is the number of intervals for which ADD waits for the port to come up,
+	// at most 30 seconds in total. ADD waits only with ipam.
 	LinkStateCheckRetries int `json:"link_state_check_retries" min:"0" default:"5"`
-	// LinkStateCheckInterval is described at LinkStateCheckRetries.
+	// LinkStateCheckInterval is the length of such an interval in milliseconds.
 	LinkStateCheckInterval int `json:"link_state_check_interval" min:"0" default:"600"`
 }
 

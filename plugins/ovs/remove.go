@@ -22,7 +22,8 @@ func (c *Config) Remove(
 				"error", err)
 			err = nil
 		} else {
-			err = cni.Errorf(cni.CodeInternal, "%v", err)
+			e := cni.AsError(err) // the cause of err would get another code
+			err = cni.Errorf(cni.CodeInternal, "%s", e.Msg).WithDetails(e.Details)
 		}
 	}
 	return errors.Join(err, deleteLinks())

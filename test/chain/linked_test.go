@@ -44,10 +44,11 @@ type host struct {
 	data string // of host-local
 }
 
-// The chains of plugins; IPAM stands for host-local.
+// The chains of plugins; IPAM stands for host-local, and DIR for a directory of the test: other tests
+// collect garbage in the default one.
 const (
 	ofPods   = `{"type": "bridge", "isDefaultGateway": true, "ipMasq": true, IPAM}, {"type": "portmap", "capabilities": {"portMappings": true}}`
-	ofOthers = `{"type": "ptp", "ipMasq": true, IPAM}, {"type": "tuning", "sysctl": {"net.ipv4.conf.IFNAME.arp_filter": "1"}, "mtu": 1400},
+	ofOthers = `{"type": "ptp", "ipMasq": true, IPAM}, {"type": "tuning", "dataDir": "DIR", "sysctl": {"net.ipv4.conf.IFNAME.arp_filter": "1"}, "mtu": 1400},
 		{"type": "bandwidth", "ingressRate": 8000000, "egressRate": 8000000}, {"type": "firewall", "backend": "nftables"}, {"type": "sbr"}`
 	ofMachines = `{"type": "tap", IPAM}`
 )
@@ -67,7 +68,8 @@ func newHostOf(t testing.TB, plugins string, needs ...kernel.Feature) *host {
 	}
 	var err error
 	ipam := fmt.Sprintf(`"ipam": {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": "10.88.0.0/16"}], [{"subnet": "fd00:88::/64"}]]}`, h.data)
-	h.pods, err = config.LoadBytes([]byte(`{"cniVersion": "1.1.0", "name": "pods", "plugins": [` + strings.ReplaceAll(plugins, "IPAM", ipam) + `]}`))
+	plugins = strings.NewReplacer("IPAM", ipam, "DIR", t.TempDir()).Replace(plugins)
+	h.pods, err = config.LoadBytes([]byte(`{"cniVersion": "1.1.0", "name": "pods", "plugins": [` + plugins + `]}`))
 	must(t, err)
 	return h
 }

@@ -89,8 +89,8 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// TestClusterManifest: the agent of the DaemonSet has the node's name, state and socket at the paths
-// that the plugin uses, and the configuration in it has only known keys.
+// TestClusterManifest: the agent of the DaemonSet has the node's name, and state and socket at the
+// paths that the plugin uses.
 func TestClusterManifest(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../contrib/kubernetes/cluster/tenon-cluster.yaml")

@@ -79,29 +79,31 @@ func (p *port) send(t testing.TB, vlan uint16, text string) {
 // or "" if none comes for a while.
 func (p *port) receive(t testing.TB) string {
 	t.Helper()
-	frame, control := make([]byte, 2048), make([]byte, 256)
-	n, nc, _, from, err := unix.Recvmsg(p.fd, frame, control, 0)
-	switch {
-	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR), errors.Is(err, unix.ENETDOWN):
-		return ""
-	case err != nil:
-		t.Fatal(err)
-	case from.(*unix.SockaddrLinklayer).Pkttype == unix.PACKET_OUTGOING:
-		return p.receive(t)
+	for {
+		frame, control := make([]byte, 2048), make([]byte, 256)
+		n, nc, _, from, err := unix.Recvmsg(p.fd, frame, control, 0)
+		switch {
+		case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR), errors.Is(err, unix.ENETDOWN):
+			return ""
+		case err != nil:
+			t.Fatal(err)
+		case from.(*unix.SockaddrLinklayer).Pkttype == unix.PACKET_OUTGOING:
+			continue
+		}
+		frame = frame[12:n]
+		vlan := tagOf(t, control[:nc])
+		if binary.BigEndian.Uint16(frame) == unix.ETH_P_8021Q {
+			vlan, frame = binary.BigEndian.Uint16(frame[2:]), frame[4:]
+		}
+		if binary.BigEndian.Uint16(frame) != experiment {
+			continue
+		}
+		text := strings.TrimSpace(string(frame[2:]))
+		if vlan != 0 {
+			text += fmt.Sprintf(" in %d", vlan)
+		}
+		return text
 	}
-	frame = frame[12:n]
-	vlan := tagOf(t, control[:nc])
-	if binary.BigEndian.Uint16(frame) == unix.ETH_P_8021Q {
-		vlan, frame = binary.BigEndian.Uint16(frame[2:]), frame[4:]
-	}
-	if binary.BigEndian.Uint16(frame) != experiment {
-		return p.receive(t)
-	}
-	text := strings.TrimSpace(string(frame[2:]))
-	if vlan != 0 {
-		text += fmt.Sprintf(" in %d", vlan)
-	}
-	return text
 }
 
 // tagOf returns the VLAN that the kernel has removed from a frame, or 0.

@@ -36,6 +36,7 @@ func TestSpecificationExample(t *testing.T) {
 	a.must(cni.Add, "vlan7", conf{"vlan": 7}) // so that the hosts use different VLANs
 	a.serveDHCP(c.segment(a, 42))
 	outsider := a.add("outsider", c.segment(a, 43), "10.92.0.50/24")
+	b.add("outsider", c.segment(b, 43), "10.92.0.51/24")
 
 	addresses := map[*host]netip.Addr{}
 	for _, h := range c.hosts {
@@ -64,6 +65,7 @@ func TestSpecificationExample(t *testing.T) {
 	testnet.Reaches(t, a.Container("c"), addresses[b], true)
 	testnet.Reaches(t, b.Container("c"), addresses[a], true)
 	testnet.Reaches(t, b.Container("c"), server, true)
+	testnet.Reaches(t, outsider, netip.MustParseAddr("10.92.0.51"), true)
 	for _, address := range append(slices.Collect(maps.Values(addresses)), server) {
 		testnet.Reaches(t, outsider, address, false)
 	}

@@ -18,10 +18,10 @@ import (
 // defaultRange is the range of a cluster with 16,384 blocks.
 var defaultRange = netip.MustParsePrefix("10.64.0.0/12")
 
-// quick are the options of worlds on etcd: short leases, so that faults take effect soon.
 // smallerRange has 16 blocks.
 var smallerRange = netip.MustParsePrefix("10.64.0.0/24")
 
+// quick are the options of worlds on etcd: short leases, so that faults take effect soon.
 func quick(nodes int) options {
 	return options{nodes: nodes, pool: smallPool(), ttl: 3 * time.Second, timeout: 3 * time.Second,
 		power: true}
@@ -72,8 +72,7 @@ func TestChaos(t *testing.T) {
 			}},
 			{"restart agents", func() {
 				for _, m := range w.nodes[4:7] {
-					m.Kill()
-					m.Start()
+					m.restart()
 				}
 				w.nodes[7].Stop()
 				w.nodes[7].Start()
@@ -161,13 +160,7 @@ func TestDeadNodes(t *testing.T) {
 		m.powerOff()
 	}
 	for _, m := range dead {
-		testnet.Eventually(t, func() error {
-			n, err := w.reg.Node(t.Context(), m.Name)
-			if err == nil && (n.State != cluster.NodeFenced || len(n.Blocks) > 0) {
-				err = fmt.Errorf("node %s is %s with %d blocks", m.Name, n.State, len(n.Blocks))
-			}
-			return err
-		})
+		w.untilState(m, cluster.NodeFenced, 1, 0)
 	}
 	w.check()
 	w.fill(w.nodes[2:]) // the blocks of the dead nodes, too
@@ -175,13 +168,7 @@ func TestDeadNodes(t *testing.T) {
 		m.on()
 	}
 	for _, m := range dead { // they are back in their next epoch
-		testnet.Eventually(t, func() error {
-			n, err := w.reg.Node(t.Context(), m.Name)
-			if err == nil && (n.State != cluster.NodeActive || n.Epoch != 2) {
-				err = fmt.Errorf("node %s is %s in epoch %d", m.Name, n.State, n.Epoch)
-			}
-			return err
-		})
+		w.untilState(m, cluster.NodeActive, 2, 0)
 		if _, err := m.Add(t.Context(), "late"); err == nil {
 			t.Errorf("%s allocates although the pool is full", m.Name)
 		}

@@ -8,7 +8,8 @@
 //
 //	 1  1,000 allocations over ten nodes           TestThousandAllocations
 //	 2  no request per allocation                  TestNoRequestPerAllocation
-//	 3  SIGKILL at each request and change         TestKillAtEachRequest, TestKillAtEachChange
+//	 3  SIGKILL at each request and change         TestKillAtEachRequest, TestKillAtEachChange,
+//	                                               TestFaultAtEachRequest
 //	 4  errors at each request                     TestFaultAtEachRequest
 //	 5  two of three members stop                  TestChaos
 //	 6  a paused leader, a silent node             TestChaos, TestSilentNode
@@ -17,12 +18,14 @@
 //	 9  a dead node returns                        TestDeadNodes, TestPartitionBeyondHold
 //	10  a machine paused beyond hold               TestPausedNode
 //	11  a reboot without etcd                      TestRebootWithoutStore
-//	12  two machines with one name                 TestSecondMachine
+//	12  two machines with one name, a copied disk  TestSecondMachine, TestCopiedDiskIsRefused of
+//	                                               agent
 //	13  a node created again                       TestRecreatedNode, TestDeadNodes
 //	15  compaction during a watch                  TestCompactedWatch, TestChaos
 //	16  yesterday's snapshot                       TestRestoredSnapshot
 //	17  as many addresses as containers            TestEveryAddress
-//	18  a borrowed address between nodes           TestBorrowedAddress
+//	18  a borrowed address between nodes           TestBorrowedAddress, TestLendInterrupted and
+//	                                               TestBorrowerIsFenced of agent
 //	19  routes: the built programs, three hosts    TestTraffic
 //	20  5,000 nodes in memory, 200 on etcd         command scale, TestScale of load
 //

@@ -279,16 +279,16 @@ func (h *host) del() {
 	h.pods = nil
 }
 
-// full checks that the first and the last pod of each host reach those of all others in both
-// families, with packets of up to their MTU and under their own addresses, and that an address
-// outside sees the address of the host.
+// full checks that pods reach each other in both families, with packets of up to their MTU and under
+// their own addresses, and that an address outside sees the address of the host. It takes the first
+// and the last pod of each host, which are in different blocks if the host has several.
 func (f *fleet) full(hosts ...*host) {
 	f.Helper()
 	for _, from := range hosts {
 		for _, p := range from.ends() {
 			for _, to := range hosts {
 				for _, q := range to.ends() {
-					if from == to {
+					if p == q {
 						continue
 					}
 					for i := range p.addrs {

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -26,9 +27,6 @@ import (
 )
 
 var every = flag.Bool("every", false, "kill at every point, instead of at some random ones")
-
-// some is the number of points of a sweep without -every.
-const some = 8
 
 // crowd is a store with a node that holds addresses all the time, for victims one after another.
 type crowd struct {
@@ -72,11 +70,12 @@ func (c *crowd) victim(name string) victim.Life {
 		TTL: 3 * time.Second}
 }
 
-// run runs a process, traced if f is not nil, and returns whether it was killed.
-func (c *crowd) run(l victim.Life, f *tracer.Fault) (changes int, killed bool) {
+// run runs a process. It returns the number of its requests or, if f is not nil, of its changes,
+// and whether it was killed.
+func (c *crowd) run(l victim.Life, f *tracer.Fault) (points int, killed bool) {
 	c.Helper()
 	var err error
-	var stderr string
+	var stdout, stderr string
 	c.etcd.Inside(func() {
 		cmd := l.Command()
 		if f != nil {
@@ -84,34 +83,37 @@ func (c *crowd) run(l victim.Life, f *tracer.Fault) (changes int, killed bool) {
 			defer runtime.UnlockOSThread()
 			var r *tracer.Run
 			if r, err = tracer.Trace(cmd, nil, *f); err == nil {
-				changes, killed, stderr = len(r.Changes), r.Killed, string(r.Stderr)
+				points, killed, stderr = len(r.Changes), r.Killed, string(r.Stderr)
 				if r.Code != 0 && !killed {
 					err = fmt.Errorf("exit status %d", r.Code)
 				}
 			}
 			return
 		}
-		var text strings.Builder
-		cmd.Stderr = &text
-		err, stderr = cmd.Run(), text.String()
+		var out, text strings.Builder
+		cmd.Stdout, cmd.Stderr = &out, &text
+		err, stdout, stderr = cmd.Run(), out.String(), text.String()
 	})
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		status, ok := exit.Sys().(syscall.WaitStatus)
 		killed = ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 	}
+	if err == nil && f == nil {
+		_, err = fmt.Sscan(stdout, &points)
+	}
 	if err != nil && !killed {
 		c.Fatalf("%s run %d: %v\n%s", l.Name, l.Run, err, stderr)
 	}
-	return changes, killed
+	return points, killed
 }
 
 // survive kills a victim, starts it again, and checks that nothing leaked and no address has two
-// holders.
-func (c *crowd) survive(l victim.Life, f *tracer.Fault) {
+// holders. It returns false if the point lies behind the end of this run.
+func (c *crowd) survive(l victim.Life, f *tracer.Fault) bool {
 	c.Helper()
 	if _, killed := c.run(l, f); !killed {
-		return // the point lies behind the end of this run
+		return false
 	}
 	l.Run, l.Kill, l.Last = l.Run+1, 0, true
 	c.run(l, nil)
@@ -125,6 +127,7 @@ func (c *crowd) survive(l victim.Life, f *tracer.Fault) {
 		}
 	}
 	c.clean(l)
+	return true
 }
 
 // clean checks the files of the victim and the store.
@@ -159,28 +162,35 @@ func (c *crowd) clean(l victim.Life) {
 	}
 }
 
-// points returns the points at which a sweep kills.
-func points(n int) (all []int) {
-	for i := range n {
-		if *every || n <= some || rand.N(n) < some {
-			all = append(all, i)
-		}
+// points returns the points at which a sweep kills: some of n random ones, or all with -every.
+func points(n, some int) []int {
+	all := rand.Perm(n)
+	if *every {
+		return all
 	}
-	return all
+	return all[:min(n, some)]
 }
 
-// sweep kills victims at points, several at a time.
-func (c *crowd) sweep(points []int, kill func(i int)) {
+// sweep kills victims at points, several at a time. At most some of the last points may lie behind
+// the end of a run.
+func (c *crowd) sweep(points []int, kill func(i int) bool) {
+	c.Helper()
 	limit := make(chan struct{}, 4)
 	var running sync.WaitGroup
+	var killed atomic.Int64
 	for _, i := range points {
 		limit <- struct{}{}
 		running.Go(func() {
-			kill(i)
-			<-limit
+			defer func() { <-limit }()
+			if kill(i) {
+				killed.Add(1)
+			}
 		})
 	}
 	running.Wait()
+	if n := int(killed.Load()); 2*n < len(points) {
+		c.Errorf("only %d of %d victims were killed", n, len(points))
+	}
 }
 
 // TestKillAtEachRequest kills the process of an agent before and after each request to etcd
@@ -188,11 +198,12 @@ func (c *crowd) sweep(points []int, kill func(i int)) {
 func TestKillAtEachRequest(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
-	const requests = 60 // more than a life makes
-	c.sweep(points(2*requests), func(i int) {
+	requests, _ := c.run(c.victim("count"), nil)
+	t.Logf("%d requests", requests)
+	c.sweep(points(2*requests, 8), func(i int) bool {
 		l := c.victim(fmt.Sprintf("request-%d", i))
 		l.Kill, l.After = 1+i/2, i%2 == 1
-		c.survive(l, nil)
+		return c.survive(l, nil)
 	})
 }
 
@@ -203,7 +214,8 @@ func TestKillAtEachChange(t *testing.T) {
 	c := newCrowd(t)
 	changes, _ := c.run(c.victim("count"), &tracer.Fault{})
 	t.Logf("%d changes", changes)
-	c.sweep(points(changes), func(i int) {
-		c.survive(c.victim(fmt.Sprintf("change-%d", i)), &tracer.Fault{Effect: tracer.Kill, N: i})
+	c.sweep(points(changes, 8), func(i int) bool {
+		return c.survive(c.victim(fmt.Sprintf("change-%d", i)),
+			&tracer.Fault{Effect: tracer.Kill, N: i})
 	})
 }

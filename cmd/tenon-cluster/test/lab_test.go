@@ -139,7 +139,7 @@ func TestLabTLS(t *testing.T) {
 		conf.TLS = c.PKI.Client("host")
 		user := c.Dial(conf)
 		put(t, user, "/tenon/c/x", "2")
-		_, err := user.Put(within(t, 10*time.Second), "/other", "1")
+		_, err := user.Put(within(t, testnet.Patience), "/other", "1")
 		if err == nil || !strings.Contains(err.Error(), "permission denied") {
 			t.Errorf("a key outside the prefix: %v", err)
 		}

@@ -1,8 +1,9 @@
 package test
 
 import (
-	"errors"
+	"crypto/tls"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,20 +39,41 @@ func TestSecureStore(t *testing.T) {
 	})
 }
 
-// TestExpiredCertificate lets the certificate of a node expire: it goes on with its own blocks.
+// TestExpiredCertificate lets the certificate of a node expire: it allocates from its own blocks,
+// and claims blocks again with another certificate.
 func TestExpiredCertificate(t *testing.T) {
 	t.Parallel()
-	etcd := lab.Start(t, lab.Options{TLS: true})
+	etcd := lab.Start(t, lab.Options{TLS: true, Members: 1})
 	w := &world{t: t, o: quick(1), etcd: etcd}
 	w.begin(etcd.Client(nil))
-	conf := etcd.Config(nil)
-	conf.TLS = etcd.PKI.Until("tenon", time.Now().Add(-time.Minute))
-	late := w.addNode("late", etcd.Dial(conf), etcd.Node())
-	late.off.Store(false)
-	late.Boot()
-	if _, err := late.Add(within(t, 5*time.Second), "c"); err == nil {
-		t.Error("a node with an expired certificate gets a block")
+	port := etcd.Node()
+	conf := etcd.Config(port)
+	valid := conf.TLS.Certificates[0]
+	expired := etcd.PKI.Until("tenon", time.Now().Add(-time.Minute)).Certificates[0]
+	var shown atomic.Pointer[tls.Certificate]
+	shown.Store(&valid)
+	conf.TLS.Certificates = nil
+	conf.TLS.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		return shown.Load(), nil
 	}
+	m := w.addNode("n0", etcd.Dial(conf), port)
+	w.boot()
+	w.add(m, 0, 5)
+	shown.Store(&expired)
+	etcd.Members[0].Kill() // the node has to connect again
+	etcd.Heal()
+	w.add(m, 5, 9)
+	if _, err := addMany(m, 9, 60); err == nil {
+		t.Error("a node with an expired certificate claims blocks")
+	}
+	if err := m.Del(t.Context(), m.Name+"-0"); err != nil {
+		t.Errorf("DEL: %v", err)
+	}
+	shown.Store(&valid)
+	for i := 100; i < 130; i++ {
+		w.untilAdded(m, i)
+	}
+	w.finish()
 }
 
 // TestFullStore fills the databases of the members: nodes allocate from their own blocks, DEL
@@ -83,13 +105,9 @@ func TestFullStore(t *testing.T) {
 		}
 		etcd.Clear()
 		for _, m := range w.nodes {
-			w.until(func() error {
-				_, err := addMany(m, 100, 130)
-				for i := range 30 {
-					err = errors.Join(err, m.Del(t.Context(), fmt.Sprintf("%s-%d", m.Name, 100+i)))
-				}
-				return err
-			})
+			for i := 100; i < 130; i++ {
+				w.untilAdded(m, i)
+			}
 		}
 		w.finish()
 	})

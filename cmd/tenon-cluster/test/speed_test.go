@@ -56,6 +56,9 @@ func BenchmarkThousandAllocations(b *testing.B) {
 		took := w.thousand(0)
 		b.StopTimer()
 		b.ReportMetric(took.Seconds(), "s/1000")
+		if took > 2*time.Second {
+			b.Errorf("1,000 allocations took %v", took)
+		}
 		w.check()
 	}
 }

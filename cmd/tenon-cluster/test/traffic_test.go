@@ -3,7 +3,6 @@ package test
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -112,17 +111,15 @@ func (h *host) restoreRoutes() {
 	h.NS.Batch("route replace default via "+gateway, "route replace default via "+gateway6)
 }
 
-// sweep kills the agent of a host while it programs routes, at some random changes, and starts it
-// again: the kernel then has the same objects as before.
+// sweep kills the agent of a host while it programs routes, at some changes, and starts it again:
+// the kernel then has the same objects as before.
 func (f *fleet) sweep(h *host) {
 	f.Helper()
 	testnet.Require(f, tracer.Supported)
 	h.stop(syscall.SIGTERM)
 	want := h.state()
-	changes := h.killed(-1, want)
-	const some = 3
-	for range some {
-		h.killed(rand.N(changes), want)
+	for _, at := range points(h.killed(-1, want), 3) {
+		h.killed(at, want)
 		h.start()
 		testnet.Eventually(f, func() error {
 			if d := testnet.Diff(want, h.state()); d != "" {

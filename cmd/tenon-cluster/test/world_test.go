@@ -21,6 +21,7 @@ import (
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/test/lab"
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/test/sim"
 	"github.com/tenon-cni/tenon/internal/cluster"
+	"github.com/tenon-cni/tenon/internal/cluster/local"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
@@ -42,6 +43,7 @@ type member struct {
 	*sim.Node
 	clock *sim.Clock
 	off   atomic.Bool
+	power chan struct{} // guards the start and the end of processes
 	port  *lab.Port
 	link  *memkv.Client
 }
@@ -120,7 +122,7 @@ func (w *world) begin(operator registry.Client) {
 // addNode adds a node that is off.
 func (w *world) addNode(name string, c registry.Client, port *lab.Port) *member {
 	w.t.Helper()
-	m := &member{clock: sim.NewClock(), port: port}
+	m := &member{clock: sim.NewClock(), port: port, power: make(chan struct{}, 1)}
 	m.link, _ = c.(*memkv.Client)
 	o := sim.Options{Name: name, Client: w.store.Client(c), Dir: filepath.Join(ram(w.t), name),
 		Seen: w.seen, TTL: w.o.ttl, Timeout: w.o.timeout, Clock: m.clock, Log: w.log(name)}
@@ -176,13 +178,27 @@ func (w *world) boot() {
 }
 
 func (m *member) on() {
+	m.power <- struct{}{}
+	defer func() { <-m.power }()
 	m.off.Store(false)
 	m.Boot()
 }
 
 func (m *member) powerOff() {
+	m.power <- struct{}{}
+	defer func() { <-m.power }()
 	m.Off()
 	m.off.Store(true)
+}
+
+// restart kills the agent and starts it again, unless the node is off.
+func (m *member) restart() {
+	m.power <- struct{}{}
+	defer func() { <-m.power }()
+	if !m.off.Load() {
+		m.Kill()
+		m.Start()
+	}
 }
 
 // churn adds and deletes containers on a node until stop is closed, at most limit at a time. ADD
@@ -223,6 +239,7 @@ func (w *world) finish() {
 		m.join()
 	}
 	w.boot()
+	w.agree()
 	for _, m := range w.nodes {
 		for _, c := range m.Containers() {
 			if err := m.Del(w.t.Context(), c); err != nil {
@@ -231,6 +248,13 @@ func (w *world) finish() {
 		}
 	}
 	w.check()
+	w.until(func() error {
+		s, err := w.reg.Snapshot(w.t.Context())
+		if err == nil && len(s.Holders) > 0 {
+			err = fmt.Errorf("left over: %+v", s.Holders)
+		}
+		return err
+	})
 	for _, m := range w.nodes {
 		w.until(func() error {
 			left, err := m.Leftovers(w.t.Context())
@@ -245,12 +269,18 @@ func (w *world) finish() {
 // check checks the histories and the store.
 func (w *world) check() {
 	w.t.Helper()
-	for _, wrong := range w.seen.Check() {
-		w.t.Errorf("two holders: %s", wrong)
-	}
 	for _, wrong := range w.store.Check() {
 		w.t.Errorf("not linearizable: %s", wrong)
 	}
+	w.checkState()
+	ops, keys := w.store.Operations()
+	w.t.Logf("%d allocations, %d operations on %d blocks and addresses", w.seen.Len(), ops, keys)
+}
+
+// checkState is check without the history of the store, which an old snapshot breaks.
+func (w *world) checkState() {
+	w.t.Helper()
+	w.checkHolders()
 	var found []registry.Finding
 	w.until(func() error {
 		s, err := w.reg.Snapshot(w.t.Context())
@@ -261,12 +291,18 @@ func (w *world) check() {
 		w.t.Errorf("invariant %d: %s", f.Invariant, f.Text)
 	}
 	w.agree()
-	ops, keys := w.store.Operations()
-	w.t.Logf("%d allocations, %d operations on %d blocks and addresses", w.seen.Len(), ops, keys)
 }
 
-// agree checks that every address in use lies in a block that the store gives to its node: with the
-// same nonce and epoch.
+// checkHolders checks that no address has had two holders at once.
+func (w *world) checkHolders() {
+	w.t.Helper()
+	for _, wrong := range w.seen.Check() {
+		w.t.Errorf("two holders: %s", wrong)
+	}
+}
+
+// agree waits until the store gives each node the blocks in its files, with the same nonce and
+// epoch, and each reserved address lies in one of them or has this node as its holder in the store.
 func (w *world) agree() {
 	w.t.Helper()
 	w.until(func() error {
@@ -293,8 +329,27 @@ func (w *world) agree() {
 					return fmt.Errorf("node %s has %+v, the store %+v", m.Name, b, o)
 				}
 			}
+			leases, err := m.Leases(w.t.Context())
+			if err != nil {
+				return err
+			}
+			for _, l := range leases {
+				if !contains(blocks, l.Addr) && !holds(s.Holders, m.Name, l.Addr) {
+					return fmt.Errorf("node %s has %s without a block", m.Name, l)
+				}
+			}
 		}
 		return nil
+	})
+}
+
+func contains(blocks []local.Block, a netip.Addr) bool {
+	return slices.ContainsFunc(blocks, func(b local.Block) bool { return b.Block.Contains(a) })
+}
+
+func holds(holders []cluster.Holder, node string, a netip.Addr) bool {
+	return slices.ContainsFunc(holders, func(h cluster.Holder) bool {
+		return h.Node == node && h.Addr == a
 	})
 }
 

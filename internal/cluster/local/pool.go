@@ -190,14 +190,26 @@ func (p *Pool) Usage(ctx context.Context) (blocks []Use, shared []ipam.Lease, er
 		b := p.State.Blocks[i]
 		blocks = append(blocks, Use{Block: b, Capacity: p.capacity(&b), Used: uint64(len(b.Lent))})
 	}
-	leases, err := p.Leases(ctx)
+	blockOf := func(a netip.Addr) int {
+		return slices.IndexFunc(blocks, func(u Use) bool { return u.Block.Block.Contains(a) })
+	}
+	leases, err := p.files.Leases(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	unused := map[netip.Addr]bool{}
 	for _, l := range leases {
-		at := slices.IndexFunc(blocks, func(u Use) bool { return u.Block.Block.Contains(l.Addr) })
-		if at < 0 {
+		unused[l.Addr] = l.Boot == ipam.BootEarlier
+		if !unused[l.Addr] && l.Owner != (ipam.Owner{}) && blockOf(l.Addr) < 0 {
 			shared = append(shared, l)
-			continue
 		}
-		blocks[at].Used++
+	}
+	// An address whose file cannot be read is no lease, but it may have a holder.
+	reserved, err := p.files.Addrs()
+	for _, a := range reserved {
+		if at := blockOf(a); at >= 0 && !unused[a] {
+			blocks[at].Used++
+		}
 	}
 	return blocks, shared, err
 }

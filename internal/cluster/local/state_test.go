@@ -453,6 +453,11 @@ func TestSearch(t *testing.T) {
 	n.release("pods", owner("c1"))
 	n.must(os.Mkdir(filepath.Join(n.dir, "addresses", "pods", "10.64.0.4"), 0o755))
 	n.with("pods", func(p *local.Pool) {
+		blocks, _, err := p.Usage(ctx)
+		n.must(err)
+		if blocks[0].Used != 7 {
+			t.Errorf("%d addresses in use, expected 7", blocks[0].Used)
+		}
 		if a, err := p.Withdraw(ctx, b.Block, "n3"); err != nil || a != addr("10.64.0.6") {
 			t.Errorf("withdrew %s, %v", a, err)
 		}

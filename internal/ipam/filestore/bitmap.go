@@ -66,7 +66,7 @@ func (s *Store) bitmap(ctx context.Context, r ipam.Range) (bitmap, error) {
 	if err == nil && len(f.content) == size && bytes.HasPrefix(f.content, mapMagic) {
 		return f.content[len(mapMagic):], nil
 	}
-	reserved, err := s.reserved()
+	reserved, err := s.Addrs()
 	if err != nil {
 		return nil, err
 	}

@@ -87,8 +87,8 @@ func unreadable(err error) bool {
 		!errors.Is(err, unix.ELOOP)
 }
 
-// reserved returns the addresses that have a file with any content.
-func (s *Store) reserved() ([]netip.Addr, error) {
+// Addrs returns the addresses that have a file with any content, also one that cannot be read.
+func (s *Store) Addrs() ([]netip.Addr, error) {
 	names, err := s.dir.names()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err

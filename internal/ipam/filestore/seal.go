@@ -70,7 +70,7 @@ func (s *Store) sealed() *index {
 func (s *Store) rebuild(
 	ctx context.Context, drop func(record) bool,
 ) (removed []ipam.Lease, err error) {
-	addrs, err := s.reserved()
+	addrs, err := s.Addrs()
 	if err != nil {
 		return nil, err
 	}

@@ -205,7 +205,7 @@ func (s *Store) Collect(ctx context.Context, keep []ipam.Owner) ([]ipam.Lease, e
 
 // Leases implements [ipam.Store].
 func (s *Store) Leases(ctx context.Context) ([]ipam.Lease, error) {
-	addrs, err := s.reserved()
+	addrs, err := s.Addrs()
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +229,7 @@ func (s *Store) Leases(ctx context.Context) ([]ipam.Lease, error) {
 func (s *Store) Survey(
 	ctx context.Context, set ipam.RangeSet, n int,
 ) (used uint64, oldest []ipam.Lease, err error) {
-	addrs, err := s.reserved()
+	addrs, err := s.Addrs()
 	if err != nil {
 		return 0, nil, err
 	}
@@ -269,7 +269,7 @@ func (s *Store) Used(ctx context.Context, r ipam.Range) (uint64, error) {
 		m, err := s.bitmap(ctx, r)
 		return m.count(), err
 	}
-	addrs, err := s.reserved()
+	addrs, err := s.Addrs()
 	addrs = slices.DeleteFunc(addrs, func(a netip.Addr) bool { return !r.Contains(a) })
 	return uint64(len(addrs)), err
 }

@@ -38,17 +38,8 @@ func object(at subject, value *document.Node) *pluginObject {
 		ipam:    value.Get("ipam", "type").Text(),
 	}
 	p.plugin = p.typ
-	p.def, p.allocator = definition(p.typ), definition(p.ipam)
+	p.def, p.allocator = all.Find(p.typ), all.Find(p.ipam)
 	return p
-}
-
-func definition(name string) *plugin.Definition {
-	list := all.Described()
-	i := slices.IndexFunc(list, func(d plugin.Definition) bool { return d.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return &list[i]
 }
 
 // known returns the names of Tenon's plugins.

@@ -21,7 +21,7 @@ type executable struct {
 // executable asks a plugin once. Without [Ask] it returns the versions of built-in plugins.
 func (c *checker) executable(typ string) executable {
 	x, done := c.asked[typ]
-	switch def := definition(typ); {
+	switch def := all.Find(typ); {
 	case done:
 		return x
 	case cni.ValidatePluginType(typ) != nil:
@@ -143,7 +143,7 @@ func (c *checker) runnable(n *configured, at subject, typ string) {
 		}
 		if p, ok := all.FindProgram(typ); ok {
 			hint = "install it, it is the program " + p.Program + ": tenon install DIR"
-		} else if definition(typ) != nil {
+		} else if all.Find(typ) != nil {
 			hint = "install it, it is built into tenon: tenon install DIR"
 		} else if near := nearest(typ, known()); near != "" {
 			hint = near

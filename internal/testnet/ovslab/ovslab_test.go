@@ -101,7 +101,11 @@ func TestDaemons(t *testing.T) {
 	testnet.Reaches(t, n.Container("a"), b, false)
 
 	s.DB.Pause()
+	if _, err := s.Try("ovs-vsctl", "--timeout=1", "show"); err == nil {
+		t.Error("the database answers during a pause")
+	}
 	s.DB.Resume()
+	s.VSCtl("show")
 	s.DB.Stop()
 	s.Daemon.Stop()
 }

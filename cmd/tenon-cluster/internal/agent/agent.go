@@ -86,11 +86,11 @@ type Agent struct {
 	contact  stamp         // of the last answer of the store
 	view     registry.View // of the last list or watch
 	viewed   bool
-	flights  map[string]*flight // claims in progress, by pool
-	bursts   map[string]burst   // last claims, by pool
-	problems map[string]string  // by topic
-	idle     map[blockID]idle   // since when blocks have been unnecessary
-	underlay int                // MTU of the link to the other nodes, from the routes
+	flights  map[string]*flight    // claims in progress, by pool
+	bursts   map[string]burst      // last claims, by pool
+	problems map[string]string     // by topic
+	idle     map[blockID]time.Time // since when blocks have been unnecessary
+	underlay int                   // MTU of the link to the other nodes, from the routes
 	peers    int
 	watched  map[string]*suspicion // suspect nodes, by name
 	guarded  guarded               // what the kernel enforces of hold
@@ -141,7 +141,7 @@ func New(o Options) *Agent {
 		flights:  map[string]*flight{},
 		bursts:   map[string]burst{},
 		problems: map[string]string{},
-		idle:     map[blockID]idle{},
+		idle:     map[blockID]time.Time{},
 		watched:  map[string]*suspicion{},
 		checked:  map[string]bool{},
 		commons:  newCommons(),
@@ -181,6 +181,16 @@ func (a *Agent) store() *registry.Registry {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return cmp.Or(a.bound, a.o.Registry)
+}
+
+// attempted waits until the first attempt to join has ended. Before that there is no session.
+func (a *Agent) attempted(ctx context.Context) error {
+	select {
+	case <-a.tried:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // exclusive waits until no other transaction of this node is in progress. The caller calls end.

@@ -75,6 +75,13 @@ func (a *Agent) setRestored(meta cluster.Meta) {
 	}
 }
 
+// isRestored reports whether the store is not the one that the node knows.
+func (a *Agent) isRestored() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.restored
+}
+
 // setRewound records that the store has lost transactions of this node.
 func (a *Agent) setRewound() {
 	a.mu.Lock()
@@ -177,9 +184,6 @@ func (a *Agent) confirmPool(ctx context.Context, name string, owned []local.Bloc
 func (a *Agent) merge(
 	pool string, have, owned []local.Block, use map[netip.Prefix]uint64,
 ) (keep []local.Block) {
-	a.mu.Lock()
-	restored := a.restored
-	a.mu.Unlock()
 	for _, b := range have {
 		i := slices.IndexFunc(owned, func(o local.Block) bool {
 			return o.Block == b.Block && o.Nonce == b.Nonce
@@ -210,7 +214,7 @@ func (a *Agent) merge(
 		if slices.ContainsFunc(keep, same) {
 			continue
 		}
-		if restored {
+		if a.isRestored() {
 			a.log.Error("the store shows a block that this node does not know; not using it",
 				"pool", pool, "block", o.Block)
 			continue

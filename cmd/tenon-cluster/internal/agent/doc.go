@@ -5,6 +5,6 @@
 // the agent or the store is down, it allocates from what the node has.
 //
 // All clocks, random numbers and connections are options, so that an agent runs in a bubble of
-// testing/synctest. Package registry makes
-// the transactions, package local reads and writes the files.
+// testing/synctest. Package registry makes the transactions, package local reads and writes the
+// files.
 package agent

@@ -15,9 +15,6 @@ import (
 // freePercent is the part of the other blocks that must be free before a block is given back.
 const freePercent = 25
 
-// idle is the time since which a block has been empty and unnecessary.
-type idle struct{ since time.Time }
-
 // unnecessary returns the blocks that have been empty long enough, while the others kept enough
 // free addresses. In a scarce pool, and on a draining node, a node keeps no empty block.
 func (a *Agent) unnecessary(use []local.Use, scarce bool) (old []local.Block) {
@@ -38,16 +35,17 @@ func (a *Agent) unnecessary(use []local.Use, scarce bool) (old []local.Block) {
 			continue
 		}
 		rest := capacity - u.Capacity
-		enough := rest > 0 && (rest-used)*100 >= rest*freePercent
+		left := rest - min(used, rest) // excluded addresses may be in use
+		enough := rest > 0 && left*100 >= rest*freePercent
 		id := blockID{u.Block.Block, u.Nonce}
 		if u.Used > 0 || !enough && !scarce && !draining {
 			delete(a.idle, id)
 			continue
 		}
 		if _, ok := a.idle[id]; !ok {
-			a.idle[id] = idle{now}
+			a.idle[id] = now
 		}
-		if now.Sub(a.idle[id].since) >= limit {
+		if now.Sub(a.idle[id]) >= limit {
 			old = append(old, u.Block)
 			capacity = rest
 		}
@@ -80,10 +78,7 @@ type returning struct {
 // returns gives the blocks back that are marked as returning, and then drops them from the files.
 // The caller has the turn.
 func (a *Agent) returns(ctx context.Context) error {
-	a.mu.Lock()
-	restored := a.restored
-	a.mu.Unlock()
-	if restored {
+	if a.isRestored() {
 		return nil // the block may be another node's
 	}
 	marked, err := a.marked(ctx)

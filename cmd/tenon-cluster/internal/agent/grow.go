@@ -51,10 +51,8 @@ type burst struct {
 
 // grow waits until the pool has a block that the caller did not know, and claims one if necessary.
 func (a *Agent) grow(ctx context.Context, pool string, have []string) error {
-	select {
-	case <-a.tried: // an agent that has just started may be about to confirm the blocks
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := a.attempted(ctx); err != nil { // it may be about to confirm the blocks
+		return err
 	}
 	f := a.plan(pool, have)
 	a.mu.Lock()
@@ -245,7 +243,8 @@ func (a *Agent) try(
 }
 
 // persist repeats a transaction while its outcome is not known. If it then fails, the error wraps
-// [registry.ErrUnknown]: only [registry.Registry.Exclude] makes sure that no earlier request commits.
+// [registry.ErrUnknown]: only [registry.Registry.Exclude] makes sure that no earlier request
+// commits.
 func (a *Agent) persist(ctx context.Context, transact func() error) error {
 	unknown := false
 	for {
@@ -296,11 +295,8 @@ func (a *Agent) mayClaim(ctx context.Context, name string) (registry.Pool, error
 		}
 	}
 	own := ownedOf(s.Node, p)
-	a.mu.Lock()
-	restored := a.restored
-	a.mu.Unlock()
 	switch {
-	case restored:
+	case a.isRestored():
 		return p, errRestored
 	case s.Node.State == cluster.NodeDraining:
 		return p, errDraining

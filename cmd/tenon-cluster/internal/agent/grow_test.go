@@ -1,12 +1,14 @@
 package agent_test
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/agent"
 	"github.com/tenon-cni/tenon/internal/cluster"
 )
 
@@ -77,7 +79,8 @@ func TestManyRequestsClaimManyBlocks(t *testing.T) {
 func TestSmallPoolIsUsedExactly(t *testing.T) {
 	const nodes, rounds, units = 10, 10, 13 // a /28 without network, gateway, broadcast
 	inWorld(t, func(w *world) {
-		w.pool(cluster.Pool{Range: prefix("10.64.0.0/24"), BlockBits: 28, Cooldown: cluster.Duration(time.Second)})
+		w.pool(cluster.Pool{Range: prefix("10.64.0.0/24"), BlockBits: 28,
+			Cooldown: cluster.Duration(time.Second)})
 		var all []*node
 		for i := range nodes {
 			all = append(all, w.node(fmt.Sprint("n", i)).start())
@@ -152,5 +155,37 @@ func TestStatusNamesExhaustedPools(t *testing.T) {
 		pass(time.Hour)
 		want("")
 		w.check()
+	})
+}
+
+// TestNoClaimAheadBeyondTheLimit: the node looks at its pool after a change and has as many blocks
+// as the pool allows; that is no problem while addresses are free.
+func TestNoClaimAheadBeyondTheLimit(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.pool(cluster.Pool{Range: prefix("10.64.0.0/16"), BlockBits: 29, MaxBlocks: 1})
+		n := w.node("n1")
+		changes := make(chan struct{})
+		n.change = func(o *agent.Options) {
+			o.Changes = func(ctx context.Context, changed func(pool string)) error {
+				for {
+					select {
+					case <-changes:
+						changed("pods")
+					case <-ctx.Done():
+						return ctx.Err()
+					}
+				}
+			}
+		}
+		n.start()
+		for i := range 4 { // of 5 addresses
+			n.mustAdd("pods", fmt.Sprint("c", i))
+		}
+		changes <- struct{}{}
+		pass(time.Second)
+		if s := n.status(); len(s.Problems) > 0 {
+			w.Errorf("problems %q", s.Problems)
+		}
 	})
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/tenon-cni/tenon/internal/cluster/local"
 )
 
-// guarded is what the kernel was last told.
+// guarded are the limits that the kernel has.
 type guarded struct {
-	ends map[netip.Prefix]local.Deadline // of each block with a limit; the zero Deadline if it is lost
+	ends map[netip.Prefix]local.Deadline // of blocks with a limit; the zero Deadline if lost
 	over map[netip.Prefix]bool           // the limit has passed
 	at   time.Time
 	err  error
@@ -33,10 +33,9 @@ func (a *Agent) guard(ctx context.Context, more map[netip.Prefix]local.Deadline)
 		return err
 	}
 	maps.Copy(next.ends, more)
-	now := a.now()
 	left := map[netip.Prefix]time.Duration{}
 	for b, end := range next.ends {
-		left[b] = remaining(end, now)
+		left[b] = end.Left(a.o.Clock)
 		next.over[b] = left[b] == 0
 	}
 	a.mu.Lock()
@@ -57,7 +56,9 @@ func (a *Agent) guard(ctx context.Context, more map[netip.Prefix]local.Deadline)
 
 // limits reads the limits of all blocks and shared addresses from the files.
 func (a *Agent) limits(ctx context.Context) (guarded, error) {
-	g := guarded{ends: map[netip.Prefix]local.Deadline{}, over: map[netip.Prefix]bool{}, at: time.Now()}
+	g := guarded{
+		ends: map[netip.Prefix]local.Deadline{}, over: map[netip.Prefix]bool{}, at: time.Now(),
+	}
 	names, err := a.o.Local.Pools()
 	if err != nil {
 		return g, err
@@ -109,6 +110,7 @@ func unitOf(p cluster.Pool, a netip.Addr) netip.Prefix {
 }
 
 // unguarded reports whether the kernel does not enforce hold. Other nodes must then not rely on it.
+// The caller holds a.mu.
 func (a *Agent) unguarded() bool {
 	return a.o.Guard != nil && (a.guarded.err != nil || a.guarded.at.IsZero())
 }

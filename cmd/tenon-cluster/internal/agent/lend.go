@@ -87,9 +87,7 @@ func (a *Agent) lends(ctx context.Context) error {
 		}
 		a.report("lend", err)
 	}
-	select {
-	case <-a.tried: // before that there is no session, and maybe no store
-	case <-ctx.Done():
+	if a.attempted(ctx) != nil {
 		return nil
 	}
 	a.store().WatchWants(ctx, wanted, func(err error) { a.report("lend", err) })
@@ -112,7 +110,7 @@ func (a *Agent) lend(ctx context.Context, pool, borrower string) error {
 	}
 	defer end()
 	if _, err := a.mayAcquire(ctx, pool); err != nil {
-		return err
+		return nil // it drains, or it has no contact, or the pool is for other nodes
 	}
 	wants, err := a.store().Wants(ctx, pool)
 	if _, ok := wants[borrower]; err != nil || !ok {
@@ -212,12 +210,6 @@ func (a *Agent) lendUpkeep(ctx context.Context) error {
 	return nil
 }
 
-func (a *Agent) isRestored() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.restored
-}
-
 // repayUnused drops borrowed addresses from the files that have been unused for repayTime, and
 // then repays all borrowed addresses of the node's document that are not in the files.
 func (a *Agent) repayUnused(ctx context.Context, pool string, use []local.Use) error {
@@ -269,11 +261,11 @@ func (a *Agent) dropBorrowed(
 	case u.Used > 0 || u.Phase != local.Borrowed:
 		delete(a.idle, id)
 	case !known:
-		since = idle{time.Now()}
+		since = time.Now()
 		a.idle[id] = since
 	}
 	a.mu.Unlock()
-	if u.Used > 0 || u.Phase != local.Borrowed || time.Since(since.since) < repayTime {
+	if u.Used > 0 || u.Phase != local.Borrowed || time.Since(since) < repayTime {
 		return false, nil
 	}
 	err = a.edit(ctx, pool, func(p *local.Pool) error {

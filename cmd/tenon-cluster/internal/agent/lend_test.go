@@ -129,6 +129,28 @@ func TestBorrowNothing(t *testing.T) {
 	})
 }
 
+// TestDrainingNodeIgnoresARequest: a request that a node may not answer is no problem of the node.
+func TestDrainingNodeIgnoresARequest(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		third := w.node("n3").start()
+		owner, borrower := lenders(w)
+		_, err := w.admin.Update(w.Context(), third.stored(), func(n *cluster.Node) {
+			n.State = cluster.NodeDraining
+		})
+		if err != nil {
+			w.Fatal(err)
+		}
+		pass(time.Minute)
+		borrower.mustAdd("pods", "over")
+		pass(10 * time.Second)
+		balanced(owner, borrower)
+		if s := third.status(); len(s.Problems) > 0 {
+			w.Errorf("problems of the draining node: %q", s.Problems)
+		}
+	})
+}
+
 func TestBorrowerIsFenced(t *testing.T) {
 	inWorld(t, func(w *world) {
 		owner, borrower := lenders(w)

@@ -2,6 +2,9 @@ package agent_test
 
 import (
 	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -219,7 +222,8 @@ func TestCopiedDiskIsRefused(t *testing.T) {
 		copied.dir, copied.boot = first.dir+"-copy", "another boot"
 		copyDir(w.T, first.dir, copied.dir)
 		err := copied.run()
-		if !errors.Is(err, registry.ErrIdentity) || !strings.Contains(cni.AsError(err).Details, "node reset") {
+		if !errors.Is(err, registry.ErrIdentity) ||
+			!strings.Contains(cni.AsError(err).Details, "node reset") {
 			w.Errorf("the copy: %v, expected %v with a hint", err, registry.ErrIdentity)
 		}
 		first.mustAdd("pods", "c2")
@@ -283,6 +287,57 @@ func TestEmptyBlocksReturn(t *testing.T) {
 	})
 }
 
+// TestSpareBlockIsKept excludes most addresses of a block while they are in use: the node keeps the
+// other block.
+func TestSpareBlockIsKept(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		p := cluster.Pool{Range: prefix("10.64.0.0/16"), BlockBits: 29}
+		w.pool(p)
+		n := w.node("n1").start()
+		var last netip.Addr
+		for _, c := range []string{"c1", "c2", "c3", "c4", "c5"} {
+			last = n.mustAdd("pods", c)
+		}
+		pass(time.Minute)
+		before := n.blocks("pods")
+		if len(before) != 2 {
+			w.Fatalf("5 of 5 addresses in use: blocks %q, expected 2", before)
+		}
+		p.Exclude = []netip.Prefix{netip.PrefixFrom(last, 30).Masked()}
+		w.pool(p)
+		pass(15 * time.Minute)
+		n.wantBlocks("pods", before...)
+	})
+}
+
+// TestPastProblemOfAClaim: the status forgets that a claim failed when no block is necessary.
+func TestPastProblemOfAClaim(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.pool(cluster.Pool{Range: prefix("10.64.0.0/29"), BlockBits: 29})
+		n := w.node("n1").start()
+		containers := []string{"c1", "c2", "c3", "c4", "c5"}
+		for _, c := range containers {
+			n.mustAdd("pods", c)
+		}
+		if _, err := n.add("pods", "c6"); cni.CodeOf(err) != cni.CodeTryAgainLater {
+			w.Errorf("add to a full pool: %v, expected code 11", err)
+		}
+		pass(time.Minute)
+		if s := n.status(); len(s.Problems) != 1 {
+			w.Errorf("problems of a full pool: %q, expected one", s.Problems)
+		}
+		for _, c := range containers[1:] {
+			n.del("pods", c)
+		}
+		pass(time.Minute)
+		if s := n.status(); len(s.Problems) != 0 {
+			w.Errorf("problems of a pool with free addresses: %q", s.Problems)
+		}
+	})
+}
+
 func TestDrainingNodeGivesItsBlocksBack(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.pool(cluster.Pool{Range: prefix("10.64.0.0/16")})
@@ -305,6 +360,37 @@ func TestDrainingNodeGivesItsBlocksBack(t *testing.T) {
 			w.Errorf("drained node: %+v", got)
 		}
 		w.check()
+	})
+}
+
+// TestJoinWithoutDisk joins while node.json cannot be written. The node confirms its blocks as soon
+// as it can.
+func TestJoinWithoutDisk(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.pool(cluster.Pool{Range: prefix("10.64.0.0/16")})
+		n := w.node("n1")
+		n.startPartitioned()
+		path := filepath.Join(n.dir, "node.json")
+		if err := os.Remove(path); err != nil {
+			w.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Join(path, "full"), 0o700); err != nil {
+			w.Fatal(err)
+		}
+		n.client.Partition(false)
+		pass(time.Minute)
+		if err := os.RemoveAll(path); err != nil {
+			w.Fatal(err)
+		}
+		pass(time.Minute)
+		doc, err := n.files.Node()
+		if err != nil || doc.Store == "" || doc.Epoch != 1 {
+			w.Errorf("node.json: %+v, %v; expected store and epoch", doc, err)
+		}
+		if s := n.status(); s.State != "active" || len(s.Problems) != 0 {
+			w.Errorf("status %+v", s)
+		}
 	})
 }
 
@@ -342,7 +428,8 @@ func TestServiceManagerKnowsTheState(t *testing.T) {
 func TestNameIsUsedAgainWhileBlocksCool(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		w.pool(cluster.Pool{Range: prefix("10.64.0.0/28"), BlockBits: 29, Cooldown: cluster.Duration(time.Hour)})
+		w.pool(cluster.Pool{Range: prefix("10.64.0.0/28"), BlockBits: 29,
+			Cooldown: cluster.Duration(time.Hour)})
 		old := w.node("n1").start()
 		before := old.mustAdd("pods", "c1")
 		old.kill()

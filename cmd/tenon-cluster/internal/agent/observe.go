@@ -53,7 +53,7 @@ func (a *Agent) lookAll(ctx context.Context) {
 	slices.Sort(names)
 	for _, name := range names {
 		if use, err := a.usage(ctx, name); err == nil && nearlyFull(use) && !a.scarce(name) {
-			if _, err := a.joined(); err == nil {
+			if _, err := a.mayClaim(ctx, name); err == nil {
 				a.plan(name, nonces(use))
 			}
 		}

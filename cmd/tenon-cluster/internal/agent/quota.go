@@ -26,10 +26,8 @@ func (a *Agent) handleDraw(ctx context.Context, q *agentcall.Request) *agentcall
 }
 
 func (a *Agent) draw(ctx context.Context, pool, namespace string) error {
-	select {
-	case <-a.tried:
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := a.attempted(ctx); err != nil {
+		return err
 	}
 	end, err := a.exclusive(ctx)
 	if err != nil {
@@ -132,15 +130,17 @@ func (a *Agent) yield(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	before := a.commons.drawn
+	a.commons.drawn = map[string]uint64{} // without the namespaces that have no tokens any more
 	for _, pool := range names {
-		if err := a.yieldPool(ctx, pool); err != nil {
+		if err := a.yieldPool(ctx, pool, before); err != nil {
 			return fmt.Errorf("pool %s: %w", pool, err)
 		}
 	}
 	return nil
 }
 
-func (a *Agent) yieldPool(ctx context.Context, pool string) error {
+func (a *Agent) yieldPool(ctx context.Context, pool string, unused map[string]uint64) error {
 	u, err := a.namespaces(ctx, pool)
 	if err != nil {
 		return err
@@ -148,13 +148,13 @@ func (a *Agent) yieldPool(ctx context.Context, pool string) error {
 	p, known := a.pool(pool)
 	for _, namespace := range slices.Sorted(maps.Keys(u.tokens)) {
 		key := pool + "/" + namespace
-		spare, before := u.spare(namespace), a.commons.drawn[key]
+		spare := u.spare(namespace)
 		a.commons.drawn[key] = spare
 		keep := a.batch(p, namespace)
 		if u.used[namespace] == 0 || !known || p.LimitOf(namespace) == 0 {
 			keep = 0
 		}
-		if idle := min(spare, before); idle > keep {
+		if idle := min(spare, unused[key]); idle > keep {
 			if err := a.yieldTo(ctx, pool, namespace, idle-keep); err != nil {
 				return err
 			}

@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +50,35 @@ func TestRestoredStore(t *testing.T) {
 	})
 }
 
+// TestConfirmedWithoutSession confirms a node while its agent is down: the agent must not undo that
+// when it joins again.
+func TestConfirmedWithoutSession(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.pool(cluster.Pool{Range: prefix("10.64.0.0/16"), BlockBits: 29})
+		n := w.node("n1").start()
+		n.mustAdd("pods", "c1")
+		meta, err := w.admin.NewNonce(w.Context())
+		if err != nil {
+			w.Fatal(err)
+		}
+		pass(time.Minute)
+		n.kill()
+		_, err = w.admin.Update(w.Context(), n.stored(), func(n *cluster.Node) { n.Store = meta.Nonce })
+		if err != nil {
+			w.Fatal(err)
+		}
+		n.start()
+		pass(time.Minute)
+		for i := range 6 {
+			n.mustAdd("pods", fmt.Sprint("d", i))
+		}
+		if s := n.status(); len(s.Problems) != 0 {
+			w.Errorf("problems after the confirmation: %q", s.Problems)
+		}
+	})
+}
+
 // TestStoreThatForgotAClaim restores a store that does not know a block of the node, and shows one
 // that the node has returned since.
 func TestStoreThatForgotAClaim(t *testing.T) {
@@ -59,7 +89,9 @@ func TestStoreThatForgotAClaim(t *testing.T) {
 		n.mustAdd("pods", "c1")
 		n.kill()
 		// The files are as if the store had lost a claim, and kept a returned block.
-		n.edit("pods", func(st *local.State) { st.Blocks[0].Block, st.Blocks[0].Nonce = prefix("10.64.77.0/29"), "lost" })
+		n.edit("pods", func(st *local.State) {
+			st.Blocks[0].Block, st.Blocks[0].Nonce = prefix("10.64.77.0/29"), "lost"
+		})
 		n.start()
 		pass(time.Minute)
 		for _, b := range n.state("pods").Blocks {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
@@ -60,15 +61,17 @@ func (a *Agent) route(ctx context.Context) error {
 	return nil
 }
 
-// program makes the kernel agree with the last view, and publishes the MTU.
+// program makes the kernel agree with the last view, and publishes the MTU. Before the node has
+// joined, it does nothing: a route needs the addresses of both nodes.
 func (a *Agent) program(ctx context.Context) error {
 	a.mu.Lock()
 	v, seen := a.view, a.viewed
 	a.mu.Unlock()
-	if !seen { // without a list of the nodes, routes stay as they are
+	self := func(n registry.Node) bool { return n.Name == a.o.Node.Name }
+	if !seen || !slices.ContainsFunc(v.Nodes, self) { // routes stay as they are
 		return nil
 	}
-	report, err := a.o.Router.Apply(ctx, Want(a.o.Node.Name, v))
+	report, err := a.o.Router.Apply(ctx, wanted(a.o.Node.Name, v))
 	err = errors.Join(append(report.Problems, err)...)
 	if report.MTU == 0 {
 		return err
@@ -102,9 +105,9 @@ func (a *Agent) publishMTU(ctx context.Context, report routes.Report) error {
 	return nil
 }
 
-// Want returns the routes of a node in a view. A node that is suspect or fenced keeps its routes
+// wanted returns the routes of a node in a view. A node that is suspect or fenced keeps its routes
 // until its blocks have been reclaimed.
-func Want(self string, v registry.View) (w routes.Want) {
+func wanted(self string, v registry.View) (w routes.Want) {
 	shared := map[string][]netip.Prefix{}
 	units := map[string]int{}
 	for _, p := range v.Pools {

@@ -2,15 +2,15 @@ package agent_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net/netip"
-	"strings"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/agent"
-	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/memkv"
 	"github.com/tenon-cni/tenon/internal/cluster"
 	"github.com/tenon-cni/tenon/internal/cluster/routes"
 )
@@ -85,39 +85,34 @@ func TestRoutesFollowTheOtherNodes(t *testing.T) {
 	})
 }
 
-func TestWantOfAView(t *testing.T) {
-	node := func(name, addr string, blocks ...string) registry.Node {
-		n := registry.Node{Node: cluster.Node{Name: name, MTU: 1500, MAC: "02:00:00:00:00:01",
-			Addresses: []netip.Addr{netip.MustParseAddr(addr)}}}
-		for _, b := range blocks {
-			n.Blocks = append(n.Blocks, cluster.BlockRef{Pool: "pods", Block: prefix(b)})
+// TestRoutesWaitForTheNode: without the node's own addresses, the router could only report that
+// these are missing.
+func TestRoutesWaitForTheNode(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.pool(cluster.Pool{Range: prefix("10.64.0.0/16")})
+		w.node("n2").start()
+		r := &router{kernel: make(chan struct{}, 1)}
+		n := w.node("n1")
+		n.change = func(o *agent.Options) { o.Router = r }
+		client, key := w.kv.Client("n1"), cluster.NewKeys("c").Node("n1")
+		client.Fault(func(c memkv.Call) memkv.Fault {
+			if c.Write && slices.Contains(c.Keys, key) {
+				return memkv.Fault{Error: errors.New("unavailable")}
+			}
+			return memkv.Fault{}
+		})
+		n.startWith(client)
+		pass(5 * time.Minute)
+		client.Fault(nil)
+		pass(time.Minute)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if len(r.wants) == 0 {
+			w.Fatal("no routes after the node has joined")
 		}
-		return n
-	}
-	fenced := node("n3", "192.0.2.3", "10.64.3.0/26")
-	fenced.State = cluster.NodeFenced
-	w := agent.Want("n1", registry.View{
-		Pools: []registry.Pool{
-			{Pool: cluster.Pool{Name: "pods", Range: prefix("10.64.0.0/16")}},
-			{Pool: cluster.Pool{Name: "prefixes", Range: prefix("fd00::/48"), PrefixBits: 64}},
-		},
-		Nodes: []registry.Node{node("n1", "192.0.2.1", "10.64.1.0/26"), fenced,
-			node("n2", "192.0.2.2", "10.64.2.0/26", "10.64.1.9/32")},
-		Holders: []cluster.Holder{
-			{Pool: "pods", Node: "n2", Addr: netip.MustParseAddr("10.64.9.9")},
-			{Pool: "prefixes", Node: "n1", Addr: netip.MustParseAddr("fd00:0:0:7::")},
-		},
+		if own := r.wants[0].Own; len(own.MAC) == 0 || len(own.Addrs) != 1 {
+			w.Errorf("routes without the addresses of the node: %+v", own)
+		}
 	})
-	var got []string
-	for _, p := range append([]routes.Peer{w.Own}, w.Peers...) {
-		got = append(got, fmt.Sprint(p.Name, p.Addrs, p.MAC, p.MTU, p.Blocks))
-	}
-	got = append(got, fmt.Sprint(w.Pools))
-	const want = `n1 [192.0.2.1] 02:00:00:00:00:01 1500 [10.64.1.0/26 fd00:0:0:7::/64]
-n3 [192.0.2.3] 02:00:00:00:00:01 1500 [10.64.3.0/26]
-n2 [192.0.2.2] 02:00:00:00:00:01 1500 [10.64.2.0/26 10.64.1.9/32 10.64.9.9/32]
-[10.64.0.0/16 fd00::/48]`
-	if text := strings.Join(got, "\n"); strings.ReplaceAll(text, " ", "") != strings.ReplaceAll(want, " ", "") {
-		t.Errorf("got\n%s\nexpected\n%s", text, want)
-	}
 }

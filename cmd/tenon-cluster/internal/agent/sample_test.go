@@ -22,13 +22,18 @@ func TestClaimedBlocks(t *testing.T) {
 		return registry.Pool{Pool: p}
 	}
 	v := registry.View{
-		Pools: []registry.Pool{pool("pods", "10.64.0.0/20"), pool("pods6", "fd00::/112"), pool("empty", "10.65.0.0/20")},
+		Pools: []registry.Pool{
+			pool("pods", "10.64.0.0/20"), pool("pods6", "fd00::/112"), pool("empty", "10.65.0.0/20"),
+		},
 		Nodes: []registry.Node{
-			{Node: cluster.Node{Blocks: []cluster.BlockRef{block("pods", "10.64.0.0/26"), block("pods6", "fd00::/122")}}},
-			{Node: cluster.Node{Blocks: []cluster.BlockRef{block("pods", "10.64.1.0/26"), block("pods", "10.64.0.7/32")}}},
+			{Node: cluster.Node{Blocks: []cluster.BlockRef{
+				block("pods", "10.64.0.0/26"), block("pods6", "fd00::/122")}}},
+			{Node: cluster.Node{Blocks: []cluster.BlockRef{
+				block("pods", "10.64.1.0/26"), block("pods", "10.64.0.7/32")}}},
 		},
 		Holders: []cluster.Holder{
-			{Pool: "pods", Addr: netip.MustParseAddr("10.64.2.2")}, {Pool: "pods", Addr: netip.MustParseAddr("10.64.2.3")},
+			{Pool: "pods", Addr: netip.MustParseAddr("10.64.2.2")},
+			{Pool: "pods", Addr: netip.MustParseAddr("10.64.2.3")},
 		},
 	}
 	want := map[string]uint64{"pods": 3, "pods6": 1, "empty": 0}

@@ -9,7 +9,6 @@ import (
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/cluster/agentcall"
-	"github.com/tenon-cni/tenon/internal/cluster/local"
 )
 
 // serve answers requests on the socket until ctx ends.
@@ -39,7 +38,7 @@ func (a *Agent) Handle(ctx context.Context, q *agentcall.Request) *agentcall.Rep
 		poke(a.commons.noted)
 		return &agentcall.Reply{}
 	case agentcall.Report:
-		status := a.Status(ctx)
+		status := a.status(ctx)
 		return &agentcall.Reply{Status: &status}
 	}
 	return &agentcall.Reply{Error: cni.Errorf(cni.CodeInvalidConfig, "unknown request %q", q.Verb)}
@@ -69,19 +68,13 @@ func (a *Agent) circumstances(pool string) string {
 	if a.contact == (stamp{}) {
 		return "the agent has had no contact with the store since it started"
 	}
-	now := a.now()
 	text := fmt.Sprintf("last contact with the store %s ago",
-		now.wall.Sub(a.contact.wall).Round(time.Second))
+		a.now().wall.Sub(a.contact.wall).Round(time.Second))
 	for _, p := range a.view.Pools {
 		if hold := a.observed(p.Pool); p.Name == pool && hold > 0 {
-			left := remaining(a.contact.after(hold), now)
+			left := a.contact.after(hold).Left(a.o.Clock)
 			text += fmt.Sprintf("; blocks may be used for another %s", left.Round(time.Second))
 		}
 	}
 	return text
-}
-
-// remaining returns the time until a deadline by the clock that is further.
-func remaining(d local.Deadline, now stamp) time.Duration {
-	return max(0, min(d.Boot-now.boot, d.Wall.Sub(now.wall)))
 }

@@ -51,8 +51,8 @@ func (a *Agent) live(ctx context.Context) error {
 	return nil
 }
 
-// announce reports the state of the node to the service manager if it has changed. The agent is ready
-// after the first attempt to join, because it also works without the store.
+// announce reports the state of the node to the service manager if it has changed. The agent is
+// ready after the first attempt to join, because it also works without the store.
 func (a *Agent) announce(last *string) {
 	a.mu.Lock()
 	text := "no contact with the store"
@@ -114,7 +114,13 @@ func (a *Agent) renew(ctx context.Context) error {
 	for {
 		s, err := a.joined()
 		if err != nil {
-			return a.join(ctx)
+			if err := a.join(ctx); err != nil {
+				return err
+			}
+			if _, err := a.joined(); err == nil {
+				return nil
+			}
+			continue // the operator has confirmed a restored store
 		}
 		err = a.store().Renew(ctx, s)
 		switch {
@@ -261,18 +267,19 @@ func (a *Agent) join(ctx context.Context) error {
 	a.commons.reconciled = time.Time{}
 	a.mu.Unlock()
 	if first {
-		if err := a.remember(func(n *local.Node) { n.Store = meta.Nonce }); err != nil {
-			return err
-		}
+		err = a.remember(func(n *local.Node) { n.Store = meta.Nonce })
 	}
-	if err := a.confirm(ctx, meta); err != nil {
+	if err == nil {
+		err = a.confirm(ctx, meta)
+	}
+	if err != nil {
 		if !errors.Is(err, errAway) {
 			a.lose() // allocations from unconfirmed blocks stay forbidden; try again
 		}
 		return fmt.Errorf("confirm the blocks: %w", err)
 	}
 	a.log.Info("joined", "node", s.Node.Name, "epoch", s.Node.Epoch, "blocks", len(s.Node.Blocks))
-	return nil
+	return a.accept(s.Node)
 }
 
 // bind makes all further transactions depend on the nonce of the store.

@@ -61,10 +61,8 @@ func (a *Agent) handleAcquire(ctx context.Context, q *agentcall.Request) *agentc
 func (a *Agent) acquire(
 	ctx context.Context, q *agentcall.Request,
 ) (got local.Allocation, err error) {
-	select {
-	case <-a.tried:
-	case <-ctx.Done():
-		return got, ctx.Err()
+	if err := a.attempted(ctx); err != nil {
+		return got, err
 	}
 	end, err := a.exclusive(ctx)
 	if err != nil {

@@ -40,8 +40,8 @@ func (a *Agent) problem(topic, text string) {
 	}
 }
 
-// Status describes the agent and the use of the node's pools.
-func (a *Agent) Status(ctx context.Context) agentcall.Status {
+// status describes the agent and the use of the node's pools.
+func (a *Agent) status(ctx context.Context) agentcall.Status {
 	a.mu.Lock()
 	s := agentcall.Status{
 		Cluster: a.o.Cluster,

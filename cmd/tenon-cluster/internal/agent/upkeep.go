@@ -129,10 +129,13 @@ func (a *Agent) look(ctx context.Context, name string) error {
 		return err
 	}
 	scarce := a.scarce(name)
-	if nearlyFull(use) && !scarce {
+	switch full := nearlyFull(use); {
+	case full && !scarce:
 		if _, err := a.mayClaim(ctx, name); err == nil {
 			a.plan(name, nonces(use))
 		}
+	case !full && len(use) > 0:
+		a.report("claim "+name, nil) // the last claim may have failed, but the need has passed
 	}
 	for _, b := range a.unnecessary(use, scarce) {
 		if err := a.retire(ctx, name, b); err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/settings"
+	"github.com/tenon-cni/tenon/internal/cluster"
 )
 
 func (a *app) agent() *cobra.Command {
@@ -23,9 +24,9 @@ Routes stay when it stops; --remove removes them.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// Runtimes and tools may call any file in the plugin directory.
 			if command, _ := a.Lookup("CNI_COMMAND"); command != "" {
-				return hint(errors.New(Program+" is not a CNI plugin"), "the plugin is cluster")
+				return hint(errors.New(cluster.Program+" is not a CNI plugin"), "the plugin is cluster")
 			}
-			conf, err := a.flags.Load(cmd.Flags(), a.Lookup)
+			conf, err := settings.Load(cmd.Flags(), a.Lookup)
 			if err != nil {
 				return err
 			}
@@ -43,7 +44,7 @@ Routes stay when it stops; --remove removes them.`,
 			return a.Agent(cmd.Context(), conf, log)
 		},
 	}
-	settings.AddFlags(cmd.Flags(), true)
+	settings.AddAgentFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&remove, "remove", false,
 		"remove the routes and devices of a stopped agent")
 	cmd.Flags().BoolVar(&debug, "debug", false, "log details")

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/netip"
 	"os"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/agent"
 	"github.com/tenon-cni/tenon/internal/cluster/local"
 	"github.com/tenon-cni/tenon/internal/ipam"
 )
@@ -24,12 +24,8 @@ import (
 type lease struct{ ipam.Lease }
 
 // earlier reports whether the reservation is void because the node has restarted.
-func (l lease) earlier() bool { return l.Boot == ipam.BootEarlier || l.Boot == ipam.BootForeignEarlier }
-
-// auditRecord is an event with its node.
-type auditRecord struct {
-	Node string `json:"node"`
-	local.Record
+func (l lease) earlier() bool {
+	return l.Boot == ipam.BootEarlier || l.Boot == ipam.BootForeignEarlier
 }
 
 func (a *app) audit() *cobra.Command {
@@ -72,18 +68,14 @@ batches, so the last minutes may be missing. With --at, shows the holder at a ti
 // readAudit reads the events of an address up to a time, the oldest first: from etcd, and from the
 // files of this node, which has newer ones.
 func readAudit(ctx context.Context, s *session, addr netip.Addr, until time.Time, days int,
-) ([]auditRecord, error) {
-	list := []auditRecord{}
-	add := func(day string, records []auditRecord, err error) error {
-		for _, r := range records {
+) ([]agent.AuditRecord, error) {
+	list := []agent.AuditRecord{}
+	add := func(lines []byte) {
+		for _, r := range decodeAudit(s.settings.Node, lines) {
 			if r.Addr == addr && !r.Time.After(until) && !slices.Contains(list, r) {
 				list = append(list, r)
 			}
 		}
-		if err != nil {
-			return fmt.Errorf("audit of %s: %w", day, err)
-		}
-		return nil
 	}
 	for d := days; d >= 0; d-- {
 		day := until.UTC().AddDate(0, 0, -d).Format(time.DateOnly)
@@ -92,55 +84,44 @@ func readAudit(ctx context.Context, s *session, addr netip.Addr, until time.Time
 			return nil, err
 		}
 		for _, b := range batches {
-			records, err := decodeAudit(s.settings.Node, b)
-			if err := add(day, records, err); err != nil {
-				return nil, err
-			}
+			add(b)
 		}
 		log, err := os.ReadFile(filepath.Join(s.settings.Dir, "audit", day+".log"))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		records, err := decodeAudit(s.settings.Node, log)
-		if err := add(day, records, err); err != nil {
-			return nil, err
-		}
+		add(log)
 	}
-	slices.SortStableFunc(list, func(x, y auditRecord) int { return x.Time.Compare(y.Time) })
+	slices.SortStableFunc(list, func(x, y agent.AuditRecord) int { return x.Time.Compare(y.Time) })
 	return list, nil
 }
 
-// decodeAudit decodes JSON on lines. The files of a node do not name it, as batches in etcd do. The
-// last line may be incomplete.
-func decodeAudit(node string, lines []byte) (list []auditRecord, err error) {
-	d := json.NewDecoder(bytes.NewReader(lines))
-	for {
-		r := auditRecord{Node: node}
-		err := d.Decode(&r)
-		switch {
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return list, nil
-		case err != nil:
-			return list, err
+// decodeAudit decodes JSON on lines. The files of a node do not name it, as batches in etcd do.
+// Lines that an interrupted write has damaged are skipped.
+func decodeAudit(node string, lines []byte) (list []agent.AuditRecord) {
+	for line := range bytes.Lines(lines) {
+		r := agent.AuditRecord{Node: node}
+		if json.Unmarshal(line, &r) == nil {
+			list = append(list, r)
 		}
-		list = append(list, r)
 	}
+	return list
 }
 
-func (a *app) printAudit(records []auditRecord) error {
+func (a *app) printAudit(records []agent.AuditRecord) error {
 	if len(records) == 0 {
 		a.printf("no event is recorded\n")
 		return nil
 	}
 	rows := [][]string{{"TIME", "EVENT", "POOL", "NODE", "NETWORK", "CONTAINER", "INTERFACE", "POD"}}
 	for _, r := range records {
-		rows = append(rows, []string{r.Time.UTC().Format(time.RFC3339), string(r.Event), r.Pool, r.Node,
-			r.Network, r.Container, r.IfName, podOf(r)})
+		rows = append(rows, []string{r.Time.UTC().Format(time.RFC3339), string(r.Event), r.Pool,
+			r.Node, r.Network, r.Container, r.IfName, podOf(r)})
 	}
 	return a.table(rows)
 }
 
-func podOf(r auditRecord) string {
+func podOf(r agent.AuditRecord) string {
 	if r.Namespace == "" {
 		return r.Pod
 	}
@@ -148,17 +129,17 @@ func podOf(r auditRecord) string {
 }
 
 // holderAt prints the holder after the last event before a time.
-func (a *app) holderAt(records []auditRecord, addr netip.Addr, at time.Time) error {
+func (a *app) holderAt(records []agent.AuditRecord, addr netip.Addr, at time.Time) error {
+	when := at.UTC().Format(time.RFC3339)
 	if len(records) == 0 {
-		return hint(fmt.Errorf("no event of %s is recorded before %s", addr, at.UTC().Format(time.RFC3339)),
+		return hint(fmt.Errorf("no event of %s is recorded before %s", addr, when),
 			"pools record events only after pool set POOL --audit; add --days to search longer")
 	}
-	last := records[len(records)-1]
-	return a.print(last, func() error {
-		if last.Event == local.EventDel {
-			return errors.Join(a.printAudit(records[len(records)-1:]),
-				hint(fmt.Errorf("%s had no holder at %s", addr, at.UTC().Format(time.RFC3339))))
-		}
-		return a.printAudit(records[len(records)-1:])
-	})
+	records = records[len(records)-1:]
+	err := a.print(records[0], func() error { return a.printAudit(records) })
+	if err == nil && records[0].Event == local.EventDel {
+		a.json = false // the record is printed already
+		err = fmt.Errorf("%s had no holder at %s", addr, when)
+	}
+	return err
 }

@@ -134,7 +134,9 @@ func withPool(
 	return errors.Join(body(p), p.Close())
 }
 
-func newBlockEntry(snapshot registry.Snapshot, b registry.Block, used map[life]local.Use) blockEntry {
+func newBlockEntry(
+	snapshot registry.Snapshot, b registry.Block, used map[life]local.Use,
+) blockEntry {
 	e := blockEntry{
 		Pool: b.Pool, Block: b.Block.Block.String(), State: b.State, Owner: b.Owner, Epoch: b.Epoch,
 		Generation: b.Generation, Since: b.Since,

@@ -141,14 +141,17 @@ func (f *files) check(snapshot registry.Snapshot) (found []registry.Finding) {
 			found = append(found, registry.Finding{Invariant: 12, Text: fmt.Sprintf(
 				"%s of pool %s is held by %s in the store, but not in the files of node %s", h.Addr, h.Pool,
 				holderText(h), f.node.Name),
-				Hint: "the agent frees it within 90 s; if it remains, release --address " + h.Addr.String()})
+				Hint: "the agent frees it within 15 minutes; if it remains, release --address " +
+					h.Addr.String()})
 		}
 	}
 	return found
 }
 
 // checkBlock checks invariant 2 for the blocks that the node allocates from.
-func (f *files) checkBlock(snapshot registry.Snapshot, p filePool, b local.Block) *registry.Finding {
+func (f *files) checkBlock(
+	snapshot registry.Snapshot, p filePool, b local.Block,
+) *registry.Finding {
 	if b.Phase == local.Returning {
 		return nil // the store may show either state
 	}
@@ -180,8 +183,9 @@ func (f *files) checkBlock(snapshot registry.Snapshot, p filePool, b local.Block
 			"node %s has lost block %s of pool %s while addresses were in use; it %s", f.node.Name, b.Block,
 			p.name, state), Hint: "detach the containers that tenon ipam list shows in this block"}
 	}
-	return &registry.Finding{Invariant: 2, Text: fmt.Sprintf("node %s uses block %s of pool %s, which %s",
-		f.node.Name, b.Block, p.name, state), Hint: "restart the agent: it compares the blocks with etcd"}
+	return &registry.Finding{Invariant: 2, Text: fmt.Sprintf(
+		"node %s uses block %s of pool %s, which %s", f.node.Name, b.Block, p.name, state),
+		Hint: "restart the agent: it compares the blocks with etcd"}
 }
 
 // checkLease checks that an address lies in a block of the node or is a shared one, and that rules

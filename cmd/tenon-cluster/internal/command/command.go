@@ -21,9 +21,6 @@ import (
 	"github.com/tenon-cni/tenon/internal/cluster/local"
 )
 
-// Program is the name of the program.
-const Program = cluster.Program
-
 // Exit statuses.
 const (
 	statusFailure = 1
@@ -49,16 +46,15 @@ type Environment struct {
 // app is one run of the program.
 type app struct {
 	Environment
-	flags *settings.Flags
-	name  string
-	json  bool
-	yes   bool
+	name string
+	json bool
+	yes  bool
 }
 
 // Run runs the command that args name. It returns the exit status: 0 for success, 1 for failure and
 // for findings of check, 2 for wrong usage.
 func Run(ctx context.Context, args []string, e Environment) int {
-	a := &app{Environment: e, name: Program}
+	a := &app{Environment: e, name: cluster.Program}
 	if name, ok := e.Lookup(cluster.CalledAs); ok {
 		a.name = name
 	}
@@ -77,12 +73,9 @@ func Run(ctx context.Context, args []string, e Environment) int {
 	return a.report(cmd, err)
 }
 
-// Root returns the command tree, for completion and generated documents.
-func Root(e Environment) *cobra.Command { return (&app{Environment: e, name: Program}).root() }
-
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:   Program,
+		Use:   cluster.Program,
 		Short: "Share address pools among the nodes of a cluster",
 		Long: `Manages the address pools, nodes and blocks that a cluster keeps in etcd, and runs
 the agent of a node. The IPAM plugin "cluster" allocates from the node's blocks
@@ -106,7 +99,7 @@ Exit status: 0 success, 1 failure or findings, 2 wrong usage.`,
 	root.SetUsageTemplate(a.usageTemplate(root.UsageTemplate()))
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	a.flags = settings.AddFlags(root.PersistentFlags(), false)
+	settings.AddFlags(root.PersistentFlags())
 	root.AddCommand(a.init(), a.pool(), a.status(), a.pools(), a.blocks(), a.release(), a.fence(),
 		a.node(), a.confirm(), a.check(), a.migrate(), a.audit(), a.agent())
 	return parent(root)
@@ -296,18 +289,28 @@ type run func(ctx context.Context, s *session, args []string) error
 // withStore opens the store, runs a command and explains its error.
 func (a *app) withStore(body run) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		conf, err := a.flags.Load(cmd.Flags(), a.Lookup)
+		conf, err := settings.Load(cmd.Flags(), a.Lookup)
 		if err != nil {
 			return err
 		}
-		store, err := a.Connect(cmd.Context(), conf)
-		if err != nil {
-			return a.explain(cmd.Context(), conf, err)
-		}
-		defer store.Close()
-		s := &session{conf, store, registry.New(store, registry.Options{Cluster: conf.Cluster, Now: a.Now})}
-		return a.explain(cmd.Context(), conf, body(cmd.Context(), s, args))
+		err = a.connected(cmd.Context(), conf, func(s *session) error {
+			return body(cmd.Context(), s, args)
+		})
+		return a.explain(cmd.Context(), conf, err)
 	}
+}
+
+// connected calls body with a connection to the store.
+func (a *app) connected(
+	ctx context.Context, conf settings.Settings, body func(*session) error,
+) error {
+	store, err := a.Connect(ctx, conf)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	o := registry.Options{Cluster: conf.Cluster, Now: a.Now}
+	return body(&session{conf, store, registry.New(store, o)})
 }
 
 // local returns the state of this node.

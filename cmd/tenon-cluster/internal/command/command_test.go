@@ -8,10 +8,12 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/agent"
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/memkv"
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/settings"
@@ -45,6 +48,7 @@ type world struct {
 	client     *memkv.Client
 	health     Health
 	healthErr  error
+	connectErr error
 	dir        string
 	answer     string // to the question for confirmation
 	transcript bytes.Buffer
@@ -122,9 +126,11 @@ func (w *world) run(line string) {
 			return value, ok
 		},
 		Connect: func(context.Context, settings.Settings) (Store, error) {
-			return memory{w.client, w}, nil
+			return memory{w.client, w}, w.connectErr
 		},
-		Agent: func(context.Context, settings.Settings, *slog.Logger) error { return errors.New("no agent") },
+		Agent: func(context.Context, settings.Settings, *slog.Logger) error {
+			return errors.New("no agent")
+		},
 	})
 	w.answer = ""
 	if status != 0 {
@@ -187,8 +193,8 @@ func (w *world) files() *local.Store {
 	w.must(err)
 	p.State = local.State{Pool: w.pool().Pool, Node: "n1", Epoch: 1, Boot: boot}
 	for _, b := range blocks {
-		p.State.Blocks = append(p.State.Blocks, local.Block{Block: b.Block.Block, Generation: b.Generation,
-			Epoch: b.Epoch, Nonce: b.Nonce, Phase: local.Owned, Since: b.Since})
+		p.State.Blocks = append(p.State.Blocks, local.Block{Block: b.Block.Block,
+			Generation: b.Generation, Epoch: b.Epoch, Nonce: b.Nonce, Phase: local.Owned, Since: b.Since})
 	}
 	w.must(p.Save())
 	w.must(p.Close())
@@ -200,9 +206,13 @@ func (w *world) allocate(store *local.Store, container string) {
 	w.Helper()
 	p, err := store.Open(w.Context(), "pods", false)
 	w.must(err)
-	_, err = p.Allocate(w.Context(), local.Request{Owner: ipam.Owner{Container: container, IfName: "eth0", Network: "pods"}})
+	_, err = p.Allocate(w.Context(), local.Request{Owner: ownerOf(container)})
 	w.must(err)
 	w.must(p.Close())
+}
+
+func ownerOf(container string) ipam.Owner {
+	return ipam.Owner{Container: container, IfName: "eth0", Network: "pods"}
 }
 
 // edit changes the state of the pool on n1.
@@ -228,7 +238,8 @@ func TestFirstSteps(t *testing.T) {
 		w.run("pool create odd 10.65.1.0/20")
 		w.run("pool create pods6 fd00:64::/112 --hold 30m")
 		w.run("pool create pods6 fd00:64::/112")
-		w.run("pool set pods --exclude 10.64.0.0/26,10.64.1.7 --quota ci=2000,*=500 --nodes zone=a --audit")
+		w.run("pool set pods --exclude 10.64.0.0/26,10.64.1.7 --quota ci=2000,*=500 --nodes zone=a " +
+			"--audit")
 		w.run("pool set pods --exclude x")
 		w.run("pool set pod --audit")
 		w.run("pool set pods --nodes= --audit=false")
@@ -444,6 +455,34 @@ func TestMigrate(t *testing.T) {
 	})
 }
 
+// TestRollbackAfterReuse rolls back after the pool has given an address of an ended container to
+// another one: the runtime called DEL only with the new configuration.
+func TestRollbackAfterReuse(t *testing.T) {
+	t.Parallel()
+	scenario(t, func(w *world) {
+		w.hostLocal(`"subnet": "10.64.0.0/24"`, map[string]string{"10.64.0.2": "a", "10.64.0.3": "b"})
+		w.run("init")
+		w.run("pool create pods 10.64.0.0/20")
+		w.join("n1")
+		w.files()
+		w.migrate("--apply")
+		p, err := w.files().Open(w.Context(), "pods", false)
+		w.must(err)
+		_, err = p.Release(w.Context(), ownerOf("a"))
+		w.must(err)
+		_, err = p.Allocate(w.Context(), local.Request{Owner: ownerOf("new"),
+			Addr: netip.MustParseAddr("10.64.0.2")})
+		w.must(err)
+		w.must(p.Close())
+		w.migrate("--rollback --yes")
+		for _, addr := range []string{"10.64.0.2", "10.64.0.3"} {
+			text, err := os.ReadFile(filepath.Join(w.dir, "networks", "pods", addr))
+			w.must(err)
+			w.note("host-local has " + addr + " for " + strings.Join(strings.Fields(string(text)), " "))
+		}
+	})
+}
+
 func TestMigrateConflicts(t *testing.T) {
 	t.Parallel()
 	scenario(t, func(w *world) {
@@ -482,7 +521,7 @@ func TestAudit(t *testing.T) {
 		var batch bytes.Buffer
 		for _, r := range []local.Record{event(local.EventAdd, 0, "web"), event(local.EventDel, 1, "web"),
 			event(local.EventAdd, 2, "db")} {
-			w.must(json.NewEncoder(&batch).Encode(auditRecord{"n2", r}))
+			w.must(json.NewEncoder(&batch).Encode(agent.AuditRecord{Node: "n2", Record: r}))
 		}
 		w.must(w.registry("n2").AddAudit(w.Context(), "1999-12-31", "n2", 1, batch.Bytes(), time.Hour))
 		w.run("audit 10.64.0.2")
@@ -497,7 +536,14 @@ func TestAudit(t *testing.T) {
 		w.run("audit 10.64.0.2 --at 1999-12-31T11:30:00Z")
 		w.run("audit 10.64.0.2 --at 1999-12-31T09:30:00Z")
 		w.run("audit 10.64.0.2 --at 1999-12-31T12:30:00Z --json")
+		w.run("audit 10.64.0.2 --at 1999-12-31T11:30:00Z --json")
 		w.run("audit 10.64.0.2 --at noon")
+		w.note("the node has continued its file")
+		next, err := json.Marshal(event(local.EventAdd, 5, "cache"))
+		w.must(err)
+		text := slices.Concat(line, []byte("\n{\"time"), line, []byte("\n"), next, []byte("\n"))
+		w.must(os.WriteFile(filepath.Join(log, "1999-12-31.log"), text, 0o644))
+		w.run("audit 10.64.0.2")
 	})
 }
 
@@ -525,6 +571,51 @@ func TestErrors(t *testing.T) {
 		w.run("status --local")
 		w.run("agent")
 	})
+}
+
+// TestStatusWithoutConnection: the state of the node is shown although etcd refuses the login.
+func TestStatusWithoutConnection(t *testing.T) {
+	t.Parallel()
+	scenario(t, func(w *world) {
+		w.run("init")
+		w.run("pool create pods 10.64.0.0/20")
+		w.join("n1", "10.64.3.64/26")
+		store := w.files()
+		w.allocate(store, "web")
+		w.must(store.SetContact())
+		w.connectErr = rpctypes.ErrAuthFailed
+		w.run("status")
+		w.run("status --json")
+		w.run("status --local")
+		w.run("pools")
+	})
+}
+
+// TestStatusOfAnAgentThatHangs: the time for the agent does not shorten the look at the files.
+func TestStatusOfAnAgentThatHangs(t *testing.T) {
+	t.Parallel()
+	conf := settings.Settings{Dir: t.TempDir(), Socket: filepath.Join(t.TempDir(), "socket")}
+	l, err := net.Listen("unix", conf.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	store := local.New(local.Options{Dir: conf.Dir, BootID: "boot"})
+	if err := store.SetNode(local.Node{Name: "n1"}); err != nil {
+		t.Fatal(err)
+	}
+	reservations := filepath.Join(conf.Dir, "addresses", "pods")
+	if err := os.MkdirAll(reservations, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	reservation := filepath.Join(reservations, "10.64.0.2")
+	if err := os.WriteFile(reservation, []byte("c1\r\neth0"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := readNode(t.Context(), &session{settings: conf})
+	if r.Agent || len(r.Problems) != 1 || len(r.Pools) != 1 || r.Pools[0].Used != 1 {
+		t.Errorf("%+v", r)
+	}
 }
 
 func TestVersionWarnings(t *testing.T) {

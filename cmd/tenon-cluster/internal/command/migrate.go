@@ -1,7 +1,9 @@
 package command
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +17,7 @@ import (
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/cluster"
+	"github.com/tenon-cni/tenon/internal/cluster/local"
 	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/network/config"
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
@@ -42,8 +45,8 @@ then find it as soon as the node owns it.
 --apply copies the reservations into the node's files and claims their blocks. A
 block that host-local's ranges of this node cover only in part becomes shared: its
 other addresses belong to other nodes. --shared makes all blocks shared, for nodes
-with overlapping ranges. Repeat --apply until --plan shows nothing to do, then
-switch the network configuration. host-local's files stay as they are.
+with overlapping ranges. Drain the node while you switch the network configuration,
+and repeat --apply before "node undrain". host-local's files stay as they are.
 --rollback copies the pool's reservations back into host-local's files, drains the
 node, and leaves its blocks claimed. It refuses if an address lies outside
 host-local's ranges.`,
@@ -81,6 +84,10 @@ type moved struct {
 	Network   string     `json:"network"`
 	Container string     `json:"containerID"`
 	IfName    string     `json:"ifname,omitempty"`
+}
+
+func newMoved(network string, l ipam.Lease) moved {
+	return moved{l.Addr, network, l.Owner.Container, l.Owner.IfName}
 }
 
 func (l moved) owner() ipam.Owner {
@@ -157,7 +164,9 @@ func (m *migration) hostLocal(ctx context.Context) ([]hostlocal.Pool, error) {
 }
 
 // moves makes the plan.
-func (m *migration) moves(ctx context.Context, s *session, pools []hostlocal.Pool) ([]*move, error) {
+func (m *migration) moves(
+	ctx context.Context, s *session, pools []hostlocal.Pool,
+) ([]*move, error) {
 	snapshot, err := s.registry.Snapshot(ctx)
 	if err != nil {
 		return nil, err
@@ -168,7 +177,7 @@ func (m *migration) moves(ctx context.Context, s *session, pools []hostlocal.Poo
 			if (lease{l}).earlier() {
 				continue
 			}
-			list = addMove(list, snapshot, moved{l.Addr, p.Network, l.Owner.Container, l.Owner.IfName})
+			list = addMove(list, snapshot, newMoved(p.Network, l))
 		}
 	}
 	here, err := m.reserved(ctx, s)
@@ -184,18 +193,9 @@ func (m *migration) moves(ctx context.Context, s *session, pools []hostlocal.Poo
 		m.decide(v, s.settings.Node, snapshot, pools)
 	}
 	slices.SortFunc(list, func(x, y *move) int {
-		return cmpOr(strings.Compare(x.Pool, y.Pool), x.Block.Addr().Compare(y.Block.Addr()))
+		return cmp.Or(strings.Compare(x.Pool, y.Pool), x.Block.Addr().Compare(y.Block.Addr()))
 	})
 	return list, nil
-}
-
-func cmpOr(values ...int) int {
-	for _, v := range values {
-		if v != 0 {
-			return v
-		}
-	}
-	return 0
 }
 
 // addMove adds a live address to the move of its block.
@@ -224,14 +224,16 @@ func (m *migration) reserved(ctx context.Context, s *session) (map[moved]bool, e
 	here := map[moved]bool{}
 	for _, p := range f.pools {
 		for _, l := range p.leases {
-			here[moved{l.Addr, l.Owner.Network, l.Owner.Container, l.Owner.IfName}] = true
+			here[newMoved(l.Owner.Network, l.Lease)] = true
 		}
 	}
 	return here, err
 }
 
 // decide chooses the action for a block.
-func (m *migration) decide(v *move, node string, snapshot registry.Snapshot, pools []hostlocal.Pool) {
+func (m *migration) decide(
+	v *move, node string, snapshot registry.Snapshot, pools []hostlocal.Pool,
+) {
 	if v.Pool == "" {
 		return
 	}
@@ -365,14 +367,16 @@ func (m *migration) copyReservations(ctx context.Context, s *session, v *move) e
 		return err
 	}
 	for _, l := range v.missing {
-		_, putErr := p.Put(ctx, l.Addr, putRequest(l))
+		_, putErr := p.Put(ctx, l.Addr, local.Request{Owner: l.owner()})
 		err = errors.Join(err, putErr)
 	}
 	return errors.Join(err, p.Close())
 }
 
 // claim makes the transactions: at most 40 blocks in each, and one for each shared address.
-func (m *migration) claim(ctx context.Context, s *session, node registry.Node, moves []*move) error {
+func (m *migration) claim(
+	ctx context.Context, s *session, node registry.Node, moves []*move,
+) error {
 	byPool := map[string][]*move{}
 	var names []string
 	for _, v := range moves {
@@ -420,9 +424,10 @@ func owns(node registry.Node, v *move) bool {
 // changed the node's document at the same time.
 const attempts = 5
 
-func (m *migration) claimBlocks(ctx context.Context, s *session, node registry.Node, p registry.Pool,
-	blocks []netip.Prefix) (registry.Node, error) {
-	nonce := newNonce()
+func (m *migration) claimBlocks(
+	ctx context.Context, s *session, node registry.Node, p registry.Pool, blocks []netip.Prefix,
+) (registry.Node, error) {
+	nonce := rand.Text()
 	for try := 1; ; try++ {
 		next, _, err := s.registry.Claim(ctx, node, p, blocks, nonce)
 		if err == nil || try == attempts ||
@@ -436,16 +441,13 @@ func (m *migration) claimBlocks(ctx context.Context, s *session, node registry.N
 }
 
 func (m *migration) acquire(ctx context.Context, s *session, v *move, l moved) error {
-	h := registry.Hold{Holder: cluster.Holder{
-		Schema: cluster.Schema, Pool: v.Pool, Addr: l.Addr, Node: s.settings.Node, Network: l.Network,
-		Container: l.Container, IfName: l.IfName, Nonce: newNonce(), Since: m.Now().UTC(),
-	}}
+	h := registry.Hold{Holder: cluster.Holder{Addr: l.Addr, Network: l.Network,
+		Container: l.Container, IfName: l.IfName, Nonce: rand.Text()}}
 	for try := 1; ; try++ {
 		node, err := s.registry.Node(ctx, s.settings.Node)
 		if err != nil {
 			return err
 		}
-		h.Epoch = node.Epoch
 		_, err = s.registry.Acquire(ctx, node, v.pool, h)
 		if err == nil || try == attempts ||
 			!errors.Is(err, registry.ErrConflict) && !errors.Is(err, registry.ErrUnknown) {

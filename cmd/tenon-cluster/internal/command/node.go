@@ -86,7 +86,9 @@ func (a *app) nodeUndrain() *cobra.Command {
 		"Marks a draining node as active again.", cluster.NodeActive, "node %s is active (%s)\n")
 }
 
-func (a *app) setState(use, short, long string, state cluster.NodeState, done string) *cobra.Command {
+func (a *app) setState(
+	use, short, long string, state cluster.NodeState, done string,
+) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Long: long,
 		Example: a.examples("node " + strings.Replace(use, "NODE", "n7", 1)),
@@ -114,7 +116,9 @@ func (s *session) findNode(ctx context.Context, a *app, name string) (registry.N
 	n, err := s.registry.Node(ctx, name)
 	if errors.Is(err, registry.ErrNotFound) {
 		snapshot, listErr := s.registry.Snapshot(ctx)
-		return n, errors.Join(a.known(snapshot, name, ""), listErr)
+		if unknown := a.known(snapshot, name, ""); unknown != nil {
+			err = errors.Join(unknown, listErr)
+		}
 	}
 	return n, err
 }
@@ -216,7 +220,7 @@ reserved; with --force it removes these reservations, too.`,
 		Example: a.examples("node reset"),
 		Args:    arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			conf, err := a.flags.Load(cmd.Flags(), a.Lookup)
+			conf, err := settings.Load(cmd.Flags(), a.Lookup)
 			if err != nil {
 				return err
 			}
@@ -240,7 +244,8 @@ func (a *app) resetNode(ctx context.Context, conf settings.Settings, force bool)
 	}
 	ask, cancel := context.WithTimeout(ctx, agentPatience)
 	defer cancel()
-	if _, err := agentcall.Call(ask, conf.Socket, agentcall.Request{Verb: agentcall.Report}); err == nil {
+	q := agentcall.Request{Verb: agentcall.Report}
+	if _, err := agentcall.Call(ask, conf.Socket, q); err == nil {
 		return hint(errors.New("the agent runs"), "stop it first: systemctl stop tenon-cluster.service")
 	}
 	reserved := 0

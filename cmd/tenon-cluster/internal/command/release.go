@@ -92,24 +92,22 @@ refuses a node that is alive.`,
 
 // dead reads the node and refuses one that is alive.
 func (r *removal) dead(ctx context.Context, s *session) (registry.Node, error) {
-	n, err := s.registry.Node(ctx, r.node)
-	if errors.Is(err, registry.ErrNotFound) {
-		snapshot, listErr := s.registry.Snapshot(ctx)
-		return n, errors.Join(r.known(snapshot, r.node, ""), listErr)
-	}
+	n, err := s.findNode(ctx, r.app, r.node)
 	if err != nil {
 		return n, err
 	}
 	if n.Live {
-		return n, hint(fmt.Errorf("node %s is alive: etcd heard from its agent within the last 30 s", n.Name),
-			"to empty a running node: "+r.name+" node drain "+n.Name,
+		err := fmt.Errorf("node %s is alive: etcd heard from its agent within the last 30 s", n.Name)
+		return n, hint(err, "to empty a running node: "+r.name+" node drain "+n.Name,
 			"if the node was switched off just now, run the command again in a minute")
 	}
 	return n, nil
 }
 
 // fenceNode makes a silent node suspect and then fenced, after confirmation.
-func (r *removal) fenceNode(ctx context.Context, s *session, n registry.Node) (registry.Node, error) {
+func (r *removal) fenceNode(
+	ctx context.Context, s *session, n registry.Node,
+) (registry.Node, error) {
 	if strings.TrimSpace(r.evidence) == "" {
 		return n, hint(fmt.Errorf("node %s: evidence that it is off is required", n.Name),
 			"switch the node off, then state how: --evidence 'powered off by ipmitool'")

@@ -2,10 +2,8 @@ package command
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/tenon-cni/tenon/internal/cluster"
@@ -16,14 +14,11 @@ import (
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
 )
 
-func newNonce() string { return rand.Text() }
-
-func putRequest(l moved) local.Request { return local.Request{Owner: l.owner()} }
-
 // back is a reservation to copy into the files of host-local.
 type back struct {
 	moved
-	dir string
+	pool  *hostlocal.Pool
+	stale *ipam.Lease // an outdated reservation of the address
 }
 
 // runRollback copies the reservations of this node back into the files of host-local. It first
@@ -90,13 +85,15 @@ func (m *migration) plannedBack(
 	var errs []error
 	for _, p := range f.pools {
 		for _, l := range p.leases {
-			dir, reserved, ok := place(pools, l.Owner.Network, l.Addr)
+			b := back{moved: newMoved(l.Owner.Network, l.Lease)}
+			b.pool, b.stale = place(pools, b.moved)
 			switch {
-			case !ok:
+			case b.pool == nil:
 				errs = append(errs, fmt.Errorf("%s is outside the ranges of host-local for network %s",
-					l.Lease, l.Owner.Network))
-			case !reserved:
-				list = append(list, back{moved{l.Addr, l.Owner.Network, l.Owner.Container, l.Owner.IfName}, dir})
+					l.Lease, b.Network))
+			case b.stale == nil || (lease{*b.stale}).earlier() ||
+				newMoved(b.Network, *b.stale) != b.moved:
+				list = append(list, b)
 			}
 		}
 	}
@@ -107,33 +104,40 @@ func (m *migration) plannedBack(
 	return list, nil
 }
 
-// place returns the data directory of the network whose ranges contain an address.
-func place(pools []hostlocal.Pool, network string, a netip.Addr) (dir string, reserved, ok bool) {
-	for _, p := range pools {
-		if p.Network != network {
+// place returns the pool of host-local with a reservation of the address, or with a range that
+// contains it, or nil.
+func place(pools []hostlocal.Pool, l moved) (*hostlocal.Pool, *ipam.Lease) {
+	for i := range pools {
+		p := &pools[i]
+		if p.Network != l.Network {
 			continue
 		}
-		if _, found := p.Find(a); found {
-			return p.Dir, true, true
+		if lease, found := p.Find(l.Addr); found {
+			return p, &lease
 		}
-		if slices.ContainsFunc(p.Ranges, func(r hostlocal.Range) bool { return r.Contains(a) }) {
-			return p.Dir, false, true
+		if slices.ContainsFunc(p.Ranges, func(r hostlocal.Range) bool { return r.Contains(l.Addr) }) {
+			return p, nil
 		}
 	}
-	return "", false, false
+	return nil, nil
 }
 
-// reserveBack reserves an address in the files of host-local.
+// reserveBack reserves an address in the files of host-local, in place of a stale reservation.
 func reserveBack(ctx context.Context, b back) error {
 	boot, err := statefile.BootID()
 	if err != nil {
 		return err
 	}
-	files, err := filestore.Open(ctx, filestore.Options{Dir: b.dir, Network: b.Network, Create: true,
-		BootID: boot})
+	files, err := filestore.Open(ctx, filestore.Options{Dir: b.pool.Dir, Network: b.Network,
+		Create: true, BootID: boot})
 	if err != nil {
 		return err
 	}
-	owner := ipam.Owner{Container: b.Container, IfName: b.IfName}
-	return errors.Join(files.Reserve(ctx, 0, b.Addr, owner), files.Close())
+	if b.stale != nil {
+		err = files.Free(ctx, *b.stale)
+	}
+	if err == nil {
+		err = files.Reserve(ctx, 0, b.Addr, ipam.Owner{Container: b.Container, IfName: b.IfName})
+	}
+	return errors.Join(err, files.Close())
 }

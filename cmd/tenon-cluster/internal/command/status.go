@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/settings"
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/usage"
 	"github.com/tenon-cni/tenon/internal/cluster"
 	"github.com/tenon-cni/tenon/internal/cluster/agentcall"
@@ -35,7 +36,6 @@ type statusReport struct {
 	Bytes     int64          `json:"bytes"` // of keys and values, without the audit
 	Node      *nodeReport    `json:"node,omitempty"`
 	Pools     []poolUse      `json:"pools"`
-	problem   error          // etcd or the agent does not answer
 	onlyLocal bool
 }
 
@@ -65,30 +65,36 @@ is 1 if etcd does not answer; the state of this node is shown in any case. With
 answer.`,
 		Example: a.examples("status", "status --json", "status --local"),
 		Args:    arguments(),
-		RunE: a.withStore(func(ctx context.Context, s *session, _ []string) error {
-			r := &statusReport{Cluster: s.settings.Cluster, Nodes: map[string]int{}, Pools: []poolUse{},
-				onlyLocal: onlyLocal}
-			r.Node = readNode(ctx, s)
-			switch {
-			case !onlyLocal:
-				r.problem = a.readCluster(ctx, s, r)
-			case r.Node == nil || !r.Node.Agent:
-				r.problem = hint(errors.New("the agent of this node does not answer at "+s.settings.Socket),
-					"start it: systemctl start tenon-cluster.service")
-			}
-			if err := a.print(r, func() error { return a.printStatus(r) }); err != nil {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			conf, err := settings.Load(cmd.Flags(), a.Lookup)
+			if err != nil {
 				return err
 			}
-			if r.problem == nil {
-				return nil
-			}
-			err := a.explain(ctx, s.settings, r.problem)
-			a.json = false // the report is printed already
-			return err
-		}),
+			return a.showStatus(cmd.Context(), conf, onlyLocal)
+		},
 	}
 	cmd.Flags().BoolVar(&onlyLocal, "local", false, "show only this node, without etcd")
 	return a.jsonFlag(cmd)
+}
+
+// showStatus prints the state of this node also if it cannot connect to etcd.
+func (a *app) showStatus(ctx context.Context, conf settings.Settings, onlyLocal bool) error {
+	r := &statusReport{Cluster: conf.Cluster, Nodes: map[string]int{}, Pools: []poolUse{},
+		onlyLocal: onlyLocal}
+	r.Node = readNode(ctx, &session{settings: conf})
+	var problem error
+	switch {
+	case !onlyLocal:
+		problem = a.connected(ctx, conf, func(s *session) error { return a.readCluster(ctx, s, r) })
+	case r.Node == nil || !r.Node.Agent:
+		problem = hint(errors.New("the agent of this node does not answer at "+conf.Socket),
+			"start it: systemctl start tenon-cluster.service")
+	}
+	if err := a.print(r, func() error { return a.printStatus(r) }); err != nil {
+		return err
+	}
+	a.json = false // the report is printed already
+	return a.explain(ctx, conf, problem)
 }
 
 // readCluster reads what etcd knows.
@@ -125,10 +131,10 @@ func (a *app) readCluster(ctx context.Context, s *session, r *statusReport) erro
 // readNode reads the state of this node from its agent, or else from its files. It returns nil if
 // no agent has ever run here.
 func readNode(ctx context.Context, s *session) *nodeReport {
-	ctx, cancel := context.WithTimeout(ctx, agentPatience)
+	ask, cancel := context.WithTimeout(ctx, agentPatience)
 	defer cancel()
 	r := &nodeReport{Name: s.settings.Node, Pools: []agentcall.PoolStatus{}}
-	reply, err := agentcall.Call(ctx, s.settings.Socket, agentcall.Request{Verb: agentcall.Report})
+	reply, err := agentcall.Call(ask, s.settings.Socket, agentcall.Request{Verb: agentcall.Report})
 	if err == nil && reply.Status != nil {
 		st := reply.Status
 		r.Name, r.State, r.Epoch, r.Contact = st.Node, st.State, st.Epoch, st.Contact
@@ -165,8 +171,8 @@ func survey(ctx context.Context, store *local.Store) (list []agentcall.PoolStatu
 	var errs []error
 	for _, name := range names {
 		errs = append(errs, withPool(ctx, store, name, func(p *local.Pool) error {
-			blocks, _, err := p.Usage(ctx)
-			st := agentcall.PoolStatus{Pool: name, Blocks: len(blocks)}
+			blocks, shared, err := p.Usage(ctx)
+			st := agentcall.PoolStatus{Pool: name, Blocks: len(blocks), Used: uint64(len(shared))}
 			for _, b := range blocks {
 				st.Capacity += b.Capacity
 				st.Used += b.Used

@@ -193,7 +193,7 @@ func (a *app) explain(ctx context.Context, s settings.Settings, err error) error
 	return hint(err, hints...)
 }
 
-// memberDeadline is the message of a member whose own deadline has ended.
+// memberDeadline is the message of a member that has reached its own deadline.
 const memberDeadline = "context deadline exceeded"
 
 // silent reports whether etcd did not answer a request, or answered that it has no quorum.

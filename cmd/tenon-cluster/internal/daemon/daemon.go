@@ -1,5 +1,5 @@
-// Package daemon connects the agent of a node with its system: settings, files, etcd, socket, kernel
-// and service manager.
+// Package daemon connects the agent of a node with its system: settings, files, etcd, socket,
+// kernel and service manager.
 package daemon
 
 import (
@@ -109,8 +109,14 @@ func RemoveRoutes(ctx context.Context, s settings.Settings, log *slog.Logger) er
 	return r.Remove(ctx)
 }
 
-// hookTime limits a run of the fence hook.
-const hookTime = time.Minute
+const (
+	// hookTime limits a run of the fence hook.
+	hookTime = time.Minute
+	// hookDelay is the time after the end of the hook in which its children may write output.
+	hookDelay = time.Second
+	// maxEvidence is the number of bytes of its output that count.
+	maxEvidence = 1 << 10
+)
 
 // hook returns a function that runs a program with the name of a node. Exit status 0 is evidence
 // that the node is off, which the output describes.
@@ -118,13 +124,23 @@ func hook(program string) func(ctx context.Context, node string) (string, error)
 	return func(ctx context.Context, node string) (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, hookTime)
 		defer cancel()
-		out, err := exec.CommandContext(ctx, program, node).CombinedOutput()
-		text, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-		if err != nil {
+		cmd, out := exec.CommandContext(ctx, program, node), &head{}
+		cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, out, hookDelay
+		err := cmd.Run()
+		text, _, _ := strings.Cut(strings.TrimSpace(string(*out)), "\n")
+		if err != nil && !errors.Is(err, exec.ErrWaitDelay) { // that means exit status 0
 			return "", fmt.Errorf("%s %s: %w: %s", program, node, err, text)
 		}
 		return strings.TrimSpace(program + ": " + text), nil
 	}
+}
+
+// head keeps the first bytes of an output.
+type head []byte
+
+func (h *head) Write(b []byte) (int, error) {
+	*h = append(*h, b[:min(len(b), maxEvidence-len(*h))]...)
+	return len(b), nil
 }
 
 // onlyAgent excludes a second agent for the same directory.
@@ -177,10 +193,7 @@ func notifier(path string, log *slog.Logger) func(state string) {
 		if path == "" {
 			return
 		}
-		if path[0] == '@' { // the abstract namespace
-			path = "\x00" + path[1:]
-		}
-		c, err := net.Dial("unixgram", path)
+		c, err := net.Dial("unixgram", path) // "@" begins a name in the abstract namespace
 		if err == nil {
 			_, err = c.Write([]byte(state))
 			err = errors.Join(err, c.Close())

@@ -40,7 +40,7 @@ func (s *Settings) Connect(ctx context.Context) (*clientv3.Client, error) {
 		Logger:               zap.NewNop(),
 	}
 	var err error
-	if c.TLS, err = s.TLS(); err != nil {
+	if c.TLS, err = s.tls(); err != nil {
 		return nil, err
 	}
 	if s.Username != "" {
@@ -57,9 +57,10 @@ func (s *Settings) Connect(ctx context.Context) (*clientv3.Client, error) {
 	return client, nil
 }
 
-// TLS returns the configuration of TLS, or nil if the settings and endpoints do not ask for it. It
-// reads the client certificate for each connection, so that a renewed one is used without a restart.
-func (s *Settings) TLS() (*tls.Config, error) {
+// tls returns the configuration of TLS, or nil if the settings and endpoints do not ask for it. It
+// reads the client certificate for each connection, so that a renewed one is used without a
+// restart.
+func (s *Settings) tls() (*tls.Config, error) {
 	if s.CA == "" && s.Cert == "" && !s.secure() {
 		return nil, nil
 	}
@@ -75,18 +76,18 @@ func (s *Settings) TLS() (*tls.Config, error) {
 		}
 	}
 	if s.Cert != "" {
-		if _, err := s.Certificate(); err != nil {
+		if _, err := s.certificate(); err != nil {
 			return nil, err
 		}
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			return s.Certificate()
+			return s.certificate()
 		}
 	}
 	return c, nil
 }
 
-// Certificate reads the client certificate and its key.
-func (s *Settings) Certificate() (*tls.Certificate, error) {
+// certificate reads the client certificate and its key.
+func (s *Settings) certificate() (*tls.Certificate, error) {
 	pair, err := tls.LoadX509KeyPair(s.Cert, s.Key)
 	if err != nil {
 		return nil, fmt.Errorf("client certificate: %w", err)

@@ -21,7 +21,7 @@ func (s *Settings) Diagnose(ctx context.Context, now time.Time) (causes []string
 			causes = append(causes, cause)
 		}
 	}
-	config, err := s.TLS()
+	config, err := s.tls()
 	if err != nil {
 		return append(causes, err.Error())
 	}
@@ -35,7 +35,7 @@ func (s *Settings) Diagnose(ctx context.Context, now time.Time) (causes []string
 
 // certificateCause checks the dates of the client certificate.
 func (s *Settings) certificateCause(now time.Time) string {
-	pair, err := s.Certificate()
+	pair, err := s.certificate()
 	if err != nil {
 		return err.Error()
 	}

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -99,8 +101,8 @@ func list(field func(*Settings) *[]string) func(*Settings, string) error {
 
 // keys returns all settings, in the order of help texts. The first group concerns every command,
 // and the group of the routes the agent alone.
-func keys() (all, routes []key) {
-	all = []key{
+func keys() (common, routes []key) {
+	common = []key{
 		{"cluster", "`NAME` of the cluster", text(func(s *Settings) *string { return &s.Cluster })},
 		{"endpoints", "`URLS` of etcd's members, separated by commas",
 			list(func(s *Settings) *[]string { return &s.Endpoints })},
@@ -132,7 +134,7 @@ func keys() (all, routes []key) {
 			list(func(s *Settings) *[]string { return &s.Routes.Addresses })},
 		{"labels", "labels of this node, `KEY=VALUE` separated by commas", setLabels},
 	}
-	return all, routes
+	return common, routes
 }
 
 func setLabels(s *Settings, text string) error {
@@ -155,32 +157,29 @@ func variable(flag string) string {
 	return prefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// Flags holds flags until [Flags.Load] reads them.
-type Flags struct {
-	set  *pflag.FlagSet
-	keys []key
+// AddFlags adds flags for the settings of every command to a set.
+func AddFlags(set *pflag.FlagSet) {
+	set.String("config", "", "read settings from `FILE` [TENON_CLUSTER_CONFIG]")
+	common, _ := keys()
+	addFlags(set, common)
 }
 
-// AddFlags adds flags for the settings to a set: the settings of every command, or with agent the
-// settings of the agent alone.
-func AddFlags(set *pflag.FlagSet, agent bool) *Flags {
-	chosen, routes := keys()
-	if agent {
-		chosen = routes
-	} else {
-		set.String("config", "", "read settings from `FILE` [TENON_CLUSTER_CONFIG]")
-	}
-	for _, k := range chosen {
+// AddAgentFlags adds flags for the settings of the agent alone to a set.
+func AddAgentFlags(set *pflag.FlagSet) {
+	_, routes := keys()
+	addFlags(set, routes)
+}
+
+func addFlags(set *pflag.FlagSet, keys []key) {
+	for _, k := range keys {
 		set.String(k.name, "", fmt.Sprintf("%s [%s]", k.help, variable(k.name)))
 	}
-	all, routes := keys()
-	return &Flags{set: set, keys: append(all, routes...)}
 }
 
 // Load reads the file, then the environment, then the flags of a command, and checks the result.
 // lookup reads the environment, as [os.LookupEnv] does. The default file may be missing. Errors
 // name the source.
-func (f *Flags) Load(flags *pflag.FlagSet, lookup func(string) (string, bool)) (Settings, error) {
+func Load(flags *pflag.FlagSet, lookup func(string) (string, bool)) (Settings, error) {
 	s := Settings{Dir: local.DefaultDir, Socket: local.DefaultSocket}
 	path, required := DefaultFile, false
 	if value, ok := lookup(prefix + "CONFIG"); ok {
@@ -192,7 +191,7 @@ func (f *Flags) Load(flags *pflag.FlagSet, lookup func(string) (string, bool)) (
 	if err := s.read(path); err != nil && (required || !errors.Is(err, fs.ErrNotExist)) {
 		return s, err
 	}
-	for _, k := range f.keys {
+	for _, k := range slices.Concat(keys()) {
 		source := variable(k.name)
 		value, ok := lookup(source)
 		if given, isSet := changed(flags, k.name); isSet {
@@ -248,6 +247,9 @@ func (s *Settings) complete() error {
 	}
 	if (s.Cert == "") != (s.Key == "") {
 		return errors.New("a client certificate needs both cert and key")
+	}
+	if s.Routes.Port < 0 || s.Routes.Port > math.MaxUint16 {
+		return fmt.Errorf("port %d is not a UDP port", s.Routes.Port)
 	}
 	if s.Username != "" && s.PasswordFile == "" {
 		return errors.New("username needs passwordFile")

@@ -23,19 +23,21 @@ import (
 )
 
 // load loads settings from a file, an environment and flags.
-func load(t *testing.T, file string, environment map[string]string, args ...string) (Settings, error) {
+func load(
+	t *testing.T, file string, environment map[string]string, args ...string,
+) (Settings, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "cluster.json")
 	if err := os.WriteFile(path, []byte(file), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	set := pflag.NewFlagSet("", pflag.ContinueOnError)
-	flags := AddFlags(set, false)
-	AddFlags(set, true)
+	AddFlags(set)
+	AddAgentFlags(set)
 	if err := set.Parse(append([]string{"--config", path}, args...)); err != nil {
 		t.Fatal(err)
 	}
-	return flags.Load(set, func(name string) (string, bool) {
+	return Load(set, func(name string) (string, bool) {
 		value, ok := environment[name]
 		return value, ok
 	})
@@ -87,6 +89,7 @@ func TestWrongSettings(t *testing.T) {
 		"user without password":     {file: `{"username": "a"}`, want: "passwordFile"},
 		"name that is no file name": {file: `{"cluster": "a/b"}`, want: "cluster"},
 		"number":                    {file: `{}`, environment: map[string]string{"TENON_CLUSTER_VNI": "x"}, want: "TENON_CLUSTER_VNI"},
+		"port":                      {file: `{"routes": {"port": 70000}}`, want: "port 70000"},
 		"label":                     {file: `{}`, args: []string{"--labels", "zone"}, want: "--labels"},
 	} {
 		t.Run(name, func(t *testing.T) {

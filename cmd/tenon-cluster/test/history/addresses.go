@@ -9,9 +9,11 @@ import (
 	"time"
 )
 
-// Addresses is the merged history of the allocations and releases of all nodes.
+// Addresses is the merged history of the allocations and releases of all nodes. It orders them by
+// their number, because many happen at one instant of virtual time.
 type Addresses struct {
 	mu    sync.Mutex
+	calls int // of Allocated, Releasing and Died
 	spans []*span
 	live  map[Attachment][]*span
 	start time.Time
@@ -25,7 +27,8 @@ type Attachment struct{ Node, Container string }
 type span struct {
 	addr     netip.Addr
 	who      Attachment
-	from, to time.Duration // to is 0 while it uses the address
+	from, to int           // numbers of calls; to is 0 while it uses the address
+	since    time.Duration // for messages
 }
 
 // NewAddresses returns an empty history. In a bubble of testing/synctest its clock is the virtual
@@ -39,7 +42,8 @@ func NewAddresses() *Addresses {
 func (h *Addresses) Allocated(who Attachment, a netip.Addr) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := &span{addr: a, who: who, from: time.Since(h.start)}
+	h.calls++
+	s := &span{addr: a, who: who, from: h.calls, since: time.Since(h.start)}
 	h.spans, h.live[who] = append(h.spans, s), append(h.live[who], s)
 }
 
@@ -47,12 +51,13 @@ func (h *Addresses) Allocated(who Attachment, a netip.Addr) {
 func (h *Addresses) Releasing(who Attachment) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.calls++
 	h.end(who)
 }
 
 func (h *Addresses) end(who Attachment) {
 	for _, s := range h.live[who] {
-		s.to = max(time.Since(h.start), 1)
+		s.to = h.calls
 	}
 	delete(h.live, who)
 }
@@ -61,6 +66,7 @@ func (h *Addresses) end(who Attachment) {
 func (h *Addresses) Died(node string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.calls++
 	for who := range h.live {
 		if who.Node == node {
 			h.end(who)
@@ -100,7 +106,7 @@ func (h *Addresses) Check() (wrong []string) {
 	for _, s := range all {
 		if holder != nil && holder.addr == s.addr && (holder.to == 0 || s.from < holder.to) {
 			wrong = append(wrong, fmt.Sprintf("%s: %v since %v, and %v since %v", s.addr,
-				holder.who, holder.from, s.who, s.from))
+				holder.who, holder.since, s.who, s.since))
 		}
 		if holder == nil || holder.addr != s.addr ||
 			holder.to != 0 && (s.to == 0 || s.to > holder.to) {

@@ -13,13 +13,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/anishathalye/porcupine"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/test/intercept"
 	"github.com/tenon-cni/tenon/internal/cluster"
 )
 
@@ -30,14 +30,13 @@ type Store struct {
 
 	mu         sync.Mutex
 	operations map[string][]porcupine.Operation // by key
-	initial    map[string]Document              // by key
 	clients    int
 }
 
 // NewStore returns the empty history of a cluster.
 func NewStore(name string) *Store {
 	return &Store{keys: cluster.NewKeys(name), start: time.Now(),
-		operations: map[string][]porcupine.Operation{}, initial: map[string]Document{}}
+		operations: map[string][]porcupine.Operation{}}
 }
 
 // Document is the part of a block or a shared address that decides who owns it. The zero Document
@@ -63,22 +62,13 @@ func (s *Store) Check() (wrong []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, ops := range s.operations {
-		result, _ := porcupine.CheckOperationsVerbose(model(s.initial[key]), ops, time.Minute)
+		result, _ := porcupine.CheckOperationsVerbose(model(), ops, time.Minute)
 		if result != porcupine.Ok {
 			wrong = append(wrong, fmt.Sprintf("%s: %s%s", key, result, describe(ops)))
 		}
 	}
 	slices.Sort(wrong)
 	return wrong
-}
-
-// Begin sets the value with which the history of a key begins, for a store that is not empty.
-func (s *Store) Begin(key string, value []byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.relevant(key) {
-		s.initial[key] = decode(value)
-	}
 }
 
 // Operations returns the number of recorded operations and of keys.
@@ -107,11 +97,11 @@ func describe(ops []porcupine.Operation) string {
 	return text.String()
 }
 
-// model returns the model of one key. A write without a known outcome may take effect at any later
-// time, or never.
-func model(initial Document) porcupine.Model {
+// model returns the model of one key, which is absent at first. A write without a known outcome may
+// take effect at any later time, or never.
+func model() porcupine.Model {
 	m := porcupine.NondeterministicModel{
-		Init: func() []any { return []any{initial} },
+		Init: func() []any { return []any{Document{}} },
 		Step: func(state, input, _ any) []any {
 			from, in := state.(Document), input.(operation)
 			switch {
@@ -160,9 +150,6 @@ func (s *Store) Client(c registry.Client) *Client {
 // Client is a client that records.
 type Client struct {
 	registry.Client
-	// Requests counts all requests, Writes the requests with a write.
-	Requests, Writes atomic.Int64
-
 	s  *Store
 	id int
 }
@@ -191,9 +178,6 @@ func (c *Client) record(call int64, ops []clientv3.Op, answers []get, err error)
 		case op.IsDelete() && single:
 			c.add(call, ret, operation{key: key, write: true, known: err == nil})
 		}
-	}
-	if slices.ContainsFunc(ops, func(op clientv3.Op) bool { return !op.IsGet() }) {
-		c.Writes.Add(1)
 	}
 }
 
@@ -242,7 +226,6 @@ func decode(value []byte) Document {
 func (c *Client) Get(
 	ctx context.Context, key string, opts ...clientv3.OpOption,
 ) (*clientv3.GetResponse, error) {
-	c.Requests.Add(1)
 	call := c.now()
 	r, err := c.Client.Get(ctx, key, opts...)
 	c.record(call, []clientv3.Op{clientv3.OpGet(key, opts...)}, []get{r}, err)
@@ -253,7 +236,6 @@ func (c *Client) Get(
 func (c *Client) Put(
 	ctx context.Context, key, value string, opts ...clientv3.OpOption,
 ) (*clientv3.PutResponse, error) {
-	c.Requests.Add(1)
 	call := c.now()
 	r, err := c.Client.Put(ctx, key, value, opts...)
 	c.record(call, []clientv3.Op{clientv3.OpPut(key, value, opts...)}, nil, err)
@@ -264,7 +246,6 @@ func (c *Client) Put(
 func (c *Client) Delete(
 	ctx context.Context, key string, opts ...clientv3.OpOption,
 ) (*clientv3.DeleteResponse, error) {
-	c.Requests.Add(1)
 	call := c.now()
 	r, err := c.Client.Delete(ctx, key, opts...)
 	c.record(call, []clientv3.Op{clientv3.OpDelete(key, opts...)}, nil, err)
@@ -273,43 +254,21 @@ func (c *Client) Delete(
 
 // Txn implements [clientv3.KV].
 func (c *Client) Txn(ctx context.Context) clientv3.Txn {
-	return &txn{Txn: c.Client.Txn(ctx), c: c}
-}
-
-type txn struct {
-	clientv3.Txn
-	c               *Client
-	then, otherwise []clientv3.Op
-}
-
-func (t *txn) If(cs ...clientv3.Cmp) clientv3.Txn {
-	t.Txn = t.Txn.If(cs...)
-	return t
-}
-
-func (t *txn) Then(ops ...clientv3.Op) clientv3.Txn {
-	t.Txn, t.then = t.Txn.Then(ops...), append(t.then, ops...)
-	return t
-}
-
-func (t *txn) Else(ops ...clientv3.Op) clientv3.Txn {
-	t.Txn, t.otherwise = t.Txn.Else(ops...), append(t.otherwise, ops...)
-	return t
-}
-
-func (t *txn) Commit() (*clientv3.TxnResponse, error) {
-	t.c.Requests.Add(1)
-	call := t.c.now()
-	r, err := t.Txn.Commit()
-	switch {
-	case err != nil:
-		t.c.record(call, t.then, nil, err)
-	case r.Succeeded:
-		t.c.record(call, t.then, gets(r), nil)
-	default:
-		t.c.record(call, t.otherwise, gets(r), nil)
+	t := &intercept.Txn{Txn: c.Client.Txn(ctx)}
+	t.Send = func(send intercept.Send) (*clientv3.TxnResponse, error) {
+		call := c.now()
+		r, err := send()
+		switch {
+		case err != nil:
+			c.record(call, t.Kept, nil, err)
+		case r.Succeeded:
+			c.record(call, t.Kept, gets(r), nil)
+		default:
+			c.record(call, t.Otherwise, gets(r), nil)
+		}
+		return r, err
 	}
-	return r, err
+	return t
 }
 
 func gets(r *clientv3.TxnResponse) []get {

@@ -6,7 +6,10 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
@@ -16,8 +19,16 @@ import (
 // answer is a client that gives one answer to each transaction.
 type answer struct {
 	registry.Client
-	err  error
-	kept bool // the compares hold
+	err   error
+	kept  bool   // the compares hold
+	shown string // by reads
+}
+
+func (a *answer) Get(
+	_ context.Context, key string, _ ...clientv3.OpOption,
+) (*clientv3.GetResponse, error) {
+	kv := &mvccpb.KeyValue{Key: []byte(key), Value: []byte(a.shown)}
+	return &clientv3.GetResponse{Kvs: []*mvccpb.KeyValue{kv}}, nil
 }
 
 func (a *answer) Txn(context.Context) clientv3.Txn { return reply{a: a} }
@@ -84,6 +95,14 @@ func TestStoreFindsForbiddenHistories(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a read of an earlier owner", func(t *testing.T) {
+		s := NewStore("c")
+		_, _ = s.Client(&answer{kept: true}).Txn(t.Context()).Then(put(block, a)).Commit()
+		_, _ = s.Client(&answer{shown: b}).Get(t.Context(), block)
+		if wrong := s.Check(); wrong == nil {
+			t.Error("not found")
+		}
+	})
 	t.Run("failed compares change nothing", func(t *testing.T) {
 		s := NewStore("c")
 		_, _ = s.Client(&answer{kept: true}).Txn(t.Context()).Then(put(block, a)).Commit()
@@ -115,4 +134,26 @@ func TestAddressesFindsTwoHolders(t *testing.T) {
 	if wrong := strings.Join(h.Check(), ";"); !strings.Contains(wrong, "10.0.0.1: {n1 a}") {
 		t.Errorf("two holders: %q", wrong)
 	}
+}
+
+// TestAddressesOfOneInstant checks that virtual time does not hide two holders.
+func TestAddressesOfOneInstant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := netip.MustParseAddr("10.0.0.1")
+		a, b := Attachment{"n1", "a"}, Attachment{"n2", "b"}
+		h := NewAddresses()
+		time.Sleep(time.Second)
+		h.Allocated(a, x)
+		h.Releasing(a)
+		h.Allocated(b, x)
+		if wrong := h.Check(); wrong != nil {
+			t.Errorf("one after the other: %v", wrong)
+		}
+		h.Allocated(a, x)
+		h.Releasing(a)
+		h.Releasing(b)
+		if wrong := h.Check(); len(wrong) != 1 {
+			t.Errorf("at once: %v", wrong)
+		}
+	})
 }

@@ -117,7 +117,7 @@ func Start(t testing.TB, o Options) *Cluster {
 	for _, m := range c.Members {
 		m.Start()
 	}
-	c.Healthy()
+	c.healthy()
 	return c
 }
 
@@ -230,8 +230,8 @@ func (c *Cluster) Dial(conf clientv3.Config) *clientv3.Client {
 	return client
 }
 
-// Healthy waits until every member answers a linearizable read.
-func (c *Cluster) Healthy() {
+// healthy waits until every member answers a linearizable read.
+func (c *Cluster) healthy() {
 	c.t.Helper()
 	var wait sync.WaitGroup
 	errs := make([]error, len(c.Members))
@@ -289,8 +289,8 @@ func (m *Member) log() string {
 	return string(bytes.Join(lines[max(0, len(lines)-15):], []byte("\n")))
 }
 
-// Leader returns the leader, or nil while there is none.
-func (c *Cluster) Leader() *Member {
+// leader returns the leader, or nil while there is none.
+func (c *Cluster) leader() *Member {
 	conf := c.Config(nil)
 	client, err := clientv3.New(conf)
 	if err != nil {
@@ -312,7 +312,7 @@ func (c *Cluster) Leader() *Member {
 func (c *Cluster) WaitLeader(not ...*Member) (leader *Member) {
 	c.t.Helper()
 	testnet.Eventually(c.t, func() error {
-		if leader = c.Leader(); leader == nil || slices.Contains(not, leader) {
+		if leader = c.leader(); leader == nil || slices.Contains(not, leader) {
 			return errors.New("no new leader")
 		}
 		return nil
@@ -368,7 +368,7 @@ func (m *Member) config() map[string]any {
 	if pki := m.c.PKI; pki != nil {
 		cert, key := pki.server(m.Name, m.port.Addr)
 		files := map[string]any{"cert-file": cert, "key-file": key, "client-cert-auth": true,
-			"trusted-ca-file": pki.CA}
+			"trusted-ca-file": pki.ca}
 		conf["client-transport-security"] = files
 		conf["peer-transport-security"] = files
 	}
@@ -377,8 +377,8 @@ func (m *Member) config() map[string]any {
 
 func (m *Member) peerURL() string { return m.c.scheme() + "://" + m.port.Addr + ":2380" }
 
-// Running reports whether the process runs, or is paused.
-func (m *Member) Running() bool {
+// running reports whether the process runs, or is paused.
+func (m *Member) running() bool {
 	if m.done == nil {
 		return false
 	}
@@ -391,14 +391,9 @@ func (m *Member) Running() bool {
 }
 
 // Kill ends the process at once, if it runs, also if it is paused.
-func (m *Member) Kill() { m.end(syscall.SIGKILL) }
-
-// Stop ends the process as a service manager does.
-func (m *Member) Stop() { m.end(syscall.SIGTERM) }
-
-func (m *Member) end(s syscall.Signal) {
-	if m.Running() {
-		_ = m.cmd.Process.Signal(s)
+func (m *Member) Kill() {
+	if m.running() {
+		_ = m.cmd.Process.Kill()
 		<-m.done
 	}
 }
@@ -420,11 +415,11 @@ func (c *Cluster) Heal() {
 	c.t.Helper()
 	for _, m := range c.Members {
 		m.Join()
-		if m.Running() {
+		if m.running() {
 			m.Resume()
 		} else {
 			m.Start()
 		}
 	}
-	c.Healthy()
+	c.healthy()
 }

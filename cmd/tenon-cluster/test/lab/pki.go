@@ -18,18 +18,17 @@ import (
 
 // PKI is a certification authority with the certificates that it has issued.
 type PKI struct {
-	CA  string // its certificate, a file
-	Dir string // NAME.crt and NAME.key
-
 	t    testing.TB
+	ca   string // its certificate, a file
+	dir  string // NAME.crt and NAME.key
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
 func newPKI(t testing.TB) *PKI {
 	t.Helper()
-	p := &PKI{Dir: t.TempDir(), t: t}
-	p.CA = filepath.Join(p.Dir, "ca.crt")
+	p := &PKI{dir: t.TempDir(), t: t}
+	p.ca = filepath.Join(p.dir, "ca.crt")
 	p.key = p.newKey()
 	p.cert = &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "lab"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), IsCA: true,
@@ -61,7 +60,7 @@ func (p *PKI) write(name string, cert *x509.Certificate, key *ecdsa.PrivateKey) 
 		name + ".crt": {Type: "CERTIFICATE", Bytes: der},
 		name + ".key": {Type: "EC PRIVATE KEY", Bytes: secret},
 	} {
-		err := os.WriteFile(filepath.Join(p.Dir, file), pem.EncodeToMemory(block), 0o600)
+		err := os.WriteFile(filepath.Join(p.dir, file), pem.EncodeToMemory(block), 0o600)
 		if err != nil {
 			p.t.Fatal(err)
 		}
@@ -83,19 +82,18 @@ func (p *PKI) server(name, addr string) (cert, key string) {
 	p.t.Helper()
 	leaf := p.leaf(name, time.Now().Add(time.Hour))
 	leaf.IPAddresses = []net.IP{net.ParseIP(addr)}
-	p.write(name, leaf, p.newKey())
-	return filepath.Join(p.Dir, name+".crt"), filepath.Join(p.Dir, name+".key")
+	return p.issue(name, leaf)
 }
 
-// Issue issues the certificate of a client that ends at a time, and returns its files. etcd takes
-// the common name as the user if authentication is on.
-func (p *PKI) Issue(name string, until time.Time) (cert, key string) {
+// issue signs a certificate with a new key, and returns the files of both.
+func (p *PKI) issue(name string, leaf *x509.Certificate) (cert, key string) {
 	p.t.Helper()
-	p.write(name, p.leaf(name, until), p.newKey())
-	return filepath.Join(p.Dir, name+".crt"), filepath.Join(p.Dir, name+".key")
+	p.write(name, leaf, p.newKey())
+	return filepath.Join(p.dir, name+".crt"), filepath.Join(p.dir, name+".key")
 }
 
-// Client returns the TLS configuration of a client with a certificate of this name.
+// Client returns the TLS configuration of a client with a certificate of this name. etcd takes the
+// name as the user if authentication is on.
 func (p *PKI) Client(name string) *tls.Config {
 	p.t.Helper()
 	return p.Until(name, time.Now().Add(time.Hour))
@@ -105,7 +103,7 @@ func (p *PKI) Client(name string) *tls.Config {
 func (p *PKI) Until(name string, end time.Time) *tls.Config {
 	p.t.Helper()
 	conf := p.Stranger()
-	cert, err := tls.LoadX509KeyPair(p.Issue(name, end))
+	cert, err := tls.LoadX509KeyPair(p.issue(name, p.leaf(name, end)))
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -116,7 +114,7 @@ func (p *PKI) Until(name string, end time.Time) *tls.Config {
 // Stranger returns the TLS configuration of a client without certificate.
 func (p *PKI) Stranger() *tls.Config {
 	p.t.Helper()
-	text, err := os.ReadFile(p.CA)
+	text, err := os.ReadFile(p.ca)
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func (c *Cluster) Restore(b Backup) {
 	for _, m := range c.Members {
 		m.Start()
 	}
-	c.Healthy()
+	c.healthy()
 }
 
 // Copy stops all members, copies their directories, and starts them again: a backup of the disks.
@@ -106,7 +106,7 @@ func (c *Cluster) stopped(do func(m *Member)) {
 	for _, m := range c.Members {
 		m.Start()
 	}
-	c.Healthy()
+	c.healthy()
 }
 
 // Compact discards all revisions before the present one and returns that.

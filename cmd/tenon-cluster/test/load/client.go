@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -9,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/test/intercept"
 	"github.com/tenon-cni/tenon/internal/cluster"
 )
 
@@ -89,40 +91,16 @@ func (c *client) KeepAliveOnce(
 	return c.Client.KeepAliveOnce(ctx, id)
 }
 
+// Txn counts a transaction when it is sent. One without writes counts as a read.
 func (c *client) Txn(ctx context.Context) clientv3.Txn {
-	return &txn{Txn: c.Client.Txn(ctx), n: c.n}
-}
-
-// txn counts a transaction that is sent. One without writes counts as a read.
-type txn struct {
-	clientv3.Txn
-	n      *counters
-	writes bool
-}
-
-func (t *txn) If(cs ...clientv3.Cmp) clientv3.Txn {
-	t.Txn = t.Txn.If(cs...)
-	return t
-}
-
-func (t *txn) Then(ops ...clientv3.Op) clientv3.Txn {
-	for _, op := range ops {
-		t.writes = t.writes || !op.IsGet()
+	t := &intercept.Txn{Txn: c.Client.Txn(ctx)}
+	t.Send = func(send intercept.Send) (*clientv3.TxnResponse, error) {
+		if slices.ContainsFunc(t.Kept, func(op clientv3.Op) bool { return !op.IsGet() }) {
+			c.n.transactions.Add(1)
+		} else {
+			c.n.reads.Add(1)
+		}
+		return send()
 	}
-	t.Txn = t.Txn.Then(ops...)
 	return t
-}
-
-func (t *txn) Else(ops ...clientv3.Op) clientv3.Txn {
-	t.Txn = t.Txn.Else(ops...)
-	return t
-}
-
-func (t *txn) Commit() (*clientv3.TxnResponse, error) {
-	if t.writes {
-		t.n.transactions.Add(1)
-	} else {
-		t.n.reads.Add(1)
-	}
-	return t.Txn.Commit()
 }

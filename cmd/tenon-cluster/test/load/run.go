@@ -230,8 +230,8 @@ func reclaimed(s registry.Snapshot) (n int) {
 	return n
 }
 
-// patrol looks for dead nodes as the agents do together: one of them in each lease time, on
-// average. Blind agents do not.
+// patrol looks for dead nodes and asks for evidence as the agents do together: one of them in each
+// lease time, on average. Blind agents do not, and the turns of the others come too rarely.
 func (w *world) patrol(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
@@ -250,6 +250,12 @@ func (w *world) patrol(ctx context.Context) {
 		for _, n := range snapshot.Nodes {
 			if n.State == cluster.NodeActive && !live[n.Name] {
 				_, _ = w.reg.Suspect(ctx, n)
+			}
+			if n.State != cluster.NodeSuspect {
+				continue
+			}
+			if evidence, err := w.evidence(ctx, n.Name); err == nil {
+				_, _ = w.reg.Fence(ctx, n, evidence, "patrol")
 			}
 		}
 		_, _ = w.reg.Expire(ctx, sim.Network, 40)

@@ -1,6 +1,8 @@
 package load
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +17,12 @@ func small() settings {
 // simulated runs a simulation and returns what it counted.
 func simulated(t *testing.T, s settings) (r *report) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { r = inMemory(t, s, new(progress)) })
+	p := new(progress)
+	synctest.Test(t, func(t *testing.T) { r = inMemory(t, s, p) })
+	want := fmt.Sprintf("checks: %d allocations, ", s.nodes*(s.pods+1)) // one minute of churn
+	if line := p.line(0); !strings.HasPrefix(line, want) {
+		t.Errorf("progress in the end: %q, expected %q", line, want)
+	}
 	return r
 }
 
@@ -24,7 +31,7 @@ func TestScale(t *testing.T) {
 	t.Parallel()
 	s := small()
 	full := simulated(t, s)
-	s.seers = 4
+	s.seers = 1
 	blind := simulated(t, s)
 	full.print(t.Output())
 	for _, phase := range []string{"cold start", "churn"} {
@@ -34,6 +41,9 @@ func TestScale(t *testing.T) {
 			t.Errorf("%s: nodes that see each other made %d write transactions, blind ones %d",
 				phase, a, b)
 		}
+	}
+	if n := blind.count(t, "loss of 2 nodes", "until all blocks were reclaimed"); n > 300 {
+		t.Errorf("blind nodes took %d s to reclaim the blocks of lost ones", n)
 	}
 	if n := full.count(t, "churn", "write transactions"); n > 2*s.nodes {
 		t.Errorf("churn of %d nodes made %d write transactions", s.nodes, n)

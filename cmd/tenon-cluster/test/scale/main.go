@@ -7,7 +7,7 @@
 // Every 30 seconds, it prints to standard error how far it is.
 //
 // Every node has the real agent and the real allocator with its files. In memory, all nodes but
-// -seers are blind: they do not watch the others. The table extrapolates what depends on that.
+// -seers are blind: they do not watch the others.
 package main
 
 import (

@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/agent"
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/test/history"
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/test/intercept"
 	"github.com/tenon-cni/tenon/internal/cluster"
 	"github.com/tenon-cni/tenon/internal/cluster/agentcall"
 	"github.com/tenon-cni/tenon/internal/cluster/local"
@@ -68,6 +69,9 @@ func (c *Clock) Advance(d time.Duration) {
 // Jump moves the wall clock alone.
 func (c *Clock) Jump(d time.Duration) { c.wall.Add(int64(d)) }
 
+// reboot lets the boot clock begin again.
+func (c *Clock) reboot() { c.boot.Store(-int64(time.Since(c.start))) }
+
 // Read is a [local.Clock].
 func (c *Clock) Read() (boot time.Duration, wall time.Time) {
 	return time.Since(c.start) + time.Duration(c.boot.Load()),
@@ -79,17 +83,32 @@ type Node struct {
 	Name  string
 	Local *local.Store
 
-	o     Options
-	boots int
-	agent *agent.Agent
-	gate  *gate
-	stop  context.CancelFunc
-	done  chan struct{}
-	err   error
+	o       Options
+	boots   int
+	process atomic.Pointer[process] // the present or last one of the agent
 
 	mu    sync.Mutex
 	alive map[string]bool // containers that the runtime has to delete some day
 }
+
+// process is one run of the agent.
+type process struct {
+	agent  *agent.Agent
+	killed atomic.Bool
+	stop   context.CancelFunc
+	done   chan struct{}
+	err    error
+}
+
+// alive sends a request unless the process has been killed.
+func (p *process) alive(send func() error) error {
+	if p.killed.Load() {
+		return errDead
+	}
+	return send()
+}
+
+var errDead = errors.New("the process has been killed")
 
 // New returns a node that is off.
 func New(o Options) *Node {
@@ -110,6 +129,7 @@ func Registry(c registry.Client, timeout time.Duration) *registry.Registry {
 // Boot switches the node on: reservations of an earlier boot are void, containers of it have ended.
 func (n *Node) Boot() {
 	n.boots++
+	n.o.Clock.reboot()
 	n.mu.Lock()
 	clear(n.alive)
 	n.mu.Unlock()
@@ -130,10 +150,10 @@ func (n *Node) Asleep() *Node {
 // Start starts the agent.
 func (n *Node) Start() {
 	ctx, stop := context.WithCancel(context.Background())
-	n.stop, n.done = stop, make(chan struct{})
-	n.gate = &gate{Client: n.o.Client}
-	n.agent = agent.New(agent.Options{
-		Registry: Registry(n.gate, n.o.Timeout),
+	p := &process{stop: stop, done: make(chan struct{})}
+	client := &intercept.Client{Client: n.o.Client, Around: p.alive}
+	p.agent = agent.New(agent.Options{
+		Registry: Registry(client, n.o.Timeout),
 		Local:    n.Local,
 		Dir:      n.o.Dir,
 		Cluster:  Cluster,
@@ -144,30 +164,43 @@ func (n *Node) Start() {
 		Evidence: n.o.Evidence,
 		Log:      n.o.Log,
 	})
-	go func(a *agent.Agent, done chan struct{}) {
-		defer close(done)
-		n.err = a.Run(ctx)
-	}(n.agent, n.done)
+	n.process.Store(p)
+	go func() {
+		defer close(p.done)
+		p.err = p.agent.Run(ctx)
+	}()
 }
 
 // Stop ends the agent as a service manager does. Containers and plugin go on.
 func (n *Node) Stop() {
-	n.stop()
-	<-n.done
+	p := n.process.Load()
+	p.stop()
+	<-p.done
 }
+
+// Die lets the agent send no more requests to etcd, also within one of them. Kill must follow.
+func (n *Node) Die() { n.process.Load().killed.Store(true) }
 
 // Kill ends the agent without another request to etcd.
 func (n *Node) Kill() {
-	n.gate.dead.Store(true)
+	n.Die()
 	n.Stop()
 }
 
 // Ended returns a channel that is closed when the agent has ended, by Stop or by an error, which
 // Err then returns.
-func (n *Node) Ended() <-chan struct{} { return n.done }
+func (n *Node) Ended() <-chan struct{} { return n.process.Load().done }
 
 // Err returns the error with which the agent has ended.
-func (n *Node) Err() error { return n.err }
+func (n *Node) Err() error { return n.process.Load().err }
+
+// ask sends a request to the agent.
+func (n *Node) ask(ctx context.Context, q *agentcall.Request) *agentcall.Reply {
+	if end, ok := ctx.Deadline(); ok {
+		q.Deadline = end
+	}
+	return n.process.Load().agent.Handle(ctx, q)
+}
 
 // Off switches the node off: all containers end, and the agent.
 func (n *Node) Off() {
@@ -189,8 +222,8 @@ func (n *Node) Ready(ctx context.Context) error {
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):
-		case <-n.done:
-			return fmt.Errorf("the agent has ended: %w", n.err)
+		case <-n.Ended():
+			return fmt.Errorf("the agent has ended: %w", n.Err())
 		case <-ctx.Done():
 			return fmt.Errorf("node %s: %w: %w", n.Name, ctx.Err(), err)
 		}
@@ -205,12 +238,7 @@ func (n *Node) Add(ctx context.Context, container string) (netip.Addr, error) {
 		var full *local.FullError
 		switch {
 		case err == nil:
-			n.mu.Lock()
-			n.alive[container] = true
-			n.mu.Unlock()
-			if n.o.Seen != nil {
-				n.o.Seen.Allocated(history.Attachment{Node: n.Name, Container: container}, a)
-			}
+			n.added(container, a)
 			return a, nil
 		case errors.As(err, &full):
 			have = full.Blocks
@@ -218,12 +246,9 @@ func (n *Node) Add(ctx context.Context, container string) (netip.Addr, error) {
 		default:
 			return a, err
 		}
-		q := agentcall.Request{Verb: agentcall.Grow, Pool: n.o.Pool, Network: Network,
-			Container: container, IfName: IfName, Have: have}
-		if end, ok := ctx.Deadline(); ok {
-			q.Deadline = end
-		}
-		if r := n.agent.Handle(ctx, &q); r.Error != nil {
+		r := n.ask(ctx, &agentcall.Request{Verb: agentcall.Grow, Pool: n.o.Pool, Network: Network,
+			Container: container, IfName: IfName, Have: have})
+		if r.Error != nil {
 			return a, errors.Join(err, r.Error)
 		}
 		a, err = n.try(ctx, container)
@@ -236,23 +261,23 @@ const Namespace = "default"
 
 // Acquire gives a container the sticky address of a pod.
 func (n *Node) Acquire(ctx context.Context, container, pod string) (netip.Addr, error) {
-	q := agentcall.Request{Verb: agentcall.Acquire, Pool: n.o.Pool, Network: Network,
-		Container: container, IfName: IfName, Namespace: Namespace, Name: pod}
-	if end, ok := ctx.Deadline(); ok {
-		q.Deadline = end
-	}
-	r := n.agent.Handle(ctx, &q)
+	r := n.ask(ctx, &agentcall.Request{Verb: agentcall.Acquire, Pool: n.o.Pool, Network: Network,
+		Container: container, IfName: IfName, Namespace: Namespace, Name: pod})
 	if r.Error != nil {
 		return netip.Addr{}, r.Error
 	}
+	n.added(container, r.Address.Addr())
+	return r.Address.Addr(), nil
+}
+
+// added notes that ADD has returned an address.
+func (n *Node) added(container string, a netip.Addr) {
 	n.mu.Lock()
 	n.alive[container] = true
 	n.mu.Unlock()
-	a := r.Address.Addr()
 	if n.o.Seen != nil {
 		n.o.Seen.Allocated(history.Attachment{Node: n.Name, Container: container}, a)
 	}
-	return a, nil
 }
 
 func (n *Node) owner(container string) ipam.Owner {
@@ -290,8 +315,8 @@ func (n *Node) release(ctx context.Context, container string) (err error) {
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
 	noted, err := p.Release(ctx, n.owner(container))
-	if noted && err == nil && n.agent != nil {
-		go n.agent.Handle(ctx, &agentcall.Request{Verb: agentcall.Released, Pool: n.o.Pool})
+	if noted && err == nil && n.process.Load() != nil {
+		n.ask(ctx, &agentcall.Request{Verb: agentcall.Released, Pool: n.o.Pool})
 	}
 	return err
 }

@@ -20,8 +20,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/test/intercept"
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/test/sim"
 	"github.com/tenon-cni/tenon/internal/cluster"
+	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
 const variable = "TENON_TEST_VICTIM"
@@ -38,7 +40,8 @@ type Life struct {
 	After     bool          // kill after the answer instead of before the request
 }
 
-// Command returns the command of a process that lives a life. Its TestMain calls [Main].
+// Command returns the command of a process that lives a life and prints the number of its requests.
+// Its TestMain calls [Main].
 func (l Life) Command() *exec.Cmd {
 	self, err := os.Executable()
 	if err != nil {
@@ -91,11 +94,12 @@ func (l Life) live() error {
 		return err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), testnet.Patience)
 	defer cancel()
+	var requests atomic.Int64
 	v := &node{l: l, events: events, operator: sim.Registry(conn, 0),
 		Node: sim.New(sim.Options{Name: l.Name, Dir: l.Dir, TTL: l.TTL,
-			Client: &client{conn, l, new(atomic.Int64)}})}
+			Client: l.mortal(conn, &requests)})}
 	if len(before) > 0 { // the earlier process may have ended while the node was drained
 		if err := v.set(ctx, cluster.NodeActive); err != nil {
 			return err
@@ -121,6 +125,7 @@ func (l Life) live() error {
 		}
 	}
 	v.Kill() // without a courtesy that shortens the next start
+	fmt.Println(requests.Load())
 	return nil
 }
 
@@ -292,7 +297,8 @@ func Read(path string) (map[string]Event, error) {
 		return nil, err
 	}
 	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
 		words := strings.Fields(lines.Text())
 		e := all[words[1]]
 		switch words[0] {
@@ -312,82 +318,25 @@ func Read(path string) (map[string]Event, error) {
 		}
 		all[words[1]] = e
 	}
-	return all, nil
+	return all, lines.Err()
 }
 
-// client kills the process at one of its requests.
-type client struct {
-	*clientv3.Client
-	l Life
-	n *atomic.Int64
-}
-
-// at makes a request, or dies.
-func (c *client) at(do func()) {
-	n := int(c.n.Add(1))
-	if n == c.l.Kill && !c.l.After {
-		die()
-	}
-	do()
-	if n == c.l.Kill {
-		die()
-	}
+// mortal returns a client that kills the process at one of its requests, and counts them.
+func (l Life) mortal(c registry.Client, count *atomic.Int64) registry.Client {
+	return &intercept.Client{Client: c, Around: func(send func() error) error {
+		n := int(count.Add(1))
+		if n == l.Kill && !l.After {
+			die()
+		}
+		err := send()
+		if n == l.Kill {
+			die()
+		}
+		return err
+	}}
 }
 
 func die() {
 	_ = syscall.Kill(syscall.Getpid(), syscall.SIGKILL)
 	select {}
-}
-
-func (c *client) Get(
-	ctx context.Context, key string, opts ...clientv3.OpOption,
-) (r *clientv3.GetResponse, err error) {
-	c.at(func() { r, err = c.Client.Get(ctx, key, opts...) })
-	return r, err
-}
-
-func (c *client) Grant(ctx context.Context, ttl int64) (r *clientv3.LeaseGrantResponse, err error) {
-	c.at(func() { r, err = c.Client.Grant(ctx, ttl) })
-	return r, err
-}
-
-func (c *client) Revoke(
-	ctx context.Context, id clientv3.LeaseID,
-) (r *clientv3.LeaseRevokeResponse, err error) {
-	c.at(func() { r, err = c.Client.Revoke(ctx, id) })
-	return r, err
-}
-
-func (c *client) KeepAliveOnce(
-	ctx context.Context, id clientv3.LeaseID,
-) (r *clientv3.LeaseKeepAliveResponse, err error) {
-	c.at(func() { r, err = c.Client.KeepAliveOnce(ctx, id) })
-	return r, err
-}
-
-func (c *client) Txn(ctx context.Context) clientv3.Txn { return &txn{c.Client.Txn(ctx), c} }
-
-type txn struct {
-	clientv3.Txn
-	c *client
-}
-
-func (t *txn) If(cs ...clientv3.Cmp) clientv3.Txn {
-	t.Txn = t.Txn.If(cs...)
-	return t
-}
-
-func (t *txn) Then(ops ...clientv3.Op) clientv3.Txn {
-	t.Txn = t.Txn.Then(ops...)
-	return t
-}
-
-func (t *txn) Else(ops ...clientv3.Op) clientv3.Txn {
-	t.Txn = t.Txn.Else(ops...)
-	return t
-}
-
-func (t *txn) Commit() (r *clientv3.TxnResponse, err error) {
-	t.c.at(func() { r, err = t.Txn.Commit() })
-	return r, err
 }

@@ -144,7 +144,7 @@ func (c *conn) transact(
 	for i, r := range results {
 		switch {
 		case r.Error == "":
-		case i < guards:
+		case i < guards && r.Error == timedOut:
 			return nil, errConflict
 		default:
 			return nil, &answerError{kind: r.Error, details: r.Details}

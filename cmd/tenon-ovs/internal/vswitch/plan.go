@@ -103,8 +103,15 @@ func toMap(m map[string]string) ovsdb.OvsMap {
 	return out
 }
 
-// createBridge plans a bridge with its local port.
-func (s *state) createBridge(name string, datapath ovs.Datapath) *plan {
+// createBridge plans a bridge with its local port. A port of another bridge must not have the name.
+func (s *state) createBridge(name string, datapath ovs.Datapath) (*plan, error) {
+	for _, have := range s.ports {
+		if have.name == name || slices.ContainsFunc(have.links, func(id string) bool {
+			return s.links[id] != nil && s.links[id].name == name
+		}) {
+			return nil, invalid("bridge: %q is a port of bridge %s", name, have.bridge)
+		}
+	}
 	p := &plan{}
 	local := p.insert("Interface", ovsdb.Row{"name": name, "type": "internal"})
 	port := p.insert("Port", ovsdb.Row{"name": name, "interfaces": local})
@@ -112,7 +119,7 @@ func (s *state) createBridge(name string, datapath ovs.Datapath) *plan {
 		"name": name, "datapath_type": string(datapath), "ports": port,
 	})
 	p.mutate("Open_vSwitch", s.root, "bridges", ovsdb.MutateOperationInsert, bridge)
-	return p
+	return p, nil
 }
 
 // attach plans the port of a container, with everything that its segment lacks.
@@ -215,13 +222,16 @@ func (s *state) segment(p *plan, b *bridge, want ovs.Segment) (tag int, err erro
 	}
 	missing := 0
 	for _, t := range want.Tunnels {
-		found, err := s.hasTunnel(b, want.VNI, t)
-		if err != nil {
+		switch have, err := s.tunnel(b, want.VNI, t); {
+		case err != nil:
 			return 0, err
-		}
-		if !found {
+		case have == nil:
 			missing++
 			p.addTunnel(b, want.VNI, tag, t)
+		case !have.serves(tag): // another program has changed it
+			p.changes = append(p.changes, ovsdb.Operation{
+				Op: ovsdb.OperationUpdate, Table: "Port", Where: is(have.id), Row: tunnelRow(tag),
+			})
 		}
 	}
 	if missing > 0 && exists {
@@ -279,9 +289,9 @@ func tunnelOptions(vni int, t ovs.Tunnel) map[string]string {
 	return options
 }
 
-// hasTunnel reports whether the bridge has a tunnel. A tunnel to the same node with other options
-// is an error.
-func (s *state) hasTunnel(b *bridge, vni int, t ovs.Tunnel) (bool, error) {
+// tunnel returns the port of a tunnel, or nil. A tunnel to the same node with other options is an
+// error.
+func (s *state) tunnel(b *bridge, vni int, t ovs.Tunnel) (*port, error) {
 	name := tunnelName(b.name, vni, t.Remote)
 	for _, p := range s.on(b) {
 		if p.name != name {
@@ -289,28 +299,36 @@ func (s *state) hasTunnel(b *bridge, vni int, t ovs.Tunnel) (bool, error) {
 		}
 		l := s.links[first(p.links)]
 		if l == nil || !maps.Equal(l.options, tunnelOptions(vni, t)) {
-			return false, invalid("VXLAN segment %d has a tunnel to %s with other options on bridge %s", vni,
+			return nil, invalid("VXLAN segment %d has a tunnel to %s with other options on bridge %s", vni,
 				t.Remote, b.name).
 				WithDetails("use the same vxlanLocalIP and vxlanPort in all networks of the segment")
 		}
-		return true, nil
+		return p, nil
 	}
-	return false, nil
+	return nil, nil
 }
 
-// addTunnel plans a tunnel. Tunnels are protected: the switch passes no frame from one tunnel to
-// another, so a full mesh has no loops.
+// serves reports whether the port of a tunnel has the columns of [tunnelRow].
+func (p *port) serves(tag int) bool { return p.mode == "access" && p.tag == tag && p.protected }
+
+// tunnelRow returns the columns that connect a tunnel to its segment. Tunnels are protected: the
+// switch passes no frame from one tunnel to another, so a full mesh has no loops.
+func tunnelRow(tag int) ovsdb.Row {
+	return ovsdb.Row{"vlan_mode": "access", "tag": tag, "protected": true}
+}
+
+// addTunnel plans a tunnel.
 func (p *plan) addTunnel(b *bridge, vni, tag int, t ovs.Tunnel) {
 	name := tunnelName(b.name, vni, t.Remote)
 	link := p.insert("Interface", ovsdb.Row{
 		"name": name, "type": "vxlan", "options": toMap(tunnelOptions(vni, t)),
 	})
-	p.mutate("Bridge", b.id, "ports", ovsdb.MutateOperationInsert, p.insert("Port", ovsdb.Row{
-		"name": name, "interfaces": link, "vlan_mode": "access", "tag": tag, "protected": true,
-		"external_ids": toMap(map[string]string{
-			idOwner: ownerOurs, idRole: roleTunnel, idVNI: strconv.Itoa(vni),
-		}),
-	}))
+	row := tunnelRow(tag)
+	row["name"], row["interfaces"] = name, link
+	row["external_ids"] = toMap(map[string]string{
+		idOwner: ownerOurs, idRole: roleTunnel, idVNI: strconv.Itoa(vni),
+	})
+	p.mutate("Bridge", b.id, "ports", ovsdb.MutateOperationInsert, p.insert("Port", row))
 }
 
 // detach plans the removal of ports, and of the segments that no container port uses then. It
@@ -387,7 +405,7 @@ func (s *state) segmentOf(name string, vni int) ovs.Segment {
 	segment.Tag = b.tags()[vni]
 	for _, p := range s.on(b) {
 		l := s.links[first(p.links)]
-		if !p.tunnel() || p.vni() != vni || p.tag != segment.Tag || l == nil || l.failure != "" ||
+		if !p.tunnel() || p.vni() != vni || !p.serves(segment.Tag) || l == nil || l.failure != "" ||
 			l.options["key"] != strconv.Itoa(vni) {
 			continue
 		}

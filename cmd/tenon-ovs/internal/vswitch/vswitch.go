@@ -88,9 +88,13 @@ func (s *Switch) CreateBridge(ctx context.Context, name string, datapath ovs.Dat
 		if err != nil || content.bridges[name] != nil {
 			return err
 		}
-		cfg, err := s.commit(ctx, content, content.createBridge(name, datapath))
+		p, err := content.createBridge(name, datapath)
+		if err != nil {
+			return err
+		}
+		cfg, err := s.commit(ctx, content, p)
 		if refused := (*answerError)(nil); errors.As(err, &refused) && refused.kind == constraint {
-			return errConflict // another call has created it
+			return errConflict // another program has used the name since
 		}
 		if err != nil {
 			return err
@@ -249,7 +253,8 @@ func (s *Switch) WaitUp(ctx context.Context, name string, limit time.Duration) e
 			Columns: []string{"link_state"}, Rows: []ovsdb.Row{{"link_state": "up"}},
 		})
 		if late := (*answerError)(nil); errors.As(err, &late) && late.kind == timedOut {
-			return cni.Errorf(cni.CodeTryAgainLater, "port %s is not up after %s", name, limit).
+			return cni.Errorf(cni.CodeTryAgainLater, "port %s is not up after %s", name,
+				min(limit, s.limit)).
 				WithDetails("look for its state with: ovs-vsctl list interface " + name)
 		}
 		return err
