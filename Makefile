@@ -30,7 +30,7 @@ help:
 	@echo 'make build         build the static binaries $(PROGRAMS:%=bin/%)'
 	@echo 'make install       install them in $$(PREFIX)/bin and the plugins in $$(DIR)'
 	@echo 'make dist          build the artefacts of a release in bin/dist; DISTFLAGS="-arch amd64"'
-	@echo 'make release-notes  move changelog/unreleased to CHANGELOG.md; VERSION=v0.1.0'
+	@echo 'make release-notes  prepare a release: CHANGELOG.md, modules; VERSION=v0.1.0'
 	@echo 'make site          build the documentation site in bin/site (Node 20)'
 
 .PHONY: build
@@ -95,7 +95,7 @@ test-dist:
 release-notes:
 	@test '$(origin VERSION)' = 'command line' || \
 		{ echo 'usage: make release-notes VERSION=v0.1.0' >&2; exit 2; }
-	@go -C packaging run ./releasenotes -version $(VERSION)
+	@go -C packaging run ./prepare -version $(VERSION)
 
 # The documentation site, in bin/site. It needs Node 20.
 .PHONY: site

@@ -77,6 +77,7 @@ export default withMermaid({
         items: [
           { text: 'Architecture', link: '/architecture' },
           { text: 'Glossary', link: '/glossary' },
+          { text: 'Releasing', link: '/releasing' },
         ],
       },
       { text: 'Decisions', collapsed: true, items: pages('decisions') },

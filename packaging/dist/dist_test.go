@@ -23,19 +23,20 @@ import (
 	"github.com/tenon-cni/tenon/packaging/internal/sums"
 )
 
-// With -full, TestDist builds for all processors, the second time without Go's build cache.
-var full = flag.Bool("full", false, "build for all processors, without a cache (make test-dist)")
+// With -full, TestDist builds all artefacts for all processors, the second time without Go's build
+// cache.
+var full = flag.Bool("full", false, "build everything, without a cache (make test-dist)")
 
-// TestDist builds a release twice and compares all artefacts: once from the repository, and once
+// TestDist builds a release twice and compares the artefacts: once from the repository, and once
 // from a copy in another directory with other settings. It also examines the artefacts. Without
-// -full it builds for the processor of the test.
+// -full it builds the archive for the processor of the test.
 func TestDist(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("git"), testnet.Tool("sha256sum"))
-	first := options{root: "../..", out: t.TempDir(), arches: runtime.GOARCH,
-		builder: "https://ci.example/builder", environ: os.Environ()}
-	if *full {
-		first.arches = ""
+	first := options{root: "../..", out: t.TempDir(), builder: "https://ci.example/builder",
+		environ: os.Environ()}
+	if !*full {
+		first.arches, first.only = runtime.GOARCH, "tar,sbom"
 	}
 	second := first
 	second.root, second.out = copyOfRepository(t), t.TempDir()
@@ -305,6 +306,24 @@ func output(t *testing.T, dir, name string, args ...string) string {
 		t.Fatalf("%s %q: %v\n%s", name, args, err, &stderr)
 	}
 	return string(out)
+}
+
+// TestRemoveEarlier keeps files that no run of dist wrote.
+func TestRemoveEarlier(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"tenon_0.1.0_linux_amd64.tar.gz", "tenon-0.1.0-1.x86_64.rpm",
+		"SHA256SUMS", "SHA256SUMS.sig", "NOTES.md", "provenance.json", "tenon", "notes.txt"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := removeEarlier(dir); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := files(t, dir), []string{"notes.txt", "tenon"}; !slices.Equal(got, want) {
+		t.Errorf("left %q, expected %q", got, want)
+	}
 }
 
 // TestOptions checks that wrong options fail before anything is built.

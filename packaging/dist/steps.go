@@ -16,8 +16,11 @@ import (
 	"github.com/tenon-cni/tenon/packaging/internal/image"
 	"github.com/tenon-cni/tenon/packaging/internal/manifests"
 	"github.com/tenon-cni/tenon/packaging/internal/modules"
+	"github.com/tenon-cni/tenon/packaging/internal/notes"
+	"github.com/tenon-cni/tenon/packaging/internal/provenance"
 	"github.com/tenon-cni/tenon/packaging/internal/release"
 	"github.com/tenon-cni/tenon/packaging/internal/sbom"
+	"github.com/tenon-cni/tenon/packaging/internal/sums"
 	"github.com/tenon-cni/tenon/packaging/internal/tarball"
 )
 
@@ -72,6 +75,11 @@ func (o options) run(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if o.only == "" && o.arches == "" {
+		if err := removeEarlier(r.Out); err != nil {
+			return err
+		}
+	}
 	bin, err := os.MkdirTemp("", "tenon-dist-")
 	if err != nil {
 		return err
@@ -89,6 +97,24 @@ func (o options) run(ctx context.Context, w io.Writer) error {
 		}
 	}
 	return o.finish(ctx, r, targets, wanted, &p)
+}
+
+// removeEarlier removes the artefacts of earlier runs from the output directory, so that it has one
+// release.
+func removeEarlier(dir string) error {
+	for _, pattern := range []string{"tenon_*", "tenon-*", notes.File, provenance.File,
+		sums.File + "*"} {
+		names, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if err := os.RemoveAll(name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // targets builds the programs for all processors.
@@ -189,7 +215,9 @@ func (o options) processors() ([]build.Arch, error) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, arch)
+		if !slices.Contains(list, arch) {
+			list = append(list, arch)
+		}
 	}
 	return list, nil
 }

@@ -48,7 +48,7 @@ var Plugin = chained.Define(plugin.Info{
 // Validate refuses invalid tables, invalid gateways and several gateways of one family.
 func (c *Config) Validate(*plugin.Call) (err error) {
 	if t := c.Table; t != nil {
-		if *t < 1 || *t > math.MaxUint32 {
+		if *t < 1 || int64(*t) > math.MaxUint32 {
 			return cni.Errorf(cni.CodeInvalidConfig, "table: %d is not a number from 1 to %d", *t,
 				uint32(math.MaxUint32))
 		}

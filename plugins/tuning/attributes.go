@@ -55,9 +55,9 @@ func (a *Attributes) clean() error {
 	if a.MTU != nil && (*a.MTU < 0 || *a.MTU > maxMTU) {
 		return cni.Errorf(cni.CodeInvalidConfig, "mtu: %d is not within 0 to %d", *a.MTU, maxMTU)
 	}
-	if a.TxQLen != nil && (*a.TxQLen < 0 || *a.TxQLen > maxTxQLen) {
+	if a.TxQLen != nil && (*a.TxQLen < 0 || int64(*a.TxQLen) > maxTxQLen) {
 		return cni.Errorf(cni.CodeInvalidConfig, "txQLen: %d is not within 0 to %d",
-			*a.TxQLen, maxTxQLen)
+			*a.TxQLen, int64(maxTxQLen))
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ type Env struct {
 // environ is the environment of the caller.
 func ReadEnv(ctx context.Context, environ []string) (Env, error) {
 	names := []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GONOPROXY", "GOSUMDB", "GONOSUMDB",
-		"GOPRIVATE", "GOINSECURE", "GOTOOLCHAIN", "GOVERSION"}
+		"GOPRIVATE", "GOINSECURE", "GOAUTH", "GOVCS", "GOTOOLCHAIN", "GOVERSION"}
 	cmd := exec.CommandContext(ctx, "go", append([]string{"env", "-json"}, names...)...)
 	cmd.Env = environ
 	out, err := cmd.Output()

@@ -21,7 +21,7 @@ import (
 // Self is the path of the main module. The modules of the programs are below it.
 const Self = "github.com/tenon-cni/tenon"
 
-// Module is a module whose code is in a binary.
+// Module is a module with code in a binary.
 type Module struct {
 	Path    string // "stdlib" for the standard library
 	Version string
@@ -36,7 +36,10 @@ type Text struct {
 }
 
 // PURL returns the package URL of the module.
-func (m Module) PURL() string { return "pkg:golang/" + strings.ToLower(m.Path) + "@" + m.Version }
+func (m Module) PURL() string {
+	version := strings.ReplaceAll(m.Version, "+", "%2B") // of +incompatible
+	return "pkg:golang/" + strings.ToLower(m.Path) + "@" + version
+}
 
 // Set has the modules of all programs in one directory.
 type Set struct {

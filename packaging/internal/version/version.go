@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Version is a semantic version without the leading "v": 0.1.0, 0.1.0-rc.1, or that of a commit
-// between releases, 0.1.1-0.20261123150704.g8ceac42d37a5. Versions of later commits are greater.
+// Version is a semantic version without the leading "v": 0.1.0, 0.1.0-rc.1, or for a commit between
+// releases 0.1.1-0.20261123150704.g8ceac42d37a5. Versions of later commits are greater.
 type Version struct {
 	Major, Minor, Patch int
 	Stage               string // "alpha", "beta", "rc" or ""

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestAssemble runs the command on a copy of the repository's own entries.
-func TestAssemble(t *testing.T) {
+// TestPrepare runs the command on a copy of the repository's own entries and modules.
+func TestPrepare(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	if err := os.CopyFS(filepath.Join(root, "changelog"), os.DirFS("../../changelog")); err != nil {
@@ -27,17 +27,30 @@ func TestAssemble(t *testing.T) {
 	if err := os.MkdirAll(dir, 0o755); err != nil { // git has no empty directory
 		t.Fatal(err)
 	}
-	entry := filepath.Join(dir, "test-assemble.md")
+	entry := filepath.Join(dir, "test-prepare.md")
 	if err := os.WriteFile(entry, []byte("fixed: The test works. (#19)\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	for _, module := range dependants() {
+		if err := os.MkdirAll(filepath.Join(root, module), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Join(module, "go.mod")
+		content, err := os.ReadFile(filepath.Join("../..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, name), content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, refused := range []string{"", "v99", "v99.0.0-0.20261123150704.g8ceac42d37a5"} {
-		if err := assemble(root, refused, time.Now()); err == nil {
+		if err := prepare(root, refused, time.Now()); err == nil {
 			t.Errorf("version %q accepted", refused)
 		}
 	}
 	at := time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC)
-	if err := assemble(root, "v99.0.0", at); err != nil {
+	if err := prepare(root, "v99.0.0", at); err != nil {
 		t.Fatal(err)
 	}
 	left, err := os.ReadDir(dir)
@@ -60,7 +73,17 @@ func TestAssemble(t *testing.T) {
 			t.Errorf("line of %d columns: %s", n-1, line)
 		}
 	}
-	if err := assemble(root, "v99.0.1", at); err == nil {
+	for _, module := range dependants() {
+		content, err := os.ReadFile(filepath.Join(root, module, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := strings.Count(string(content), " v99.0.0\n")
+		if n != 1 || !strings.Contains(string(content), "github.com/tenon-cni/tenon v99.0.0\n") {
+			t.Errorf("%s names the release %d times:\n%s", module, n, content)
+		}
+	}
+	if err := prepare(root, "v99.0.1", at); err == nil {
 		t.Error("a release without changes accepted")
 	}
 }
