@@ -17,6 +17,7 @@ help:
 	@echo 'make demo          build, then attach, inspect and detach containers in a sandbox'
 	@echo 'make test          run the tests of CI (about 17 minutes, root)'
 	@echo 'make test-clients  test with containerd 2, kubelet, kube-proxy rules and firewalld'
+	@echo 'make test-image    test the container image, the manifests and the Helm chart'
 	@echo 'make test-programs  build and run containerd 2, go-cni, cnitool on module compat/cni'
 	@echo 'make test-dist     build a release twice, for all processors, and compare the bytes'
 	@echo 'make test-packages  install, upgrade and remove the deb and rpm packages in a Debian root'
@@ -59,6 +60,10 @@ race:
 .PHONY: test-clients
 test-clients:
 	@scripts/test-clients
+
+.PHONY: test-image
+test-image:
+	@scripts/test-image
 
 .PHONY: test-programs
 test-programs:

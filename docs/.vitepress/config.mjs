@@ -54,6 +54,7 @@ export default withMermaid({
           { text: 'Install', link: '/install' },
           { text: 'Getting started', link: '/getting-started' },
           { text: 'Operating', link: '/operating' },
+          { text: 'Kubernetes', link: '/kubernetes' },
           { text: 'Migration', link: '/migration' },
           { text: 'Troubleshooting', link: '/troubleshooting' },
           { text: 'Compatibility', link: '/compatibility' },

@@ -172,8 +172,8 @@ func (r *nodeSettings) target() (*node.Node, error) {
 	}, nil
 }
 
-// repeat runs a command once or, with --stay, at intervals until the process is told to end. It
-// reports errors when they change.
+// repeat runs a command once or, with --stay, at intervals until the context ends. It reports
+// errors when they change.
 func (r *nodeSettings) repeat(cmd *cobra.Command, do func(context.Context) error) error {
 	ctx := cmd.Context()
 	if !r.stay {
@@ -203,8 +203,8 @@ func (r *nodeSettings) repeat(cmd *cobra.Command, do func(context.Context) error
 	}
 }
 
-// put installs what is missing and prints the changes. With --stay it keeps the lock, so that nothing
-// is removed meanwhile.
+// put installs missing files and prints the changes. With --stay it keeps the lock, so that no
+// other command removes them.
 func (r *nodeSettings) put(ctx context.Context, n *node.Node) (err error) {
 	if r.unlock == nil {
 		if r.unlock, err = node.Lock(n.Plugins.Dir); err != nil {

@@ -3,7 +3,6 @@
 package interop
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -38,13 +37,6 @@ func (c *containerd) configureSmall(subnet, more string) {
 			"ranges":[[{"subnet":"`+subnet+`"}],[{"subnet":"fd00:85::/64"}]],"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]}},
 		{"type":"portmap","capabilities":{"portMappings":true}}`+more+`]}`)
 	c.await("network", c.ready)
-}
-
-func (c *containerd) ready() error {
-	if ready, message := c.networkReady(); !ready {
-		return errors.New(message)
-	}
-	return nil
 }
 
 // TestClientsStatus: containerd 2 calls STATUS. A broken plugin makes the node not ready, a full

@@ -194,12 +194,15 @@ func (c *containerd) configure(more string) {
 		{"type":"bridge","bridge":"cni0","isGateway":true,"ipMasq":true,"hairpinMode":true,"ipam":{"type":"host-local",
 			"ranges":[[{"subnet":"10.85.0.0/16"}],[{"subnet":"fd00:85::/64"}]],"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]}},
 		{"type":"portmap","capabilities":{"portMappings":true}}`+more+`]}`)
-	c.await("network", func() error {
-		if ready, message := c.networkReady(); !ready {
-			return errors.New(message)
-		}
-		return nil
-	})
+	c.await("network", c.ready)
+}
+
+// ready returns an error unless the runtime reports a network.
+func (c *containerd) ready() error {
+	if ready, message := c.networkReady(); !ready {
+		return errors.New(message)
+	}
+	return nil
 }
 
 // served checks that a pod is reachable at its addresses and at its host port.

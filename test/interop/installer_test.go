@@ -3,110 +3,22 @@
 package interop
 
 import (
-	"archive/tar"
-	"compress/gzip"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
 
-// The release that a node runs, and the manifests in it.
-type releaseFiles struct {
-	image     string            // path of the image
-	manifests map[string]string // by path below contrib/kubernetes
-}
-
-// releasesDir names the variable with a directory in which dist keeps releases for later runs.
-const releasesDir = "TENON_RELEASES"
-
-// dist builds the image and the manifests of a release.
-func dist(t *testing.T, version string) (r releaseFiles) {
-	t.Helper()
-	dir := t.TempDir()
-	if keep := os.Getenv(releasesDir); keep != "" {
-		dir = filepath.Join(keep, version)
-	}
-	r.image = filepath.Join(dir, "tenon_"+version+"_image.tar")
-	if _, err := os.Stat(r.image); err != nil {
-		buildRelease(t, dir, version)
-	}
-	r.manifests = readManifests(t, filepath.Join(dir, "tenon_"+version+"_kubernetes.tar.gz"))
-	return r
-}
-
-func buildRelease(t *testing.T, dir, version string) {
-	t.Helper()
-	build := exec.Command("go", "run", "./dist", "-out", dir, "-version", version,
-		"-arch", runtime.GOARCH, "-only", "image,kubernetes")
-	build.Dir = "../../packaging"
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", build.Args, err, out)
-	}
-}
-
-// readManifests returns the files of an archive, without their top directory.
-func readManifests(t *testing.T, path string) map[string]string {
-	t.Helper()
-	f, err := os.Open(path)
-	must(t, err)
-	defer f.Close()
-	plain, err := gzip.NewReader(f)
-	must(t, err)
-	files := map[string]string{}
-	archived := tar.NewReader(plain)
-	for {
-		h, err := archived.Next()
-		if errors.Is(err, io.EOF) {
-			return files
-		}
-		must(t, err)
-		content, err := io.ReadAll(archived)
-		must(t, err)
-		_, name, _ := strings.Cut(h.Name, "/")
-		files[name] = string(content)
-	}
-}
-
-// indented returns the block of lines that follow a line and are indented more than it, without
-// the common indentation.
-func indented(t *testing.T, text, line string) string {
-	t.Helper()
-	_, rest, ok := strings.Cut(text, line+"\n")
-	if !ok {
-		t.Fatalf("no line %q in\n%s", line, text)
-	}
-	depth := func(s string) int { return len(s) - len(strings.TrimLeft(s, " ")) }
-	var block strings.Builder
-	first := depth(rest)
-	for line := range strings.Lines(rest) {
-		if depth(line) < first {
-			break
-		}
-		block.WriteString(line[first:])
-	}
-	return block.String()
-}
-
-const (
-	installerPod = manifests + "/tenon.yaml"
-	source       = "/run/networks"
-)
+const installerPod = manifests + "/tenon.yaml"
 
 // installer makes kubelet run the pod of a DaemonSet. A kubelet without an API server knows no
 // ConfigMap, and the configuration directory of the node is not /etc/cni/net.d.
 func (c *containerd) installer(r releaseFiles, manifest string) {
 	c.t.Helper()
-	if networks, _, ok := strings.Cut(r.manifests[manifest], "\n---\n"); ok {
-		c.write(source+"/10-tenon.conflist", indented(c.t, networks, "  10-tenon.conflist: |"))
-	}
+	c.networks(r)
 	pod := indented(c.t, r.manifests[manifest], "  template:")
 	pod = strings.NewReplacer(
 		"metadata:\n", "metadata:\n  name: tenon\n  namespace: kube-system\n",
@@ -145,14 +57,16 @@ func (c *containerd) changed(path string) time.Time {
 	return time.Unix(ctim.Unix())
 }
 
-// TestClientsInstaller imports the image of a release offline and runs the pod of its DaemonSet: the
-// plugins appear, then the configuration, and the node gets ready. A pod that runs meanwhile survives
-// an upgrade. The pod of the other DaemonSet waits for the end of that pod and then leaves nothing.
+// TestClientsInstaller imports the image of a release offline and runs the pod of its DaemonSet:
+// the plugins appear, then the configuration, and the node gets ready. A pod that runs meanwhile
+// survives an upgrade. The pod of the other DaemonSet waits for the end of that pod and then leaves
+// nothing.
 func TestClientsInstaller(t *testing.T) {
 	t.Parallel()
 	first, second := dist(t, "0.1.0"), dist(t, "0.2.0")
 	c := newClients(t)
 	outside := c.Uplink()
+	c.Host.Command("sysctl", "-qw", "net.ipv4.ip_forward=1") // stays set after the removal
 	before := c.snapshot()
 	c.hostPod() // makes the control groups of the node, which kubelet expects
 	c.kubelet()
@@ -241,8 +155,10 @@ func TestClientsInstaller(t *testing.T) {
 	})
 	c.run("rm", installerPod)
 	c.awaitLong("end of all pods", func() error {
-		if ids := c.sandboxes(); len(ids) > 0 {
-			return fmt.Errorf("pods %q", ids)
+		// containerd keeps ended sandboxes until it has a network again.
+		if left := c.must("ListPodSandbox", object{"filter": object{
+			"state": object{"state": "SANDBOX_READY"}}})["items"]; left != nil {
+			return fmt.Errorf("pods %v", left)
 		}
 		return nil
 	})

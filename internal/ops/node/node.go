@@ -172,7 +172,7 @@ func (n *Node) write(source []config.File, old receipt) (changes []File, err err
 		case err != nil || !bytes.Equal(content, f.Content):
 			missing = append(missing, f)
 		case !old.has(path, content):
-			continue // somebody else's file with the same content
+			continue // another program wrote the same content
 		}
 		next.add(path, f.Content)
 		both.add(path, f.Content)

@@ -25,12 +25,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// host is a node with a source of configurations, and the networks whose STATUS fails.
+// host is a node with a source of configurations. STATUS of the networks in broken fails.
 type host struct {
 	*node.Node
 	t       *testing.T
 	broken  map[string]bool
-	checked []string // networks, with what was in the configuration directory
+	checked []string // networks, with the files in the configuration directory at that time
 }
 
 func newHost(t *testing.T) *host {
@@ -112,8 +112,8 @@ func (h *host) refuses(code cni.Code, message string) {
 	}
 }
 
-// TestInstall follows a configuration: it appears after STATUS, is replaced, and disappears with the
-// source.
+// TestInstall follows a configuration: it appears after STATUS, is replaced, and disappears with
+// the source.
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -141,7 +141,8 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// TestInstallRestores: plugins and configurations that another program removes or replaces come back.
+// TestInstallRestores: plugins and configurations that another program removes or replaces are
+// restored.
 func TestInstallRestores(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -179,8 +180,8 @@ func TestInstallNotReady(t *testing.T) {
 	}
 }
 
-// TestInstallRefuses changes nothing if a configuration has mistakes, if there is none, or if a file
-// of another program is in the way.
+// TestInstallRefuses changes nothing if a configuration has mistakes, if there is none, or if a
+// file of another program is in the way.
 func TestInstallRefuses(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -217,8 +218,8 @@ func TestInstallPolicy(t *testing.T) {
 	h.expect(h.install(), "installed tenon.policy", "installed 10-pods.conflist")
 }
 
-// TestInstallFromConfigMap reads the files of a volume of Kubernetes, which are links through a link
-// to a directory.
+// TestInstallFromConfigMap reads the files of a volume of Kubernetes, which are links through a
+// link to a directory.
 func TestInstallFromConfigMap(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -78,8 +78,8 @@ func (r receipt) has(path string, content []byte) bool {
 	return slices.Contains(r[path], digest(content))
 }
 
-// without returns the existing paths of r that are not in next and that have the content that Install
-// wrote.
+// without returns the existing paths of r that are not in next and that have the content that
+// Install wrote.
 func (r receipt) without(next receipt) (paths []string) {
 	for _, path := range slices.Sorted(r.paths()) {
 		content, err := os.ReadFile(path)

@@ -40,8 +40,8 @@ func (r Removal) Plan(ctx context.Context) (*install.Plan, error) {
 }
 
 // Run removes the configurations with the bridges and reservations of their networks, and then
-// carries out the plan. A configuration that changed after its installation stays. If a container is
-// attached meanwhile, Run restores the configurations and returns an error with
+// carries out the plan. A configuration that changed after its installation stays. If a container
+// is attached meanwhile, Run restores the configurations and returns an error with
 // [cni.CodeTryAgainLater].
 func (r Removal) Run(ctx context.Context, p *install.Plan) error {
 	rec, err := readReceipt(r.NetDir)
@@ -90,7 +90,7 @@ func (r Removal) configuration(ctx context.Context, path string) error {
 		return netconf.Remove(ctx, netconf.Removal{Client: r.Client, Catalog: c,
 			Name: files[i].Name, DryRun: r.DryRun}, r.Report)
 	}
-	if !r.DryRun { // the policy, or a file whose network another file defines
+	if !r.DryRun { // the policy, or another file defines the network too
 		if err := os.Remove(path); err != nil {
 			return cni.Errorf(cni.CodeIOFailure, "%w", err)
 		}

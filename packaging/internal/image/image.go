@@ -1,5 +1,6 @@
-// Package image writes the container image of a release as an OCI image layout in a tar archive. The
-// image has the programs and their licences, and nothing else. It needs no registry and no daemon.
+// Package image writes the container image of a release as an OCI image layout in a tar archive.
+// The image has the programs and their licences, and nothing else. It needs no registry and no
+// daemon.
 package image
 
 import (

@@ -32,7 +32,8 @@ func newRelease(t *testing.T) *release.Release {
 		Time: time.Date(2026, 11, 23, 15, 0, 0, 0, time.FixedZone("other", 3600))}
 }
 
-// targets returns the parts of a release for processors, with programs that contain only their name.
+// targets returns the parts of a release for processors, with programs that contain only their
+// name.
 func targets(t *testing.T, names ...string) (list []release.Target) {
 	t.Helper()
 	for _, name := range names {

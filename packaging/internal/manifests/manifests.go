@@ -1,5 +1,5 @@
-// Package manifests writes the manifests and the Helm chart of contrib/kubernetes for the image of one
-// release. They need no other file of the release.
+// Package manifests writes the manifests and the Helm chart of contrib/kubernetes for the image of
+// one release. They need no other file of the release.
 package manifests
 
 import (
@@ -34,7 +34,8 @@ func Write(_ context.Context, r *release.Release, _ []release.Target) (string, e
 	return name, os.WriteFile(filepath.Join(r.Out, name), b.Bytes(), 0o644)
 }
 
-// WriteChart writes the chart as tenon-VERSION.tgz, the name that Helm expects, and returns the name.
+// WriteChart writes the chart as tenon-VERSION.tgz, the name that Helm expects, and returns the
+// name.
 func WriteChart(_ context.Context, r *release.Release, _ []release.Target) (string, error) {
 	all, err := read(r)
 	if err != nil {
