@@ -25,7 +25,7 @@ func (m *machine) release(version string) string {
 	return dir
 }
 
-// TestInstallScript installs the archive with the install script beside plugins of the distribution
+// TestInstallScript installs the archive with the install script next to plugins of the distribution
 // and copies of them, upgrades and downgrades under traffic, hands the attachment over, and removes
 // everything. The machine is as before.
 func TestInstallScript(t *testing.T) {
