@@ -310,7 +310,7 @@ install_plugins() {
 # reload makes systemd read the units, and restarts daemons that run.
 reload() {
 	[ -d /run/systemd/system ] && command -v systemctl >/dev/null || return 0
-	systemctl daemon-reload
+	systemctl daemon-reload || note "systemd does not read the units: run systemctl daemon-reload"
 	[ ! -f "$work/before" ] ||
 		systemctl try-restart tenon-dhcp.service tenon-cluster.service || true
 }
