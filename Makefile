@@ -18,6 +18,7 @@ help:
 	@echo 'make test          run the tests of CI (about 17 minutes, root)'
 	@echo 'make test-clients  test with containerd 2, kubelet, kube-proxy rules and firewalld'
 	@echo 'make test-programs  build and run containerd 2, go-cni, cnitool on module compat/cni'
+	@echo 'make test-platforms  run core tests under other kernels and processors (hours, root)'
 	@echo 'make race          run every test with the race detector'
 	@echo 'make fuzz          run every fuzz target for FUZZTIME (default 60s)'
 	@echo 'make lint          run gofmt, go vet, staticcheck and the checks of the language'
@@ -58,6 +59,10 @@ test-clients:
 .PHONY: test-programs
 test-programs:
 	@scripts/test-programs
+
+.PHONY: test-platforms
+test-platforms:
+	@scripts/test-platforms
 
 .PHONY: bench
 bench: build
