@@ -39,16 +39,17 @@ func newWire(t testing.TB) *wire {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ns *netns.NS
-	testnet.Require(t, func() (err error) { // user-mode qemu cannot
-		ns, err = netns.Open("/proc/self/ns/net")
-		return err
-	})
+	ns, err := netns.Open("/proc/self/ns/net")
+	if err != nil && !errors.Is(err, unix.ENOSYS) { // user-mode qemu does not know the type of one
+		t.Fatal(err)
+	}
 	w := &wire{netlink.Over(pair[0], ns), ns, pair[0], pair[1]}
 	t.Cleanup(func() {
 		w.Close()
 		unix.Close(w.kernel)
-		ns.Close()
+		if ns != nil {
+			ns.Close()
+		}
 	})
 	return w
 }
