@@ -21,6 +21,7 @@ help:
 	@echo 'make test-programs  build and run containerd 2, go-cni, cnitool on module compat/cni'
 	@echo 'make test-dist     build a release twice, for all processors, and compare the bytes'
 	@echo 'make test-packages  install, upgrade and remove the deb and rpm packages in a Debian root'
+	@echo 'make test-platforms  run core tests under other kernels and processors (hours, root)'
 	@echo 'make race          run every test with the race detector'
 	@echo 'make fuzz          run every fuzz target for FUZZTIME (default 60s)'
 	@echo 'make lint          run gofmt, go vet, staticcheck and the checks of the language'
@@ -72,6 +73,9 @@ test-programs:
 .PHONY: test-packages
 test-packages:
 	@scripts/test-packages
+.PHONY: test-platforms
+test-platforms:
+	@scripts/test-platforms
 
 .PHONY: bench
 bench: build

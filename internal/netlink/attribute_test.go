@@ -2,6 +2,7 @@ package netlink_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"math"
@@ -28,14 +29,24 @@ func TestBody(t *testing.T) {
 		netlink.Nest(7|unix.NLA_F_NESTED, netlink.Uint8(1, 2),
 			netlink.Struct(2, about, netlink.Uint8(3, 4))),
 	)
-	want := "01000000" + "feffffff" +
+	littleEndian := "01000000" + "feffffff" +
 		"05000100" + "11000000" + "06000200" + "22110000" + "08000300" + "44332211" + "0c000400" +
 		"8877665544332211" +
 		"09000500" + "6574683000000000" + "04000600" +
 		"20000780" + "05000100" + "02000000" + "14000200" + "01000000" + "feffffff" + "05000300" +
 		"04000000"
+	bigEndian := "01000000" + "fffffffe" +
+		"00050001" + "11000000" + "00060002" + "11220000" + "00080003" + "11223344" + "000c0004" +
+		"1122334455667788" +
+		"00090005" + "6574683000000000" + "00040006" +
+		"00208007" + "00050001" + "02000000" + "00140002" + "01000000" + "fffffffe" + "00050003" +
+		"04000000"
+	want := littleEndian
+	if binary.NativeEndian.Uint16([]byte{0, 1}) == 1 {
+		want = bigEndian
+	}
 	if got := hex.EncodeToString(got); got != want {
-		t.Errorf("got  %s\nwant %s (on a little-endian host)", got, want)
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 
 	read := about

@@ -58,7 +58,7 @@ func TestAnswers(t *testing.T) {
 			"[] done: no such file or directory"},
 		{"longer than the datagram", true, link[:len(link)-1],
 			"[]: message of 20 bytes in 19: bad message"},
-		{"shorter than its header", true, append([]byte{15, 0, 0, 0}, link[4:]...),
+		{"shorter than its header", true, append(binary.NativeEndian.AppendUint32(nil, 15), link[4:]...),
 			"[]: message of 15 bytes in 20: bad message"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

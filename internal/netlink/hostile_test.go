@@ -194,7 +194,8 @@ func TestHostile(t *testing.T) {
 	t.Parallel()
 	link := packet(unix.RTM_NEWLINK, 0, 1, netlink.Body(unix.IfInfomsg{Index: 1}))
 	short, long := slices.Clone(link), slices.Clone(link)
-	short[0], long[0] = 15, 200
+	binary.NativeEndian.PutUint32(short, 15)
+	binary.NativeEndian.PutUint32(long, 200)
 	for _, row := range []struct {
 		name     string
 		datagram []byte

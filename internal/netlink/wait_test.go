@@ -2,6 +2,7 @@ package netlink_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"net/netip"
 	"strings"
@@ -141,7 +142,7 @@ func TestMadeUndone(t *testing.T) {
 			}
 			var kinds []uint16
 			for _, e := range w.asked() {
-				kinds = append(kinds, uint16(e.datagram[4]))
+				kinds = append(kinds, binary.NativeEndian.Uint16(e.datagram[4:]))
 			}
 			if len(kinds) != 3 || kinds[0] != unix.RTM_NEWLINK || kinds[1] != unix.RTM_GETLINK ||
 				kinds[2] != unix.RTM_DELLINK {

@@ -76,7 +76,8 @@ func martian(addr nftmsg.Payload) []nftmsg.Expr {
 // labels, so no other user loses one; a mark would be shared with routing, and has no free bit.
 func translated() []byte {
 	const label, size = 29, 16
-	return append(binary.NativeEndian.AppendUint32(nil, 1<<label), make([]byte, size-wordLen)...)
+	// Labels are bits of an array of long, in which the order of bytes matters.
+	return append(binary.NativeEndian.AppendUint64(nil, 1<<label), make([]byte, size-8)...)
 }
 
 // dnat returns the rule: ct label set 29 dnat ip to meta l4proto . th dport map @dnat4
