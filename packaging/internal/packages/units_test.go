@@ -47,7 +47,7 @@ exec env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin \
 	start(t, m, "env", "root="+m.root, "sh", "-ec", init)
 	for {
 		state, _ := m.try("systemctl is-system-running --wait || :")
-		if slices.Contains([]string{"running", "degraded"}, strings.TrimSpace(state)) {
+		if s := strings.TrimSpace(state); strings.HasSuffix(s, "running") || strings.HasSuffix(s, "degraded") {
 			return m
 		}
 		if t.Context().Err() != nil {
