@@ -23,6 +23,7 @@ help:
 	@echo 'make race          run every test with the race detector'
 	@echo 'make fuzz          run every fuzz target for FUZZTIME (default 60s)'
 	@echo 'make lint          run gofmt, go vet, staticcheck and the checks of the language'
+	@echo 'make vulnerabilities  compare all modules with the Go vulnerability database (GOVULNDB)'
 	@echo 'make bench         compare with other plugins; BENCHFLAGS="-peer DIR -quick"'
 	@echo 'make bench-programs  compare go-cni on libcni and on Tenon; BENCHFLAGS as for bench'
 	@echo 'make rows          list requirements without a test; ROWSFLAGS=-v lists all tests'
@@ -96,6 +97,11 @@ release-notes:
 	@test '$(origin VERSION)' = 'command line' || \
 		{ echo 'usage: make release-notes VERSION=v0.1.0' >&2; exit 2; }
 	@go -C packaging run ./prepare -version $(VERSION)
+
+# It needs https://vuln.go.dev, or a copy in GOVULNDB, and fails without a database.
+.PHONY: vulnerabilities
+vulnerabilities:
+	@scripts/vulnerabilities
 
 # The documentation site, in bin/site. It needs Node 20.
 .PHONY: site

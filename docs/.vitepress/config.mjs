@@ -51,6 +51,7 @@ export default withMermaid({
       {
         text: 'Operators',
         items: [
+          { text: 'Install', link: '/install' },
           { text: 'Getting started', link: '/getting-started' },
           { text: 'Operating', link: '/operating' },
           { text: 'Kubernetes', link: '/kubernetes' },
@@ -61,6 +62,7 @@ export default withMermaid({
           { text: 'Performance', link: '/performance' },
           { text: 'Security', link: '/security' },
           { text: 'Kernel notes', link: '/kernel' },
+          { text: 'Versions', link: '/versions' },
         ],
       },
       { text: 'Plugins', collapsed: true, items: pages('plugins') },

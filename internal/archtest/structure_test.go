@@ -12,7 +12,9 @@ import (
 // import directly. A package belongs to the part with the longest matching name.
 var mayImport = map[string][]string{
 	// Programs.
-	"cmd": {"internal/cli", "internal/dhcp", "plugin", "plugins/all", "cni"},
+	"cmd":             {"internal/cli", "internal/dhcp", "plugin", "plugins/all", "cni"},
+	"cmd/tenon/man":   {"internal/cli", "internal/dhcp", "internal/manual", "plugins/all"},
+	"internal/manual": {},
 	"internal/cli": {
 		"cni", "invoke", "network", "network/config", "plugin", "plugins", "plugins/all",
 		"internal/ops", "internal/dhcp", "internal/ipam", "internal/repair", "internal/session",

@@ -58,6 +58,12 @@ func Run(args []string, version string, caller invoke.Caller) int {
 	return a.report(cmd, err)
 }
 
+// Root returns the command tree, for manual pages and completions.
+func Root(version string) *cobra.Command {
+	a := &app{version: version, stdout: &output{file: os.Stdout}, stderr: os.Stderr}
+	return a.root()
+}
+
 const (
 	groupAttach = "attach"
 	groupLook   = "inspect"

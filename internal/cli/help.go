@@ -12,15 +12,15 @@ import (
 // helpWidth is the width of help texts in columns, unless the terminal is narrower.
 const helpWidth = 80
 
-// commonFlag is the annotation of flags that several commands share. The help of a command lists
+// CommonFlag is the annotation of flags that several commands share. The help of a command lists
 // their names only; "tenon help flags" explains them.
-const commonFlag = "tenon_common_flag"
+const CommonFlag = "tenon_common_flag"
 
 // common marks flags of a command as common ones.
 func common(cmd *cobra.Command, names ...string) {
 	for _, name := range names {
 		// SetAnnotation fails only if the flag does not exist.
-		_ = cmd.Flags().SetAnnotation(name, commonFlag, nil)
+		_ = cmd.Flags().SetAnnotation(name, CommonFlag, nil)
 	}
 }
 
@@ -98,7 +98,7 @@ func printCommands(w io.Writer, title string, parent *cobra.Command, in func(*co
 func splitFlags(cmd *cobra.Command) (own *pflag.FlagSet, shared []string) {
 	own = pflag.NewFlagSet("", pflag.ContinueOnError)
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		_, isCommon := f.Annotations[commonFlag]
+		_, isCommon := f.Annotations[CommonFlag]
 		switch {
 		case f.Hidden, f.Name == "help":
 		case isCommon:

@@ -18,22 +18,40 @@ import (
 
 func (a *app) install() *cobra.Command {
 	var only []string
+	system := false
 	cmd := &cobra.Command{
-		Use:   "install DIR",
+		Use:   "install DIR | --system",
 		Short: "Install the plugins into a plugin directory",
 		Long: `Creates a hard link to the tenon binary for each built-in plugin or, if DIR is on
 another file system, one copy and links to it. Tests each link with VERSION before
-it atomically replaces a file of the same name. Installs tenon-dhcp, the DHCP
-daemon, with the plugin dhcp, and tenon-ovs as the plugin ovs; it searches both in
-the directory of tenon, in libexec directories and in PATH. Attached containers are
-not affected. Running it again changes nothing.`,
+it atomically replaces a file of the same name; keeps a replaced file of another
+program as NAME.before-tenon, from which "tenon uninstall" restores it. Installs
+tenon-dhcp, the DHCP daemon, with the plugin dhcp, and tenon-ovs as the plugin ovs;
+it searches both in the directory of tenon, in libexec directories and in PATH.
+Attached containers are not affected. Running it again changes nothing.
+
+With --system, links the plugins of the installed package (` + packagedDir + `)
+in /opt/cni/bin and, if it contains other plugins, in the distribution's directory
+(/usr/lib/cni or /usr/libexec/cni). Packages do this when they are installed. Keeps
+replaced files aside as NAME.before-tenon, or on Debian, if another package owns
+them, as alternatives (update-alternatives --config usr-lib-cni-bridge). "tenon
+uninstall" and the removal of the package restore them.`,
 		Example: `  tenon install /opt/cni/bin
-  tenon install /opt/cni/bin --only bridge,host-local`,
-		Args: arguments(1, "DIR"),
+  tenon install /opt/cni/bin --only bridge,host-local
+  tenon install --system`,
+		Args: arguments(0, "DIR"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case system && len(args)+len(only) > 0:
+				return usagef("--system takes neither DIR nor --only")
+			case system:
+				return a.linkSystem(cmd.Context())
+			case len(args) == 0:
+				return usagef("missing DIR")
+			}
 			request, err := a.request(args[0], only)
 			if err != nil {
 				return err
@@ -56,6 +74,8 @@ not affected. Running it again changes nothing.`,
 	}
 	cmd.Flags().StringSliceVar(&only, "only", nil,
 		"install only `NAMES`, separated by commas; repeatable (default: all)")
+	cmd.Flags().BoolVar(&system, "system", false,
+		"link the plugins of the installed package in the host's plugin directories")
 	_ = cmd.RegisterFlagCompletionFunc(
 		"only",
 		cobra.FixedCompletions(pluginNames(), cobra.ShellCompDirectiveNoFileComp),

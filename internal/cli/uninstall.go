@@ -1,7 +1,11 @@
 package cli
 
 import (
+	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,7 +24,9 @@ func (a *app) uninstall() *cobra.Command {
 		Long: `Removes Tenon's plugins from --plugin-dir, Tenon's nftables tables, and the files
 that only Tenon's plugins and "tenon add" use. Keeps network configurations and
 address reservations, because the upstream plugins use them too. Does not touch
-other files in --plugin-dir.
+other files in --plugin-dir. Restores the files that "tenon install" or a package of
+Tenon replaced. Removes the programs, manual pages, completions and units too if the
+install script installed them, and keeps those that have changed since.
 
 Refuses while containers are attached, unless one of these flags is given:
   --keep-attachments  hand attachments over to the upstream plugins: recreate
@@ -32,8 +38,9 @@ Refuses while containers are attached, unless one of these flags is given:
   --detach            run DEL for the attachments of "tenon add" first;
                       attachments of other runtimes still block
 
-Prints what it removes. Install the upstream plugins before or directly afterwards:
-until then, runtimes find no plugins.`,
+Lists everything before it removes anything; with --dry-run it only lists. If no
+upstream plugins are restored, install them before or directly afterwards: until
+then, runtimes find no plugins.`,
 		Example: `  tenon uninstall --dry-run
   tenon uninstall --keep-attachments
   tenon uninstall --detach`,
@@ -43,30 +50,21 @@ until then, runtimes find no plugins.`,
 			if request.Lists, err = r.lists(); err != nil {
 				return r.needsRoot(err)
 			}
-			request.Client = r.client()
+			request.Client, request.Host, request.Manifest = r.client(), systemHost(), installedFiles()
 			p, err := install.PlanRemoval(cmd.Context(), request)
 			if err != nil {
 				return r.explain(err, nil)
 			}
 			blocked := r.blocked(p)
-			if blocked == nil && !dryRun {
-				if err := p.Run(cmd.Context()); err != nil {
-					return r.explain(err, nil)
-				}
-				done, err := p.Finish()
-				if err != nil {
-					return r.explain(err, nil)
-				}
-				if !done {
-					a.warn("kept %s: it contains records of other runtimes", r.stateDir)
-				}
-			}
-			if blocked == nil || dryRun {
+			if dryRun {
 				if err := r.printUninstall(p, dryRun); err != nil {
 					return err
 				}
 			}
-			return blocked
+			if blocked != nil || dryRun {
+				return blocked
+			}
+			return r.remove(cmd.Context(), p)
 		},
 	}
 	r.clientFlags(cmd)
@@ -80,6 +78,45 @@ until then, runtimes find no plugins.`,
 	return cmd
 }
 
+// installedFiles returns the path of the list that the install script writes for this program.
+func installedFiles() string {
+	self, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(self), "..", install.ManifestPath)
+}
+
+// remove prints and carries out the plan. As JSON, it prints the plan afterwards.
+func (r *settings) remove(ctx context.Context, p *install.Plan) error {
+	if !r.json {
+		if err := r.printUninstall(p, false); err != nil {
+			return err
+		}
+	}
+	if err := p.Run(ctx); err != nil {
+		return r.explain(err, nil)
+	}
+	done, err := p.Finish()
+	if err != nil {
+		return r.explain(err, nil)
+	}
+	if !done {
+		r.warn("kept %s: it contains records of other runtimes", r.stateDir)
+	}
+	remaining, err := p.RemoveFiles()
+	if err != nil {
+		return r.explain(err, nil)
+	}
+	for _, dir := range remaining {
+		r.warn("kept %s: it contains other files", dir)
+	}
+	if r.json {
+		return r.printUninstall(p, false)
+	}
+	return nil
+}
+
 // blocked returns an error if the plan cannot be carried out.
 func (r *settings) blocked(p *install.Plan) error {
 	if len(p.Blockers) > 0 {
@@ -88,7 +125,7 @@ func (r *settings) blocked(p *install.Plan) error {
 	}
 	attached := p.Blocked()
 	if len(attached) == 0 {
-		return nil
+		return unitsInUse(p)
 	}
 	var keys []string
 	for _, a := range attached {
@@ -99,9 +136,32 @@ func (r *settings) blocked(p *install.Plan) error {
 		"containers are attached: %s",
 		strings.Join(keys, ", "),
 	)
-	return hint(err,
+	hints := []string{
 		r.command("hand them over to the upstream plugins: ", "uninstall", "--keep-attachments"),
-		r.command("detach the attachments of tenon add: ", "uninstall", "--detach"))
+	}
+	if slices.ContainsFunc(attached, func(a install.Attachment) bool { return a.Own }) {
+		hints = append(
+			hints,
+			r.command("detach the attachments of tenon add: ", "uninstall", "--detach"),
+		)
+	}
+	if slices.ContainsFunc(attached, func(a install.Attachment) bool { return !a.Own }) {
+		hints = append(hints, "or remove the containers with their runtime first, "+
+			"for example with kubectl drain or podman rm")
+	}
+	return hint(err, hints...)
+}
+
+// unitsInUse returns an error if units of the plan are enabled or active.
+func unitsInUse(p *install.Plan) error {
+	if len(p.Units) == 0 {
+		return nil
+	}
+	units := strings.Join(p.Units, " ")
+	return hint(
+		cni.Errorf(cni.CodeTryAgainLater, "units of systemd are enabled or active: %s", units),
+		"run: systemctl disable --now "+units,
+	)
 }
 
 // uninstallEntry is an attachment and its outcome as JSON.
@@ -114,27 +174,38 @@ type uninstallEntry struct {
 type uninstallReport struct {
 	Attachments []uninstallEntry `json:"attachments"`
 	Plugins     []string         `json:"plugins"`
+	Restored    []string         `json:"restored"`
+	Links       []string         `json:"links"`
 	Tables      []string         `json:"tables"`
 	Paths       []string         `json:"paths"`
+	Files       []string         `json:"files"`
+	Changed     []string         `json:"changed"`
+	Directories []string         `json:"directories"`
 	Ends        []string         `json:"ends"`
 	DryRun      bool             `json:"dryRun"`
 }
 
+// newUninstallReport returns a plan without null lists.
+func newUninstallReport(p *install.Plan, dryRun bool) uninstallReport {
+	list := func(names []string) []string { return append([]string{}, names...) }
+	report := uninstallReport{
+		Attachments: []uninstallEntry{}, Plugins: list(p.Plugins), Restored: list(p.Restored),
+		Links: list(p.Links), Tables: list(p.Tables), Paths: list(p.Paths), Files: list(p.Files),
+		Changed: list(p.Changed), Directories: list(p.Directories), Ends: list(p.Ends),
+		DryRun: dryRun,
+	}
+	for _, a := range p.Attachments {
+		report.Attachments = append(
+			report.Attachments,
+			uninstallEntry{keyEntry(a.Record.Attachment), a.Outcome},
+		)
+	}
+	return report
+}
+
 func (r *settings) printUninstall(p *install.Plan, dryRun bool) error {
 	if r.json {
-		report := uninstallReport{
-			Attachments: []uninstallEntry{}, Plugins: append([]string{}, p.Plugins...), Tables: append([]string{}, p.Tables...),
-			Paths: append(
-				[]string{},
-				p.Paths...), Ends: append([]string{}, p.Ends...), DryRun: dryRun,
-		}
-		for _, a := range p.Attachments {
-			report.Attachments = append(
-				report.Attachments,
-				uninstallEntry{keyEntry(a.Record.Attachment), a.Outcome},
-			)
-		}
-		return r.printJSON(report)
+		return r.printJSON(newUninstallReport(p, dryRun))
 	}
 	would := ""
 	if dryRun {
@@ -143,23 +214,27 @@ func (r *settings) printUninstall(p *install.Plan, dryRun bool) error {
 	for _, a := range p.Attachments {
 		fmt.Fprintf(r.stdout, "%s%s %v\n", would, a.Outcome, a.Record.Attachment)
 	}
-	for _, protection := range p.Ends {
-		fmt.Fprintf(
-			r.stdout,
-			"%send %s: the upstream plugins have no counterpart\n",
-			would,
-			protection,
-		)
-	}
-	for _, removed := range []struct {
-		kind  string
-		names []string
-	}{{"plugin ", p.Plugins}, {"nftables table ", p.Tables}, {"", p.Paths}} {
-		for _, name := range removed.names {
-			fmt.Fprintf(r.stdout, "%sremove %s%s\n", would, removed.kind, name)
+	removed := false
+	for _, x := range []struct {
+		format string // of a line
+		names  []string
+	}{
+		{"end %s: the upstream plugins have no counterpart", p.Ends},
+		{"remove plugin %s", p.Plugins},
+		{"restore the file that %s replaced", p.Restored},
+		{"remove link %s", p.Links},
+		{"remove nftables table %s", p.Tables},
+		{"remove %s", p.Paths},
+		{"remove %s", p.Files},
+		{"keep %s: it has changed since its installation", p.Changed},
+		{"remove directory %s if it is empty", p.Directories},
+	} {
+		for _, name := range x.names {
+			fmt.Fprintf(r.stdout, would+x.format+"\n", name)
+			removed = true
 		}
 	}
-	if len(p.Attachments)+len(p.Plugins)+len(p.Tables)+len(p.Paths) == 0 {
+	if !removed && len(p.Attachments) == 0 {
 		fmt.Fprintln(r.stdout, "nothing to remove")
 	}
 	return nil

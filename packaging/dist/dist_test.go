@@ -36,7 +36,7 @@ func TestDist(t *testing.T) {
 	first := options{root: "../..", out: t.TempDir(), builder: "https://ci.example/builder",
 		environ: os.Environ()}
 	if !*full {
-		first.arches, first.only = runtime.GOARCH, "tar,sbom"
+		first.arches, first.only = runtime.GOARCH, "tar,sbom,script"
 	}
 	second := first
 	second.root, second.out = copyOfRepository(t), t.TempDir()
@@ -186,7 +186,7 @@ func checkArchive(t *testing.T, file string) {
 	output(t, dir, "tar", "--extract", "--no-same-owner", "--file", file)
 	top := filepath.Join(dir, strings.TrimSuffix(filepath.Base(file), ".tar.gz"))
 	for _, name := range []string{"LICENSE", "README.md", "THIRD-PARTY-LICENSES",
-		"lib/systemd/system/tenon-dhcp.service"} {
+		"install.sh", "lib/systemd/system/tenon-dhcp.service"} {
 		if len(read(t, top, name)) == 0 {
 			t.Errorf("%s is empty", name)
 		}

@@ -15,8 +15,10 @@ import (
 	"github.com/tenon-cni/tenon/packaging/internal/git"
 	"github.com/tenon-cni/tenon/packaging/internal/image"
 	"github.com/tenon-cni/tenon/packaging/internal/manifests"
+	"github.com/tenon-cni/tenon/packaging/internal/manuals"
 	"github.com/tenon-cni/tenon/packaging/internal/modules"
 	"github.com/tenon-cni/tenon/packaging/internal/notes"
+	"github.com/tenon-cni/tenon/packaging/internal/packages"
 	"github.com/tenon-cni/tenon/packaging/internal/provenance"
 	"github.com/tenon-cni/tenon/packaging/internal/release"
 	"github.com/tenon-cni/tenon/packaging/internal/sbom"
@@ -36,7 +38,11 @@ type artefact struct {
 func artefacts() []artefact {
 	return []artefact{
 		{name: "tar", perArch: tarball.Write},
+		{name: "deb", perArch: packages.Deb},
+		{name: "rpm", perArch: packages.RPM},
+		{name: "apk", perArch: packages.APK},
 		{name: "sbom", perArch: sbom.Write},
+		{name: "script", once: tarball.WriteScript},
 		{name: "image", once: image.Write},
 		{name: "kubernetes", once: manifests.Write},
 		{name: "chart", once: manifests.WriteChart},
@@ -121,6 +127,12 @@ func removeEarlier(dir string) error {
 func (o options) targets(ctx context.Context, r *release.Release, bin string,
 	arches []build.Arch, p *progress,
 ) (targets []release.Target, err error) {
+	start := time.Now()
+	pages, err := manuals.Write(ctx, r, filepath.Join(bin, "manuals"), o.environ)
+	if err != nil {
+		return nil, err
+	}
+	p.print("manual pages", start)
 	for _, arch := range arches {
 		start := time.Now()
 		options := build.Options{Root: r.Root, Dir: filepath.Join(bin, arch.Name),
@@ -136,6 +148,7 @@ func (o options) targets(ctx context.Context, r *release.Release, bin string,
 		if err != nil {
 			return nil, err
 		}
+		t.Files = append(t.Files, pages...)
 		targets = append(targets, t)
 		p.print("programs for "+arch.Name, start)
 	}

@@ -54,6 +54,8 @@ func TestUninstall(t *testing.T) {
 		t.Errorf("files left:\n%s", left)
 	}
 
+	l.must("uninstall") // as the removal of a package does, after the attachments are handed over
+
 	l.dir = upstream // libcni has the records now
 	if out := l.run(l.command, "ps", "--json"); strings.Count(out, `"runtime": "libcni"`) != 2 {
 		t.Errorf("attachments: %s", out)

@@ -68,8 +68,8 @@ func prepare() error {
 }
 
 // environment sets the environment of a script: PATH begins with the directory of the binary under
-// test, networks are configured in $WORK/net.d, plugins are in /opt/cni/bin, and documents in
-// $DOCS.
+// test, networks are configured in $WORK/net.d, plugins are in /opt/cni/bin, documents in $DOCS, and
+// the install script is $INSTALL.
 func environment(e *testscript.Env) error {
 	for _, dir := range []string{e.WorkDir, filepath.Dir(e.WorkDir)} {
 		if err := os.Chmod(dir, 0o755); err != nil { // some scripts run commands as another user
@@ -86,6 +86,7 @@ func environment(e *testscript.Env) error {
 	e.Setenv("PATH", os.Getenv(binEnv)+":"+e.Getenv("PATH")+":/usr/sbin:/sbin")
 	e.Setenv("NETCONFPATH", filepath.Join(e.WorkDir, "net.d"))
 	e.Setenv("TENON", filepath.Join(os.Getenv(binEnv), "tenon"))
+	e.Setenv("INSTALL", filepath.Join(docs, "../packaging/install.sh"))
 	return nil
 }
 

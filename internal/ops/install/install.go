@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/repair"
 	"github.com/tenon-cni/tenon/internal/statefile"
 	"github.com/tenon-cni/tenon/invoke"
 )
@@ -70,7 +69,8 @@ const self = "/proc/self/exe"
 
 // Run creates a hard link to the running binary for each plugin, or one copy and links to it if the
 // directory is on another file system. It tests each file with VERSION before the file replaces
-// another of the same name. A second Run changes nothing.
+// another of the same name. A replaced file of another program remains as NAME.before-tenon, from
+// which [Plan.Run] restores it. A second Run changes nothing.
 //
 // Run returns an error and changes nothing if one of the names is neither a file nor a symbolic
 // link.
@@ -187,10 +187,7 @@ func (in *installation) install(ctx context.Context, name string) (Plugin, error
 	if p.Versions, err = versions(ctx, draft); err != nil {
 		return p, err
 	}
-	if err := os.Rename(draft, p.Path); err != nil {
-		return p, cni.Errorf(cni.CodeIOFailure, "%w", err)
-	}
-	return p, nil
+	return p, p.put(draft)
 }
 
 // program installs a link to a program, or a copy if the directory is on another file system.
@@ -217,12 +214,22 @@ func (in *installation) program(ctx context.Context, from Program) error {
 		}
 	}
 	if p.Change != Unchanged {
-		if err := os.Rename(draft, p.Path); err != nil {
-			return cni.Errorf(cni.CodeIOFailure, "program %s: %w", from.Name, err)
+		if err := p.put(draft); err != nil {
+			return fmt.Errorf("program %s: %w", from.Name, err)
 		}
 	}
 	in.done = append(in.done, p)
 	return nil
+}
+
+// put gives the file of a plugin its name, and keeps the file of another program that it replaces.
+func (p Plugin) put(draft string) error {
+	if p.Change == Replaced {
+		if err := keep(p.Path); err != nil {
+			return err
+		}
+	}
+	return ioFailure(os.Rename(draft, p.Path))
 }
 
 // link creates a hard link to old, following symbolic links.
@@ -277,18 +284,4 @@ func sameContent(a, b string) (bool, error) {
 	}
 	other, err := os.ReadFile(b)
 	return err == nil && bytes.Equal(content, other), err
-}
-
-// find returns the files in a plugin directory that have names of plugins and are builds of this
-// program. It skips symbolic links.
-func find(dir string, names []string) []string {
-	var found []string
-	for _, name := range names {
-		path := filepath.Join(dir, name)
-		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() &&
-			repair.IsOurs(path) {
-			found = append(found, path)
-		}
-	}
-	return found
 }

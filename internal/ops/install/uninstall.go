@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
+	"github.com/tenon-cni/tenon/internal/ops/plugindir"
 	"github.com/tenon-cni/tenon/internal/repair"
 	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/plugins/all"
@@ -26,7 +27,12 @@ import (
 // Removal holds the settings for removing Tenon from a host.
 type Removal struct {
 	Client *network.Client
-	Lists  []*cni.List // configured networks, in addition to the networks of attachments
+	Lists  []*cni.List     // configured networks, in addition to the networks of attachments
+	Host   *plugindir.Host // with links of a package; may be nil
+
+	// Manifest is the list of files that the install script installed; "" or a missing file means
+	// none.
+	Manifest string
 
 	// Keep hands the remaining attachments over to the upstream plugins. Otherwise they block the
 	// removal.
@@ -44,12 +50,14 @@ const (
 	HandOver Outcome = "hand over" // to the upstream plugins
 	Detach   Outcome = "detach"
 	Blocks   Outcome = "blocks" // neither was requested
+	Keep     Outcome = "keep"   // belongs to the upstream plugins already
 )
 
 // Attachment is a recorded attachment and its outcome.
 type Attachment struct {
 	inspect.Attachment
 	Outcome Outcome
+	Own     bool // of the client's runtime, so that it can be detached
 }
 
 // Plan lists the plugins, nftables tables, and files unknown to the upstream plugins that
@@ -58,8 +66,15 @@ type Attachment struct {
 type Plan struct {
 	Attachments []Attachment
 	Plugins     []string // executable files
+	Restored    []string // plugins that replaced a file, which removal restores
+	Links       []string // to the plugins of a package; earlier files are restored
 	Tables      []string // of nftables
 	Paths       []string // files and directories of state
+	Files       []string // of the install script, see [Plan.RemoveFiles]
+	Directories []string // of the install script, removed if they are empty
+
+	// Changed lists files of the install script that remain, because they changed afterwards.
+	Changed []string
 
 	// Ends lists protections of attachments that end, because the upstream plugins have no
 	// counterpart.
@@ -68,6 +83,10 @@ type Plan struct {
 	// Blockers lists reasons why nothing can be removed, in addition to attachments with the
 	// outcome [Blocks].
 	Blockers []string
+
+	// Units lists units of systemd that block the removal, because they are enabled or active and
+	// the install script installed them.
+	Units []string
 
 	request Removal
 	tags    map[string]bool // owners of the attachments
@@ -87,8 +106,8 @@ func PlanRemoval(ctx context.Context, r Removal) (*Plan, error) {
 	for _, a := range attachments {
 		p.attachment(a)
 	}
-	for _, dir := range r.Client.PluginDirs {
-		p.Plugins = append(p.Plugins, find(dir, names())...)
+	if err := p.programs(); err != nil {
+		return nil, err
 	}
 	rules, err := kernel.ReadRuleset()
 	if err != nil {
@@ -96,8 +115,52 @@ func PlanRemoval(ctx context.Context, r Removal) (*Plan, error) {
 	}
 	p.Tables = rules.Tables
 	p.judge(rules)
-	p.Paths, err = p.state(ctx)
-	return p, err
+	state, err := p.state(ctx)
+	p.Paths = append(p.Paths, state...)
+	if err != nil {
+		return p, err
+	}
+	p.keepForeign()
+	return p, nil
+}
+
+// programs lists the plugins, and the files of the install script.
+func (p *Plan) programs() error {
+	m, err := readManifest(p.request.Manifest)
+	if err != nil {
+		return err
+	}
+	dirs := slices.Clone(p.request.Client.PluginDirs)
+	for _, dir := range m.pluginDirs {
+		if !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	for _, dir := range dirs {
+		plugins, restored, outdated := find(dir, names())
+		p.Plugins = append(p.Plugins, plugins...)
+		p.Restored = append(p.Restored, restored...)
+		p.Paths = append(p.Paths, outdated...)
+	}
+	if host := p.request.Host; host != nil {
+		if p.Links, err = host.Links(); err != nil {
+			return cni.Errorf(cni.CodeIOFailure, "plugin directory: %w", err)
+		}
+	}
+	return p.installed(m)
+}
+
+// keepForeign keeps the attachments of other runtimes if Tenon has no plugin, rule or file on this
+// host: Tenon has never been used, or an earlier removal has handed the attachments over.
+func (p *Plan) keepForeign() {
+	if len(p.Plugins)+len(p.Links)+len(p.Tables)+len(p.Paths)+len(p.Blockers) > 0 {
+		return
+	}
+	for i := range p.Attachments {
+		if a := &p.Attachments[i]; a.Outcome == Blocks && a.Source != "" {
+			a.Outcome = Keep
+		}
+	}
 }
 
 func names() []string {
@@ -110,7 +173,7 @@ func names() []string {
 
 func (p *Plan) attachment(a inspect.Attachment) {
 	own := a.Source == "" && a.Runtime == p.request.Client.Runtime
-	x := Attachment{a, Blocks}
+	x := Attachment{a, Blocks, own}
 	switch {
 	case own && p.request.Detach:
 		x.Outcome = Detach
@@ -179,7 +242,7 @@ func protection(ruleSet string) (description string, ok bool) {
 
 func (p *Plan) kept(tag string) bool {
 	return slices.ContainsFunc(p.Attachments, func(a Attachment) bool {
-		return a.Outcome == HandOver && a.Record.Attachment.Tag() == tag
+		return (a.Outcome == HandOver || a.Outcome == Keep) && a.Record.Attachment.Tag() == tag
 	})
 }
 
@@ -197,8 +260,8 @@ func owner(tag string) string {
 // creates the upstream plugins' rules before it removes Tenon's. A second Run continues an
 // interrupted one.
 func (p *Plan) Run(ctx context.Context) error {
-	if len(p.Blocked()) > 0 || len(p.Blockers) > 0 {
-		return errors.New("attachments block the removal")
+	if len(p.Blocked())+len(p.Blockers)+len(p.Units) > 0 {
+		return errors.New("attachments or units block the removal")
 	}
 	c := p.request.Client
 	for _, a := range p.Attachments {
@@ -212,12 +275,18 @@ func (p *Plan) Run(ctx context.Context) error {
 		if err := p.onlyPlanned(records); err != nil {
 			return err
 		}
-		if err := convert(ctx, records); err != nil {
-			return err
+		if p.handsOver() {
+			if err := convert(ctx, records); err != nil {
+				return err
+			}
 		}
 		return p.remove(ctx)
 	})
 	return err
+}
+
+func (p *Plan) handsOver() bool {
+	return slices.ContainsFunc(p.Attachments, func(a Attachment) bool { return a.Outcome == HandOver })
 }
 
 // onlyPlanned returns an error if there is an attachment that is not in the plan.
@@ -238,8 +307,13 @@ func (p *Plan) onlyPlanned(records []network.Record) error {
 // meantime.
 func (p *Plan) remove(ctx context.Context) error {
 	for _, path := range p.Plugins {
-		if err := ioFailure(os.Remove(path), fs.ErrNotExist); err != nil {
+		if err := removePlugin(path); err != nil {
 			return err
+		}
+	}
+	if p.request.Host != nil {
+		if err := p.request.Host.Restore(ctx); err != nil {
+			return cni.Errorf(cni.CodeIOFailure, "restore plugin directories: %w", err)
 		}
 	}
 	refused, err := kernel.EraseRules(ctx, func(tag string) bool { return p.tags[tag] })

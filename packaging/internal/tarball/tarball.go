@@ -1,4 +1,4 @@
-// Package tarball writes the tar archive of a release for one processor.
+// Package tarball writes the tar archive of a release for one processor, and the install script.
 package tarball
 
 import (
@@ -6,18 +6,37 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/tenon-cni/tenon/packaging/internal/archive"
 	"github.com/tenon-cni/tenon/packaging/internal/release"
 )
 
+// script is the name of the install script, also in archives.
+const script = "install.sh"
+
 // Write writes tenon_VERSION_linux_ARCH.tar.gz, with one top directory, and returns its name.
 func Write(_ context.Context, r *release.Release, t release.Target) (string, error) {
 	top := r.Name("linux_" + t.Arch.Name)
+	files := append(slices.Clone(t.Files),
+		archive.File{Path: script, Mode: 0o755, Source: scriptSource(r)})
 	var b bytes.Buffer
-	if err := archive.WriteTarGz(&b, top, r.Time, t.Files); err != nil {
+	if err := archive.WriteTarGz(&b, top, r.Time, files); err != nil {
 		return "", err
 	}
 	name := top + ".tar.gz"
 	return name, os.WriteFile(filepath.Join(r.Out, name), b.Bytes(), 0o644)
+}
+
+// WriteScript writes the install script, which downloads an archive, and returns its name.
+func WriteScript(_ context.Context, r *release.Release, _ []release.Target) (string, error) {
+	content, err := os.ReadFile(scriptSource(r))
+	if err != nil {
+		return "", err
+	}
+	return script, os.WriteFile(filepath.Join(r.Out, script), content, 0o755)
+}
+
+func scriptSource(r *release.Release) string {
+	return filepath.Join(r.Root, "packaging", script)
 }

@@ -1,0 +1,297 @@
+// Package plugindir links the plugins of an installed package in the plugin directories of a host,
+// and restores the earlier files. It keeps no state: links, kept files and diversions show what it
+// did, so that an interrupted run can be repeated.
+package plugindir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const (
+	// keptSuffix marks files that no package owns and that a link replaces.
+	keptSuffix = ".before-tenon"
+	// draftSuffix marks links before they get their name.
+	draftSuffix = ".tenon-new"
+	// createdFile marks a directory that Link created. It holds the first directory that did not
+	// exist before.
+	createdFile = ".created-by-tenon"
+)
+
+// Host describes the directories of a host.
+type Host struct {
+	Source string   // directory of the package, with one file or link for each plugin
+	Dirs   []string // plugin directories, which Link creates if they are missing
+	// Shared lists the plugin directories of the distribution. Link uses one only if it contains
+	// other plugins, because runtimes search it only then.
+	Shared []string
+	// Dpkg handles files of other packages; nil keeps them like files that no package owns.
+	Dpkg *Dpkg
+}
+
+// Directory counts the plugins that Link linked in a directory.
+type Directory struct {
+	Path     string
+	Linked   int // links, of which
+	Kept     int // replace a file that is kept aside, and
+	Diverted int // replace a file of another package
+}
+
+// Link links each plugin in each directory. The file of a plugin exists at any time: a link replaces
+// it atomically. Link removes the traces of packages that were removed since its last run. A second
+// run changes nothing.
+func (h *Host) Link(ctx context.Context) ([]Directory, error) {
+	names, err := h.names()
+	if err != nil {
+		return nil, err
+	}
+	var done []Directory
+	for _, dir := range h.Dirs {
+		if err := create(dir); err != nil {
+			return done, err
+		}
+		d, err := h.linkAll(ctx, dir, names)
+		done = append(done, d)
+		if err != nil {
+			return done, err
+		}
+	}
+	for _, dir := range h.Shared {
+		foreign, err := h.foreign(dir)
+		if err != nil {
+			return done, err
+		}
+		if !foreign {
+			if err := h.leave(ctx, dir); err != nil {
+				return done, err
+			}
+			continue
+		}
+		d, err := h.linkAll(ctx, dir, names)
+		done = append(done, d)
+		if err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+// names lists the plugins of the package.
+func (h *Host) names() (names []string, err error) {
+	entries, err := os.ReadDir(h.Source)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if err == nil && len(names) == 0 {
+		err = fmt.Errorf("%s has no plugins", h.Source)
+	}
+	return names, err
+}
+
+func (h *Host) linkAll(ctx context.Context, dir string, names []string) (Directory, error) {
+	d := Directory{Path: dir}
+	for _, name := range names {
+		p, err := h.inspect(dir, name)
+		if err == nil {
+			err = h.link(ctx, &p)
+		}
+		if err != nil {
+			return d, fmt.Errorf("plugin %s: %w", p.path, err)
+		}
+		d.Linked++
+		if p.state == alternative {
+			d.Diverted++
+		} else if exists(p.path + keptSuffix) {
+			d.Kept++
+		}
+	}
+	return d, nil
+}
+
+// link brings one plugin into its state: a link, or an alternative if another package owns the file.
+func (h *Host) link(ctx context.Context, p *place) error {
+	if p.state == alternative && !exists(p.diverted()) { // the other package was removed
+		if err := h.Dpkg.release(ctx, *p); err != nil {
+			return err
+		}
+		p.state = missing
+	}
+	switch p.state {
+	case linked, alternative:
+		return nil
+	case missing:
+		return symlink(p.target, p.path)
+	case unusable:
+		return errors.New("not a file")
+	}
+	if h.Dpkg != nil {
+		owned, err := h.Dpkg.owned(ctx, p.path)
+		if err != nil {
+			return err
+		}
+		if owned {
+			p.state = alternative
+			return h.Dpkg.divert(ctx, *p)
+		}
+	}
+	if err := keep(p.path, p.path+keptSuffix); err != nil {
+		return err
+	}
+	p.state = linked
+	return symlink(p.target, p.path)
+}
+
+// leave removes the links from a directory whose other plugins were removed, and the directory too,
+// because dpkg could not remove it while it contained links.
+func (h *Host) leave(ctx context.Context, dir string) error {
+	links, err := h.linksIn(dir)
+	if err != nil || len(links) == 0 {
+		return err
+	}
+	if err := h.restoreDir(ctx, dir); err != nil {
+		return err
+	}
+	_ = os.Remove(dir) // other files remain
+	return nil
+}
+
+// foreign reports whether a directory contains files that are not from this package, also kept ones.
+func (h *Host) foreign(dir string) (bool, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	for _, e := range entries {
+		name, kept := strings.CutSuffix(e.Name(), keptSuffix)
+		p, err := h.inspect(dir, name)
+		if err != nil {
+			return false, err
+		}
+		if p.state == other || kept && p.state == linked {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// Links returns the paths of all links in the directories.
+func (h *Host) Links() (paths []string, err error) {
+	for _, dir := range slices.Concat(h.Dirs, h.Shared) {
+		links, err := h.linksIn(dir)
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, links...)
+	}
+	return paths, nil
+}
+
+func (h *Host) linksIn(dir string) (paths []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range entries {
+		p, err := h.inspect(dir, e.Name())
+		if err != nil {
+			return nil, err
+		}
+		if p.state == linked || p.state == alternative {
+			paths = append(paths, p.path)
+		}
+	}
+	return paths, nil
+}
+
+// Restore removes all links and puts the earlier files back, each atomically. If another program
+// has replaced a link in the meantime, its file stays. Restore removes directories that Link
+// created, unless they contain other files.
+func (h *Host) Restore(ctx context.Context) error {
+	var errs []error
+	for _, dir := range slices.Concat(h.Dirs, h.Shared) {
+		errs = append(errs, h.restoreDir(ctx, dir))
+	}
+	return errors.Join(errs...)
+}
+
+func (h *Host) restoreDir(ctx context.Context, dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), draftSuffix) { // of an interrupted run
+			errs = append(errs, remove(filepath.Join(dir, e.Name())))
+			continue
+		}
+		name, _ := strings.CutSuffix(e.Name(), keptSuffix)
+		p, err := h.inspect(dir, name)
+		if err == nil {
+			err = h.restore(ctx, p)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("plugin %s: %w", p.path, err))
+		}
+	}
+	return errors.Join(append(errs, removeCreated(dir))...)
+}
+
+// restore puts back the file of one plugin.
+func (h *Host) restore(ctx context.Context, p place) error {
+	kept := p.path + keptSuffix
+	switch p.state {
+	case alternative:
+		return errors.Join(h.Dpkg.release(ctx, p), remove(kept))
+	case linked:
+		if exists(kept) {
+			return os.Rename(kept, p.path)
+		}
+		return os.Remove(p.path)
+	default:
+		return remove(kept) // the file that replaced the link is newer
+	}
+}
+
+// create makes a directory and marks it.
+func create(dir string) error {
+	first := ""
+	for d := dir; !exists(d); d = filepath.Dir(d) {
+		first = d
+	}
+	if first == "" {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, createdFile), []byte(first+"\n"), 0o644)
+}
+
+// removeCreated removes a directory and its parents as far as create made them and they are empty.
+func removeCreated(dir string) error {
+	mark := filepath.Join(dir, createdFile)
+	text, err := os.ReadFile(mark)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(mark); err != nil {
+		return err
+	}
+	first := strings.TrimSpace(string(text))
+	for d := dir; strings.HasPrefix(d, first); d = filepath.Dir(d) {
+		if err := os.Remove(d); err != nil {
+			return nil // other files remain
+		}
+	}
+	return nil
+}

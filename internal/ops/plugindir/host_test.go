@@ -1,0 +1,252 @@
+package plugindir_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenon-cni/tenon/internal/ops/plugindir"
+	"github.com/tenon-cni/tenon/internal/testnet"
+)
+
+// newHost returns a host below a temporary directory with the plugins bridge and ptp.
+func newHost(t *testing.T) (*plugindir.Host, string) {
+	t.Helper()
+	root := t.TempDir()
+	h := &plugindir.Host{
+		Source: filepath.Join(root, "package"),
+		Dirs:   []string{filepath.Join(root, "opt/cni/bin")},
+		Shared: []string{filepath.Join(root, "lib/cni")},
+	}
+	write(t, filepath.Join(root, "package/bridge"), "tenon")
+	write(t, filepath.Join(root, "package/ptp"), "tenon")
+	return h, root
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(t, os.WriteFile(path, []byte(content), 0o755))
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tree lists the directories, files with their content, and links below a directory.
+func tree(t *testing.T, root string) string {
+	t.Helper()
+	var b strings.Builder
+	must(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := strings.TrimPrefix(path, root)
+		switch d.Type() {
+		case fs.ModeDir:
+			b.WriteString(name + "/\n")
+		case fs.ModeSymlink:
+			to, err := os.Readlink(path)
+			b.WriteString(name + " -> " + strings.TrimPrefix(to, root) + "\n")
+			return err
+		default:
+			content, err := os.ReadFile(path)
+			b.WriteString(name + ": " + strings.ReplaceAll(strings.TrimSpace(string(content)), root, "") + "\n")
+			return err
+		}
+		return nil
+	}))
+	return b.String()
+}
+
+func link(t *testing.T, h *plugindir.Host) []plugindir.Directory {
+	t.Helper()
+	done, err := h.Link(t.Context())
+	must(t, err)
+	return done
+}
+
+// linkTwice also tests that a second run changes nothing.
+func linkTwice(t *testing.T, h *plugindir.Host, root string) []plugindir.Directory {
+	t.Helper()
+	done := link(t, h)
+	before := tree(t, root)
+	again := link(t, h)
+	if diff := cmp.Diff(done, again); diff != "" {
+		t.Errorf("second run: %s", diff)
+	}
+	if diff := cmp.Diff(before, tree(t, root)); diff != "" {
+		t.Errorf("second run: %s", diff)
+	}
+	return done
+}
+
+func expect(t *testing.T, root, want string) {
+	t.Helper()
+	if diff := cmp.Diff(want, tree(t, root)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestLinkCreatesAndRestoreRemovesTheDirectory(t *testing.T) {
+	t.Parallel()
+	h, root := newHost(t)
+	before := tree(t, root)
+	done := linkTwice(t, h, root)
+	want := []plugindir.Directory{{Path: h.Dirs[0], Linked: 2}}
+	if diff := cmp.Diff(want, done); diff != "" {
+		t.Error(diff)
+	}
+	expect(t, filepath.Join(root, "opt"), `/
+/cni/
+/cni/bin/
+/cni/bin/.created-by-tenon: 
+/cni/bin/bridge -> `+filepath.Join(h.Source, "bridge")+`
+/cni/bin/ptp -> `+filepath.Join(h.Source, "ptp")+"\n")
+	must(t, h.Restore(t.Context()))
+	expect(t, root, before)
+}
+
+func TestRestorePutsFilesBack(t *testing.T) {
+	t.Parallel()
+	h, root := newHost(t)
+	write(t, filepath.Join(h.Dirs[0], "bridge"), "upstream")
+	write(t, filepath.Join(h.Dirs[0], "calico"), "not ours")
+	write(t, filepath.Join(h.Shared[0], "ptp"), "distribution's")
+	must(t, os.Symlink("elsewhere", filepath.Join(h.Dirs[0], "ptp")))
+	before := tree(t, root)
+	done := linkTwice(t, h, root)
+	want := []plugindir.Directory{
+		{Path: h.Dirs[0], Linked: 2, Kept: 2}, {Path: h.Shared[0], Linked: 2, Kept: 1},
+	}
+	if diff := cmp.Diff(want, done); diff != "" {
+		t.Error(diff)
+	}
+	must(t, h.Restore(t.Context()))
+	must(t, h.Restore(t.Context()))
+	expect(t, root, before)
+}
+
+// TestRestoreKeepsNewerFiles: a file that replaced a link stays, and the older one does not return.
+func TestRestoreKeepsNewerFiles(t *testing.T) {
+	t.Parallel()
+	h, _ := newHost(t)
+	path := filepath.Join(h.Dirs[0], "bridge")
+	write(t, path, "old")
+	link(t, h)
+	must(t, os.Remove(path))
+	write(t, path, "new")
+	must(t, h.Restore(t.Context()))
+	expect(t, h.Dirs[0], "/\n/bridge: new\n")
+}
+
+// TestLinkLeavesDirectoryOfRemovedPackage: without other plugins, the distribution's directory is not
+// used any more.
+func TestLinkLeavesDirectoryOfRemovedPackage(t *testing.T) {
+	t.Parallel()
+	h, _ := newHost(t)
+	debug := filepath.Join(h.Shared[0], "debug")
+	write(t, debug, "not a plugin of ours")
+	link(t, h)
+	must(t, os.Remove(debug))
+	if done := link(t, h); len(done) != 1 {
+		t.Errorf("%+v", done)
+	}
+	if _, err := os.Lstat(h.Shared[0]); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the empty directory remains: %v", err)
+	}
+}
+
+func TestLinkRefusesDirectories(t *testing.T) {
+	t.Parallel()
+	h, _ := newHost(t)
+	must(t, os.MkdirAll(filepath.Join(h.Dirs[0], "bridge"), 0o755))
+	if _, err := h.Link(t.Context()); err == nil {
+		t.Error("a directory was replaced")
+	}
+}
+
+// withDpkg gives a host a package database in which package other owns lib/cni/bridge.
+func withDpkg(t *testing.T, h *plugindir.Host, root string) {
+	t.Helper()
+	testnet.Require(t, testnet.Tool("dpkg-divert"), testnet.Tool("update-alternatives"))
+	for _, dir := range []string{"dpkg/info", "dpkg/updates", "alternatives", "db"} {
+		must(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
+	}
+	write(t, filepath.Join(root, "dpkg/status"), `Package: other
+Status: install ok installed
+Maintainer: Nobody <nobody@example.org>
+Architecture: all
+Version: 1
+Description: owns a file
+
+`)
+	write(t, filepath.Join(root, "dpkg/info/format"), "1\n")
+	write(t, filepath.Join(root, "dpkg/info/other.list"), filepath.Join(h.Shared[0], "bridge")+"\n")
+	h.Dpkg = &plugindir.Dpkg{
+		Package: "tenon", AdminDir: filepath.Join(root, "dpkg"), Alternatives: filepath.Join(root, "alternatives"),
+		AlternativesDB: filepath.Join(root, "db"), AlternativesLog: filepath.Join(root, "log"),
+	}
+}
+
+func TestFilesOfPackagesAreDiverted(t *testing.T) {
+	t.Parallel()
+	h, root := newHost(t)
+	withDpkg(t, h, root)
+	bridge, ptp := filepath.Join(h.Shared[0], "bridge"), filepath.Join(h.Shared[0], "ptp")
+	write(t, bridge, "of package other")
+	write(t, ptp, "of no package")
+	before := tree(t, h.Shared[0])
+	done := linkTwice(t, h, root)
+	if got := done[1]; got.Diverted != 1 || got.Kept != 1 || got.Linked != 2 {
+		t.Errorf("%+v", got)
+	}
+	content, err := os.ReadFile(bridge)
+	if err != nil || string(content) != "tenon" {
+		t.Errorf("bridge is %q, %v", content, err)
+	}
+	out, err := exec.Command("dpkg-divert", "--admindir", h.Dpkg.AdminDir, "--truename", bridge).Output()
+	if err != nil || strings.TrimSpace(string(out)) != bridge+".distrib" {
+		t.Errorf("truename %q, %v", out, err)
+	}
+	if links, err := h.Links(); err != nil || len(links) != 4 {
+		t.Errorf("%q, %v", links, err)
+	}
+	must(t, h.Restore(t.Context()))
+	must(t, h.Restore(t.Context()))
+	expect(t, h.Shared[0], before)
+	expect(t, filepath.Join(root, "alternatives"), "/\n")
+	expect(t, filepath.Join(root, "db"), "/\n")
+	if content, err := os.ReadFile(filepath.Join(root, "dpkg/diversions")); err != nil || len(content) > 0 {
+		t.Errorf("diversions: %q, %v", content, err)
+	}
+}
+
+// TestOtherPackageRemoved: dpkg removes the diverted file of a removed package; the next run removes
+// the diversion.
+func TestOtherPackageRemoved(t *testing.T) {
+	t.Parallel()
+	h, root := newHost(t)
+	withDpkg(t, h, root)
+	bridge := filepath.Join(h.Shared[0], "bridge")
+	write(t, bridge, "of package other")
+	link(t, h)
+	must(t, os.Remove(bridge+".distrib"))
+	write(t, filepath.Join(h.Shared[0], "debug"), "keeps the directory in use")
+	if done := linkTwice(t, h, root); done[1].Diverted != 0 || done[1].Linked != 2 {
+		t.Errorf("%+v", done)
+	}
+	if to, err := os.Readlink(bridge); err != nil || to != filepath.Join(h.Source, "bridge") {
+		t.Errorf("bridge leads to %q, %v", to, err)
+	}
+	expect(t, filepath.Join(root, "db"), "/\n")
+}

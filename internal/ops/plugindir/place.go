@@ -1,0 +1,100 @@
+package plugindir
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// state is the state of a plugin in a directory.
+type state int
+
+const (
+	missing     state = iota
+	linked            // a link to the package
+	alternative       // a link to the alternative of another package's file
+	other             // another file or link
+	unusable          // a directory or device
+)
+
+// place is the file of a plugin in a directory.
+type place struct {
+	path   string
+	target string // of the link
+	group  string // of alternatives
+	state  state
+}
+
+// divertedSuffix is the suffix that dpkg-divert uses by default.
+const divertedSuffix = ".distrib"
+
+// diverted is the path of another package's file while the link has its name.
+func (p place) diverted() string { return p.path + divertedSuffix }
+
+// inspect returns the place of a plugin and its state.
+func (h *Host) inspect(dir, name string) (place, error) {
+	p := place{
+		path:   filepath.Join(dir, name),
+		target: filepath.Join(h.Source, name),
+		group:  strings.ReplaceAll(strings.Trim(dir, "/"), "/", "-") + "-" + name,
+	}
+	info, err := os.Lstat(p.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return p, nil
+	case err != nil:
+		return p, err
+	case info.Mode().IsRegular():
+		p.state = other
+		if name == createdFile {
+			p.state = missing // not a plugin
+		}
+		return p, nil
+	case info.Mode().Type() != fs.ModeSymlink:
+		p.state = unusable
+		return p, nil
+	}
+	to, err := os.Readlink(p.path)
+	p.state = other
+	if to == p.target {
+		p.state = linked
+	} else if h.Dpkg != nil && to == h.Dpkg.link(p.group) {
+		p.state = alternative
+	}
+	return p, err
+}
+
+// symlink makes a symbolic link, in place of a file if there is one.
+func symlink(target, path string) error {
+	draft := path + draftSuffix
+	if err := remove(draft); err != nil {
+		return err
+	}
+	if err := os.Symlink(target, draft); err != nil {
+		return err
+	}
+	return os.Rename(draft, path)
+}
+
+// keep gives a file a second name. A file of that name is from an interrupted run, or older.
+func keep(path, second string) error {
+	if err := remove(second); err != nil {
+		return err
+	}
+	return os.Link(path, second)
+}
+
+// remove removes a file if it exists.
+func remove(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
