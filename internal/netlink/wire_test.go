@@ -40,14 +40,17 @@ func newWire(t testing.TB) *wire {
 		t.Fatal(err)
 	}
 	ns, err := netns.Open("/proc/self/ns/net")
-	if err != nil && !errors.Is(err, unix.ENOSYS) { // user-mode qemu does not know the type of one
+	unknown := errors.Is(err, unix.ENOSYS) // user-mode qemu does not know the type of a namespace
+	if unknown {
+		ns = new(netns.NS)
+	} else if err != nil {
 		t.Fatal(err)
 	}
 	w := &wire{netlink.Over(pair[0], ns), ns, pair[0], pair[1]}
 	t.Cleanup(func() {
 		w.Close()
 		unix.Close(w.kernel)
-		if ns != nil {
+		if !unknown {
 			ns.Close()
 		}
 	})
