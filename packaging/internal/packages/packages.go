@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/goreleaser/nfpm/v2"
 	"github.com/goreleaser/nfpm/v2/apk"
@@ -95,6 +96,9 @@ func (f format) write(r *release.Release, t release.Target) (string, error) {
 		info.Arch = arch
 	}
 	f.fill(info, r)
+	if err := stageScripts(dir, r.Time, info); err != nil {
+		return "", err
+	}
 	if err := nfpm.PrepareForPackager(nfpm.WithDefaults(info), f.name); err != nil {
 		return "", err
 	}
@@ -172,6 +176,29 @@ func kind(file string) string {
 		return files.TypeRPMDoc
 	}
 	return files.TypeFile
+}
+
+// stageScripts copies the scripts of a package into a directory and gives the copies one time,
+// because apk packages contain the times of the files.
+func stageScripts(dir string, at time.Time, info *nfpm.Info) error {
+	for i, script := range []*string{&info.Scripts.PostInstall, &info.Scripts.PreRemove,
+		&info.Scripts.PostRemove, &info.APK.Scripts.PostUpgrade} {
+		if *script == "" {
+			continue
+		}
+		content, err := os.ReadFile(*script)
+		if err != nil {
+			return err
+		}
+		*script = filepath.Join(dir, fmt.Sprint("script", i))
+		if err := os.WriteFile(*script, content, 0o600); err != nil {
+			return err
+		}
+		if err := os.Chtimes(*script, at, at); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // script returns the path of a script of a package.
