@@ -27,8 +27,8 @@ func Write(ctx context.Context, r *release.Release, dir string, inherit []string
 ) (files []archive.File, err error) {
 	host := build.Options{Arch: build.Arch{Name: runtime.GOARCH}, Inherit: inherit}
 	for _, generator := range generators() {
-		cmd := exec.CommandContext(ctx, "go", "run", "-buildvcs=false", "./man", "-out", dir,
-			"-version", r.Version.String(), "-date", strconv.FormatInt(r.Time.Unix(), 10))
+		cmd := exec.CommandContext(ctx, "go", "run", "-trimpath", "-buildvcs=false", "./man",
+			"-out", dir, "-version", r.Version.String(), "-date", strconv.FormatInt(r.Time.Unix(), 10))
 		cmd.Dir = filepath.Join(r.Root, generator)
 		cmd.Env = r.Go.Environ(host)
 		if out, err := cmd.CombinedOutput(); err != nil {
