@@ -81,7 +81,7 @@ func TestLab(t *testing.T) {
 		c.Heal()
 
 		node.Cut()
-		if _, err := client.Put(within(t, time.Second), "x", "lost"); err == nil {
+		if _, err := client.Put(within(t, time.Second), "lost", "late"); err == nil {
 			t.Error("a node without link reaches etcd")
 		}
 		node.Join()
