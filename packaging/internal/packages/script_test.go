@@ -40,7 +40,7 @@ func TestInstallScript(t *testing.T) {
 	m.run("sh " + first + "/install.sh --from " + first)
 	m.attach()
 	t.Logf("from the archive to a container that pings: %.1f s", time.Since(start).Seconds())
-	version(m, "0.1.0")
+	runs(m, "0.1.0")
 	m.run("test -e /usr/local/share/man/man8/tenon.8 -a -e /usr/local/share/bash-completion/completions/tenon")
 	m.run("! grep -rE '/usr/bin/tenon' /usr/local/lib/systemd/system")
 	m.run("systemd-analyze verify /usr/local/lib/systemd/system/tenon-*; rm -r /run/systemd")
@@ -49,10 +49,10 @@ func TestInstallScript(t *testing.T) {
 
 	p := m.ping("web", gateway)
 	m.run("cd " + second + " && tar xzf *.tar.gz && sh tenon_*/install.sh") // an unpacked archive
-	version(m, newer)
+	runs(m, newer)
 	m.run("tenon check pods web")
 	m.run("sh " + first + "/install.sh --from " + first)
-	version(m, "0.1.0")
+	runs(m, "0.1.0")
 	m.run("tenon check pods web")
 	m.run("mkdir -p /usr/lib/tenon/cni") // as a package has it
 	m.refuse("sh "+first+"/install.sh --from "+first, "Tenon is installed as a package")
