@@ -115,7 +115,7 @@ func (m *machine) command(ctx context.Context, line string) *exec.Cmd {
 		"chroot", m.root, "sh", "-ec", line)
 	if m.pivoted {
 		cmd = exec.CommandContext(ctx, "nsenter", "--target", m.pid, "--mount", "--net", "--pid", "--ipc", "--uts",
-			"--root", "--wd=/", "sh", "-ec", line)
+			"--root", "sh", "-ec", "cd /\n"+line)
 	}
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive", "HOME=/root",
 		"LC_ALL=C.UTF-8"}
