@@ -60,6 +60,15 @@ func TestUnits(t *testing.T) {
 	if out, err := exec.Command("systemd-analyze", append([]string{"verify"}, copied...)...).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("%v\n%s", err, out)
 	}
+	for _, unit := range copied {
+		if filepath.Ext(unit) != ".service" {
+			continue
+		}
+		// The threshold is ten times the exposure level.
+		if out, err := exec.Command("systemd-analyze", "security", "--offline=true", "--threshold=40", unit).CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	}
 }
 
 // TestManifest: the daemon of the DaemonSet sees the namespaces of the node, and its socket is at

@@ -34,6 +34,7 @@ func bootSystemd(t *testing.T) *machine {
 	const init = `mount -t cgroup2 cgroup2 "$root/sys/fs/cgroup"
 mount -t tmpfs -o mode=0755 dev "$root/dev"
 mkdir "$root/dev/shm" "$root/dev/pts"
+ln -s pts/ptmx "$root/dev/ptmx" # PrivateDevices= requires it
 for node in "null 3" "zero 5" "full 7" "random 8" "urandom 9"; do
 	mknod -m 666 "$root/dev/${node% *}" c 1 "${node#* }"
 done
