@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,13 +79,14 @@ func swept(t *testing.T, number int, f fault) (calls int) {
 	synctest.Test(t, func(t *testing.T) {
 		w := inMemory(t, options{nodes: 1, pool: smallPool(), power: true})
 		m := w.addNode("swept", w.memory.Client("swept"), nil)
+		var restarts sync.WaitGroup
 		m.link.Fault(func(c memkv.Call) memkv.Fault {
 			if c.Number != number {
 				return memkv.Fault{}
 			}
 			if f.kill {
 				m.Die()
-				go m.restart()
+				restarts.Go(m.restart)
 			}
 			return f.Fault
 		})
@@ -92,6 +94,8 @@ func swept(t *testing.T, number int, f fault) (calls int) {
 		w.until(func() error { return m.Ready(within(t, time.Minute)) })
 		life(w, m, w.nodes[0])
 		calls = m.link.Calls()
+		m.link.Fault(func(memkv.Call) memkv.Fault { return memkv.Fault{} })
+		restarts.Wait()
 		w.finish()
 	})
 	return calls
