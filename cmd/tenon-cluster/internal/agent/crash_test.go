@@ -147,6 +147,16 @@ func (n *node) edit(pool string, change func(*local.State)) {
 func TestRestartAtACrashPoint(t *testing.T) {
 	t.Parallel()
 	points := map[string]func(n *node){
+		"an intent is half written": func(n *node) {
+			dir := filepath.Join(n.dir, "intents")
+			err := os.MkdirAll(dir, 0o700)
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, ".claim-x.json1"), []byte("{"), 0o600)
+			}
+			if err != nil {
+				n.Fatal(err)
+			}
+		},
 		"claim committed, files unaware, no intent": func(n *node) {
 			n.edit("pods", func(st *local.State) { st.Blocks = nil })
 		},

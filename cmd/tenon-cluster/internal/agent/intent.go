@@ -57,6 +57,16 @@ func (a *Agent) settle(in intent) error {
 	return err
 }
 
+// dropDrafts removes the intents that a killed agent was writing. Their transactions never began.
+// The caller has the turn, so that nothing writes intents.
+func (a *Agent) dropDrafts() error {
+	drafts, err := filepath.Glob(filepath.Join(a.intentDir(), ".*"))
+	for _, draft := range drafts {
+		err = errors.Join(err, os.Remove(draft))
+	}
+	return err
+}
+
 // intents returns the intents of a kind.
 func (a *Agent) intents(kind string) ([]intent, error) {
 	entries, err := os.ReadDir(a.intentDir())
@@ -92,7 +102,7 @@ func readIntent(path string) (in intent, err error) {
 // The caller has the turn.
 func (a *Agent) resolve(ctx context.Context) error {
 	left, err := a.intents(intentClaim)
-	if err != nil {
+	if err := errors.Join(err, a.dropDrafts()); err != nil {
 		return err
 	}
 	for _, in := range left {
