@@ -23,8 +23,8 @@ type Entry struct{ Name, Text string }
 // Program describes a program for its pages.
 type Program struct {
 	Command *cobra.Command
-	Version string
-	Date    time.Time // in the footer of each page
+	version string
+	date    time.Time // in the footer of each page
 
 	// Files and Environment are sections of the program's own page. If the description of the
 	// command has a paragraph "Environment:", that paragraph takes the place of the section.
@@ -42,9 +42,9 @@ type Program struct {
 	Foreign []string
 }
 
-// Write writes a page for the program and each of its visible commands, in DIR/man/man8, and
+// write writes a page for the program and each of its visible commands, in DIR/man/man8, and
 // completions for bash, zsh and fish in DIR/completion. It replaces existing files.
-func Write(dir string, p Program) error {
+func (p Program) write(dir string) error {
 	p.Command.InitDefaultHelpFlag()
 	if err := p.pages(filepath.Join(dir, "man", "man"+section), p.Command); err != nil {
 		return err
@@ -57,7 +57,7 @@ func Write(dir string, p Program) error {
 
 func (p Program) pages(dir string, cmd *cobra.Command) error {
 	if name := pageName(cmd); !slices.Contains(p.Foreign, name) {
-		if err := write(filepath.Join(dir, name+"."+section), p.page(cmd)); err != nil {
+		if err := writeFile(filepath.Join(dir, name+"."+section), p.page(cmd)); err != nil {
 			return err
 		}
 	}
@@ -96,14 +96,14 @@ func completions(dir string, cmd *cobra.Command) error {
 		if err := generate(&script); err != nil {
 			return fmt.Errorf("completion %s: %w", path, err)
 		}
-		if err := write(filepath.Join(dir, path), script.Bytes()); err != nil {
+		if err := writeFile(filepath.Join(dir, path), script.Bytes()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func write(path string, content []byte) error {
+func writeFile(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
@@ -33,7 +32,7 @@ Exit status: 0.`}
 	foreign := &cobra.Command{Use: "other", Short: "Call another program", Run: run}
 	root.AddCommand(sub, foreign, &cobra.Command{Use: "hidden", Hidden: true, Run: run})
 	return manual.Program{
-		Command: root, Version: "1.0", Date: time.Unix(0, 0), Common: "shared",
+		Command: root, Common: "shared",
 		Status:  []manual.Entry{{Name: "0", Text: "Success."}},
 		Files:   []manual.Entry{{Name: "/etc/demo", Text: "Settings."}},
 		SeeAlso: []string{"man(1)"}, Foreign: []string{"demo-other"},
@@ -41,7 +40,7 @@ Exit status: 0.`}
 }
 
 const rootPage = `.\" Generated from the commands of demo; do not edit.
-.TH "DEMO" "8" "1970-01-01" "Tenon 1.0" "Tenon"
+.TH "DEMO" "8" "1970-01-02" "Tenon 1.0" "Tenon"
 .nh
 .ad l
 .SH "NAME"
@@ -85,7 +84,7 @@ Settings.
 `
 
 const runPage = `.\" Generated from the commands of demo; do not edit.
-.TH "DEMO-RUN" "8" "1970-01-01" "Tenon 1.0" "Tenon"
+.TH "DEMO-RUN" "8" "1970-01-02" "Tenon 1.0" "Tenon"
 .nh
 .ad l
 .SH "NAME"
@@ -118,7 +117,7 @@ Success.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := manual.Write(dir, program()); err != nil {
+	if err := manual.Generate([]string{"-out", dir, "-version", "1.0", "-date", "86400"}, program()); err != nil {
 		t.Fatal(err)
 	}
 	var files []string
@@ -147,14 +146,12 @@ func TestPages(t *testing.T) {
 	}
 }
 
-func TestParseArgs(t *testing.T) {
+func TestArguments(t *testing.T) {
 	t.Parallel()
-	r, err := manual.ParseArgs([]string{"-out", "x", "-version", "1", "-date", "5"})
-	if want := (manual.Request{Dir: "x", Version: "1", Date: time.Unix(5, 0)}); err != nil || r != want {
-		t.Errorf("%+v, %v", r, err)
-	}
-	for _, args := range [][]string{{}, {"-out", "x", "-date", "today"}, {"-out", "x", "more"}} {
-		if _, err := manual.ParseArgs(args); err == nil {
+	for _, args := range [][]string{
+		{}, {"-out", "x", "-date", "today"}, {"-out", "x", "more"}, {"-other"},
+	} {
+		if err := manual.Generate(args); err == nil {
 			t.Errorf("%q accepted", args)
 		}
 	}

@@ -22,8 +22,8 @@ func (r *roff) line(text string) {
 
 func (r *roff) title(name string, p Program) {
 	r.line(`.\" Generated from the commands of ` + p.Command.Name() + `; do not edit.`)
-	r.line(fmt.Sprintf(".TH %q %q %q %q %q", name, section, p.Date.UTC().Format(time.DateOnly),
-		"Tenon "+p.Version, "Tenon"))
+	r.line(fmt.Sprintf(".TH %q %q %q %q %q", name, section, p.date.UTC().Format(time.DateOnly),
+		"Tenon "+p.version, "Tenon"))
 	r.line(".nh") // names of flags and files stay whole
 	r.line(".ad l")
 }
