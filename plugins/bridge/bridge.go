@@ -152,7 +152,7 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 		return nil, err
 	}
 	inside, port, err := s.AddVeth(kernel.Veth{
-		Name: s.IfName, MAC: c.mac, MTU: cmp.Or(c.MTU, local.MTUOf(s.Stdin())), Host: s.Host,
+		Name: s.IfName, MAC: c.mac, MTU: local.MTU(c.MTU, s.IPAM.Type, s.Stdin()), Host: s.Host,
 		HostName: s.HostName(), Alias: s.Tag,
 	})
 	if err != nil {

@@ -1,7 +1,6 @@
 package ptp
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -55,7 +54,7 @@ func (c *Config) Validate(call *plugin.Call) error {
 // Make creates the veth pair.
 func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, error) {
 	inside, host, err := s.AddVeth(kernel.Veth{
-		Name: s.IfName, MTU: cmp.Or(c.MTU, local.MTUOf(s.Stdin())), Host: s.Host,
+		Name: s.IfName, MTU: local.MTU(c.MTU, s.IPAM.Type, s.Stdin()), Host: s.Host,
 		HostName: s.HostName(), Alias: s.Tag,
 	})
 	if err != nil {

@@ -7,21 +7,30 @@ import (
 	"github.com/tenon-cni/tenon/internal/cluster/local"
 )
 
-func TestMTUOf(t *testing.T) {
+func TestMTU(t *testing.T) {
 	t.Parallel()
 	dir, none := t.TempDir(), t.TempDir()
 	if err := local.New(local.Options{Dir: dir}).SetNode(local.Node{MTU: 1450}); err != nil {
 		t.Fatal(err)
 	}
-	for conf, want := range map[string]int{
-		fmt.Sprintf(`{"ipam": {"type": "cluster", "dir": %q}}`, dir):    1450,
-		fmt.Sprintf(`{"ipam": {"type": "cluster", "dir": %q}}`, none):   0,
-		fmt.Sprintf(`{"ipam": {"type": "host-local", "dir": %q}}`, dir): 0,
-		`{}`: 0,
-		`{`:  0,
+	for _, row := range []struct {
+		configured int
+		ipam, dir  string
+		want       int
+	}{
+		{0, "cluster", dir, 1450},
+		{1400, "cluster", dir, 1400},
+		{0, "cluster", none, 0},
+		{0, "host-local", dir, 0},
+		{1400, "host-local", dir, 1400},
+		{0, "", "", 0},
 	} {
-		if got := local.MTUOf([]byte(conf)); got != want {
-			t.Errorf("%s: %d, expected %d", conf, got, want)
+		conf := fmt.Sprintf(`{"ipam": {"type": %q, "dir": %q}}`, row.ipam, row.dir)
+		if got := local.MTU(row.configured, row.ipam, []byte(conf)); got != row.want {
+			t.Errorf("%+v: %d", row, got)
 		}
+	}
+	if got := local.MTU(0, "cluster", []byte(`{`)); got != 0 {
+		t.Errorf("a configuration that is no JSON: %d", got)
 	}
 }
