@@ -73,6 +73,7 @@ test-programs:
 .PHONY: test-packages
 test-packages:
 	@scripts/test-packages
+
 .PHONY: test-platforms
 test-platforms:
 	@scripts/test-platforms

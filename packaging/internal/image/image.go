@@ -20,7 +20,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
 	"github.com/tenon-cni/tenon/packaging/internal/archive"
+	"github.com/tenon-cni/tenon/packaging/internal/modules"
 	"github.com/tenon-cni/tenon/packaging/internal/release"
 )
 
@@ -94,7 +96,7 @@ func labels(r *release.Release) map[string]string {
 	return map[string]string{
 		prefix + "title":       "Tenon",
 		prefix + "description": "CNI plugins and their daemons",
-		prefix + "source":      "https://github.com/tenon-cni/tenon",
+		prefix + "source":      modules.Home,
 		prefix + "licenses":    "Apache-2.0",
 		prefix + "version":     r.Version.String(),
 		prefix + "revision":    r.Commit,

@@ -21,6 +21,9 @@ import (
 // Self is the path of the main module. The modules of the programs are below it.
 const Self = "github.com/tenon-cni/tenon"
 
+// Home is the address of the project.
+const Home = "https://" + Self
+
 // Module is a module with code in a binary.
 type Module struct {
 	Path    string // "stdlib" for the standard library

@@ -20,13 +20,14 @@ import (
 	"github.com/goreleaser/nfpm/v2/rpm"
 
 	"github.com/tenon-cni/tenon/packaging/internal/archive"
+	"github.com/tenon-cni/tenon/packaging/internal/modules"
 	"github.com/tenon-cni/tenon/packaging/internal/release"
 )
 
 const (
 	name        = "tenon"
 	maintainer  = "The Tenon authors <maintainers@tenon-cni.invalid>"
-	homepage    = "https://github.com/tenon-cni/tenon"
+	homepage    = modules.Home
 	description = `Network for containers: CNI plugins and the command that runs them
 Tenon contains every standard plugin of the Container Network Interface (CNI)
 in one static program, the command tenon, which attaches containers and shows

@@ -22,10 +22,8 @@ import (
 // File is the name of the statement.
 const File = "provenance.json"
 
-const home = "https://" + modules.Self
-
 // LocalBuilder is the identity of a builder that is no build service.
-const LocalBuilder = home + "/tree/main/packaging/dist#local"
+const LocalBuilder = modules.Home + "/tree/main/packaging/dist#local"
 
 // statement is a Statement of in-toto, version 1.
 type statement struct {
@@ -72,7 +70,7 @@ type Parameters struct {
 func Write(r *release.Release, targets []release.Target, builder string, p Parameters,
 	artefacts []sums.Artefact,
 ) (string, error) {
-	p.Repository, p.Version, p.Epoch = home, r.Version.String(), r.Time.Unix()
+	p.Repository, p.Version, p.Epoch = modules.Home, r.Version.String(), r.Time.Unix()
 	s := statement{Type: "https://in-toto.io/Statement/v1",
 		PredicateType: "https://slsa.dev/provenance/v1"}
 	for _, a := range artefacts {
@@ -84,7 +82,7 @@ func Write(r *release.Release, targets []release.Target, builder string, p Param
 		return "", err
 	}
 	s.Predicate.BuildDefinition = definition{
-		BuildType:            home + "/blob/main/docs/releasing.md#build-type",
+		BuildType:            modules.Home + "/blob/main/docs/releasing.md#build-type",
 		ExternalParameters:   p,
 		ResolvedDependencies: deps,
 	}
@@ -102,7 +100,7 @@ func Write(r *release.Release, targets []release.Target, builder string, p Param
 // dependencies returns the commit, the Go release, and the modules in the programs.
 func dependencies(r *release.Release, targets []release.Target) ([]descriptor, error) {
 	list := []descriptor{
-		{Name: "source", URI: "git+" + home, Digest: map[string]string{"gitCommit": r.Commit}},
+		{Name: "source", URI: "git+" + modules.Home, Digest: map[string]string{"gitCommit": r.Commit}},
 		{Name: "go", URI: "https://go.dev/dl/#" + r.Go.Version},
 	}
 	seen := map[string]bool{"stdlib": true} // belongs to the Go release

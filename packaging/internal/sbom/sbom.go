@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,9 +19,8 @@ import (
 	"github.com/tenon-cni/tenon/packaging/internal/build"
 	"github.com/tenon-cni/tenon/packaging/internal/modules"
 	"github.com/tenon-cni/tenon/packaging/internal/release"
+	"github.com/tenon-cni/tenon/packaging/internal/sums"
 )
-
-const home = "https://" + modules.Self
 
 // Write writes tenon_VERSION_linux_ARCH.spdx.json, an SPDX 2.3 document, and returns its name.
 func Write(_ context.Context, r *release.Release, t release.Target) (string, error) {
@@ -49,46 +47,39 @@ func document(r *release.Release, t release.Target) (*spdx.Document, error) {
 				{CreatorType: "Tool", Creator: "tenon-dist-" + r.Version.String()}},
 		},
 	}
-	all := sha256.New()
-	for _, program := range build.Programs() {
-		digest, err := digest(filepath.Join(t.Bin, program))
-		if err != nil {
-			return nil, err
-		}
-		all.Write(digest)
-		doc.Packages = append(doc.Packages, ofProgram(program, digest, r))
-		relate(doc, "DOCUMENT", common.TypeRelationshipDescribe, elementID(program))
-		for _, used := range t.Modules.Uses[program] {
-			relate(doc, elementID(program), common.TypeRelationshipStaticLink, elementID(used))
+	programs, err := sums.Read(t.Bin, build.Programs())
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range programs {
+		doc.Packages = append(doc.Packages, ofProgram(p, r))
+		relate(doc, "DOCUMENT", common.TypeRelationshipDescribe, elementID(p.Name))
+		for _, used := range t.Modules.Uses[p.Name] {
+			relate(doc, elementID(p.Name), common.TypeRelationshipStaticLink, elementID(used))
 		}
 	}
 	for _, m := range t.Modules.Modules {
 		doc.Packages = append(doc.Packages, ofModule(m))
 	}
 	// A document is unique by the content of the programs that it describes.
-	doc.DocumentNamespace = fmt.Sprintf("%s/spdx/%s-%x", home, name, all.Sum(nil)[:8])
+	unique := sha256.Sum256(fmt.Append(nil, programs))
+	doc.DocumentNamespace = fmt.Sprintf("%s/spdx/%s-%x", modules.Home, name, unique[:8])
 	return doc, nil
 }
 
-func digest(name string) ([]byte, error) {
-	content, err := os.ReadFile(name)
-	sum := sha256.Sum256(content)
-	return sum[:], err
-}
-
-func ofProgram(name string, digest []byte, r *release.Release) *spdx.Package {
+func ofProgram(p sums.Artefact, r *release.Release) *spdx.Package {
 	return &spdx.Package{
-		PackageName: name, PackageSPDXIdentifier: common.ElementID(elementID(name)),
-		PackageVersion: r.Version.String(), PackageFileName: "bin/" + name,
+		PackageName: p.Name, PackageSPDXIdentifier: common.ElementID(elementID(p.Name)),
+		PackageVersion: r.Version.String(), PackageFileName: "bin/" + p.Name,
 		PackageSupplier:         &common.Supplier{SupplierType: "Organization", Supplier: "Tenon"},
-		PackageDownloadLocation: "git+" + home + "@" + r.Commit + "#cmd/" + name,
+		PackageDownloadLocation: "git+" + modules.Home + "@" + r.Commit + "#cmd/" + p.Name,
 		PackageChecksums: []common.Checksum{
-			{Algorithm: common.SHA256, Value: hex.EncodeToString(digest)}},
-		PackageHomePage:         home,
+			{Algorithm: common.SHA256, Value: p.SHA256}},
+		PackageHomePage:         modules.Home,
 		PackageLicenseConcluded: "Apache-2.0", PackageLicenseDeclared: "Apache-2.0",
 		PackageCopyrightText: "NOASSERTION", PrimaryPackagePurpose: "APPLICATION",
 		PackageExternalReferences: purl("pkg:golang/" + modules.Self + "@v" + r.Version.String() +
-			"#cmd/" + name),
+			"#cmd/" + p.Name),
 	}
 }
 

@@ -71,19 +71,7 @@ func (v Version) Next(c Commit) Version {
 func (v Version) Release() bool { return v.Snapshot == "" }
 
 // String returns the semantic version.
-func (v Version) String() string {
-	s := v.core()
-	if v.Stage != "" {
-		s += fmt.Sprintf("-%s.%d", v.Stage, v.Number)
-	}
-	switch {
-	case v.Snapshot == "":
-		return s
-	case v.Stage == "":
-		return s + "-0." + v.Snapshot
-	}
-	return s + ".0." + v.Snapshot
-}
+func (v Version) String() string { return v.join("-", "-") }
 
 // Debian returns the version of deb packages, without a revision.
 func (v Version) Debian() string { return v.tilde() }
@@ -93,18 +81,19 @@ func (v Version) RPM() string { return v.tilde() }
 
 // tilde separates the pre-release with "~", which sorts before the empty string. Snapshots before
 // the first pre-release have "~~", because rpm sorts digits after letters.
-func (v Version) tilde() string {
+func (v Version) tilde() string { return v.join("~", "~~") }
+
+// join returns the version with separators before the stage, and before a snapshot without a stage.
+func (v Version) join(stage, snapshot string) string {
 	s := v.core()
 	if v.Stage != "" {
-		s += fmt.Sprintf("~%s.%d", v.Stage, v.Number)
+		s += fmt.Sprintf("%s%s.%d", stage, v.Stage, v.Number)
+		snapshot = "."
 	}
-	switch {
-	case v.Snapshot == "":
-		return s
-	case v.Stage == "":
-		return s + "~~0." + v.Snapshot
+	if v.Snapshot != "" {
+		s += snapshot + "0." + v.Snapshot
 	}
-	return s + ".0." + v.Snapshot
+	return s
 }
 
 // Alpine returns the version of apk packages, without a release. It has no commit, for which apk
