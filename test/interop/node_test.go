@@ -198,7 +198,7 @@ func (n *node) unchanged(before string) {
 }
 
 // withoutSkeleton removes the rules and sets of table inet tenon from a difference. They belong to no
-// attachment, and a later version replaces those of an earlier one; attachments have elements.
+// attachment, and a later version replaces them; attachments have elements.
 func withoutSkeleton(diff string) string {
 	var rest strings.Builder
 	for line := range strings.Lines(diff) {

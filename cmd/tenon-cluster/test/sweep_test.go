@@ -37,9 +37,9 @@ var (
 	late        = memkv.Fault{Error: errInjected, Commit: memkv.Later, After: 8 * time.Second}
 )
 
-// life lets the swept node make each transaction: it joins, claims blocks, returns some, gets a
-// sticky address, dies, is fenced, comes back in its next epoch, and fences the other node. ADD may
-// fail; the other steps are repeated.
+// life lets the swept node make each transaction. The node joins, claims blocks, returns some, and
+// gets a sticky address. It dies, is fenced and comes back in its next epoch. In the end it fences
+// the other node. ADD may fail; life repeats the other steps.
 func life(w *world, m, other *member) {
 	add := func(from, to int) {
 		for i := from; i < to; i++ {

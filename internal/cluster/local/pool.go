@@ -204,7 +204,7 @@ func (p *Pool) Usage(ctx context.Context) (blocks []Use, shared []ipam.Lease, er
 			shared = append(shared, l)
 		}
 	}
-	// An address whose file cannot be read is no lease, but it may have a holder.
+	// An address with a file that cannot be read is no lease, but it may have a holder.
 	reserved, err := p.files.Addrs()
 	for _, a := range reserved {
 		if at := blockOf(a); at >= 0 && !unused[a] {

@@ -31,7 +31,7 @@ type machine struct {
 }
 
 // boot mounts a root in new namespaces, prints a line when it is ready, and runs the program in the
-// other arguments. Of the kernel's settings, only those of the network namespace can be written.
+// other arguments. It can write the kernel's settings of the network namespace and no others.
 const boot = `set -e
 mount --make-rprivate /
 mount --bind "$1" "$1"
