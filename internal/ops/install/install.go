@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/ops/plugindir"
+	"github.com/tenon-cni/tenon/internal/repair"
 	"github.com/tenon-cni/tenon/internal/statefile"
 	"github.com/tenon-cni/tenon/invoke"
 )
@@ -224,8 +226,8 @@ func (in *installation) program(ctx context.Context, from Program) error {
 
 // put gives the file of a plugin its name, and keeps the file of another program that it replaces.
 func (p Plugin) put(draft string) error {
-	if p.Change == Replaced {
-		if err := keep(p.Path); err != nil {
+	if p.Change == Replaced && !repair.IsOurs(p.Path) {
+		if err := ioFailure(plugindir.Keep(p.Path)); err != nil {
 			return err
 		}
 	}

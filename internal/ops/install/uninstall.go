@@ -307,7 +307,7 @@ func (p *Plan) onlyPlanned(records []network.Record) error {
 // meantime.
 func (p *Plan) remove(ctx context.Context) error {
 	for _, path := range p.Plugins {
-		if err := removePlugin(path); err != nil {
+		if err := ioFailure(plugindir.Restore(path)); err != nil {
 			return err
 		}
 	}

@@ -60,7 +60,7 @@ func (d *Dpkg) divert(ctx context.Context, p place) error {
 		"--no-rename", "--quiet", "--add", p.path); err != nil {
 		return err
 	}
-	if err := keep(p.path, p.diverted()); err != nil {
+	if err := secondName(p.path, p.diverted()); err != nil {
 		return err
 	}
 	for _, choice := range [][]string{

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// keptSuffix marks files that no package owns and that a link replaces.
+	// keptSuffix marks files of other programs that a plugin replaces.
 	keptSuffix = ".before-tenon"
 	// draftSuffix marks links before they get their name.
 	draftSuffix = ".tenon-new"
@@ -107,7 +107,7 @@ func (h *Host) linkAll(ctx context.Context, dir string, names []string) (Directo
 		d.Linked++
 		if p.state == alternative {
 			d.Diverted++
-		} else if exists(p.path + keptSuffix) {
+		} else if exists(Kept(p.path)) {
 			d.Kept++
 		}
 	}
@@ -140,7 +140,7 @@ func (h *Host) link(ctx context.Context, p *place) error {
 			return h.Dpkg.divert(ctx, *p)
 		}
 	}
-	if err := keep(p.path, p.path+keptSuffix); err != nil {
+	if err := Keep(p.path); err != nil {
 		return err
 	}
 	p.state = linked
@@ -245,17 +245,13 @@ func (h *Host) restoreDir(ctx context.Context, dir string) error {
 
 // restore restores the file of one plugin.
 func (h *Host) restore(ctx context.Context, p place) error {
-	kept := p.path + keptSuffix
 	switch p.state {
 	case alternative:
-		return errors.Join(h.Dpkg.release(ctx, p), remove(kept))
+		return errors.Join(h.Dpkg.release(ctx, p), remove(Kept(p.path)))
 	case linked:
-		if exists(kept) {
-			return os.Rename(kept, p.path)
-		}
-		return os.Remove(p.path)
+		return Restore(p.path)
 	default:
-		return remove(kept) // the file that replaced the link is newer
+		return remove(Kept(p.path)) // the file that replaced the link is newer
 	}
 }
 

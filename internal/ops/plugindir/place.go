@@ -78,8 +78,25 @@ func symlink(target, path string) error {
 	return os.Rename(draft, path)
 }
 
-// keep gives a file a second name. A file of that name is from an interrupted run, or older.
-func keep(path, second string) error {
+// Kept returns the path of the file that a plugin of Tenon has replaced, if there was one.
+func Kept(plugin string) string { return plugin + keptSuffix }
+
+// Keep keeps a file of another program that a plugin is about to replace. Both names exist until
+// then.
+func Keep(plugin string) error { return secondName(plugin, Kept(plugin)) }
+
+// Restore removes a plugin, or puts the kept file back in its place atomically. It succeeds if
+// neither exists.
+func Restore(plugin string) error {
+	err := os.Rename(Kept(plugin), plugin)
+	if errors.Is(err, fs.ErrNotExist) {
+		return remove(plugin)
+	}
+	return err
+}
+
+// secondName gives a file a second name. A file of that name is from an interrupted run, or older.
+func secondName(path, second string) error {
 	if err := remove(second); err != nil {
 		return err
 	}

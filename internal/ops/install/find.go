@@ -1,37 +1,12 @@
 package install
 
 import (
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 
+	"github.com/tenon-cni/tenon/internal/ops/plugindir"
 	"github.com/tenon-cni/tenon/internal/repair"
 )
-
-// keptSuffix marks files of other programs that Run replaced. Package plugindir uses the same
-// suffix for files that a package replaces.
-const keptSuffix = ".before-tenon"
-
-// keep gives a file that Run is about to replace a second name, unless it is a build of Tenon.
-func keep(path string) error {
-	if repair.IsOurs(path) {
-		return nil
-	}
-	if err := ioFailure(os.Remove(path+keptSuffix), fs.ErrNotExist); err != nil {
-		return err
-	}
-	return ioFailure(os.Link(path, path+keptSuffix))
-}
-
-// removePlugin removes a plugin, or replaces it with the file that Run kept.
-func removePlugin(path string) error {
-	err := os.Rename(path+keptSuffix, path)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = os.Remove(path)
-	}
-	return ioFailure(err, fs.ErrNotExist)
-}
 
 // find returns the files in a plugin directory that have names of plugins and are builds of this
 // program. It skips symbolic links. restored lists the plugins that replaced another file; outdated
@@ -43,7 +18,7 @@ func find(dir string, names []string) (plugins, restored, outdated []string) {
 		if err != nil || !info.Mode().IsRegular() {
 			continue
 		}
-		_, err = os.Lstat(path + keptSuffix)
+		_, err = os.Lstat(plugindir.Kept(path))
 		kept := err == nil
 		switch ours := repair.IsOurs(path); {
 		case ours && kept:
@@ -51,7 +26,7 @@ func find(dir string, names []string) (plugins, restored, outdated []string) {
 		case ours:
 			plugins = append(plugins, path)
 		case kept:
-			outdated = append(outdated, path+keptSuffix)
+			outdated = append(outdated, plugindir.Kept(path))
 		}
 	}
 	return plugins, restored, outdated

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/tenon-cni/tenon/internal/ops/plugindir"
 )
 
 // build makes a build of Tenon: the test binary has its main module.
@@ -33,28 +35,24 @@ func TestKeep(t *testing.T) {
 		if err := os.Rename(path+".other", path); err != nil {
 			t.Fatal(err)
 		}
-		if err := keep(path); err != nil {
-			t.Fatal(err)
+		for range 2 { // the second time, a build of Tenon, which is not kept
+			build(t, path+".draft")
+			if err := (Plugin{Path: path, Change: Replaced}).put(path + ".draft"); err != nil {
+				t.Fatal(err)
+			}
 		}
-		build(t, path+".draft")
-		if err := os.Rename(path+".draft", path); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := keep(path); err != nil { // a build of Tenon is not kept
-		t.Fatal(err)
 	}
 	plugins, restored, outdated := find(dir, []string{"bridge", "ptp"})
 	if !slices.Equal(plugins, []string{path}) || !slices.Equal(restored, plugins) || outdated != nil {
 		t.Errorf("found %q, %q, %q", plugins, restored, outdated)
 	}
-	if err := removePlugin(path); err != nil {
+	if err := plugindir.Restore(path); err != nil {
 		t.Fatal(err)
 	}
 	if content, err := os.ReadFile(path); err != nil || string(content) != "upstream 2" {
 		t.Errorf("restored %q, %v", content, err)
 	}
-	if _, err := os.Lstat(path + keptSuffix); !os.IsNotExist(err) {
+	if _, err := os.Lstat(plugindir.Kept(path)); !os.IsNotExist(err) {
 		t.Errorf("the kept file remains: %v", err)
 	}
 }
@@ -65,9 +63,9 @@ func TestOutdated(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "bridge")
 	write(t, path, "newer upstream")
-	write(t, path+keptSuffix, "older upstream")
+	write(t, plugindir.Kept(path), "older upstream")
 	plugins, restored, outdated := find(dir, []string{"bridge"})
-	if plugins != nil || restored != nil || !slices.Equal(outdated, []string{path + keptSuffix}) {
+	if plugins != nil || restored != nil || !slices.Equal(outdated, []string{plugindir.Kept(path)}) {
 		t.Errorf("found %q, %q, %q", plugins, restored, outdated)
 	}
 }
