@@ -44,6 +44,19 @@ func readReceipt(dir string) (receipt, error) {
 	return r, nil
 }
 
+// removeDrafts removes the drafts that killed installations left: of the receipt, and of the files
+// that it lists, because Install lists each file before it writes it.
+func (r receipt) removeDrafts(dir string) error {
+	err := statefile.RemoveDrafts(filepath.Join(dir, receiptName))
+	for path := range r.paths() {
+		err = errors.Join(err, statefile.RemoveDrafts(path))
+	}
+	if err != nil {
+		return cni.Errorf(cni.CodeIOFailure, "%w", err)
+	}
+	return nil
+}
+
 // write writes the receipt, or removes it if it lists no file.
 func (r receipt) write(dir string) error {
 	path := filepath.Join(dir, receiptName)

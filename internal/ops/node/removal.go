@@ -68,6 +68,9 @@ func (r Removal) Run(ctx context.Context, p *install.Plan) error {
 	if r.DryRun {
 		return nil
 	}
+	if err := rec.removeDrafts(r.NetDir); err != nil {
+		return errors.Join(err, restore(removed))
+	}
 	if err := p.Run(ctx); err != nil {
 		return errors.Join(err, restore(removed))
 	}
