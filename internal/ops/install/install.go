@@ -223,9 +223,11 @@ func (in *installation) program(ctx context.Context, from Program) error {
 	return nil
 }
 
-// put gives the file of a plugin its name, and keeps the file of another program that it replaces.
+// put gives the file of a plugin its name, and keeps the file that it replaces unless that is a
+// build of Tenon. A link to one belongs to a package.
 func (p Plugin) put(draft string) error {
-	if p.Change == Replaced && !repair.IsOurs(p.Path) {
+	if info, err := os.Lstat(p.Path); err == nil && (!info.Mode().IsRegular() ||
+		!repair.IsOurs(p.Path)) {
 		if err := ioFailure(plugindir.Keep(p.Path)); err != nil {
 			return err
 		}

@@ -106,6 +106,27 @@ func TestRunReplacesFilesAndLinks(t *testing.T) {
 	}
 }
 
+// TestRunKeepsLinks: a replaced link is kept, also if it leads to a plugin of Tenon, as the links of
+// a package do, or nowhere.
+func TestRunKeepsLinks(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range []string{self, "/missing"} {
+		dir := t.TempDir()
+		if err := os.Symlink(target, filepath.Join(dir, "alpha")); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, run(t, dir, "alpha"), "alpha replaced")
+		expect(t, run(t, dir, "alpha"), "alpha unchanged")
+		if to, err := os.Readlink(filepath.Join(dir, "alpha.before-tenon")); err != nil || to != target {
+			t.Errorf("kept %q, %v, want a link to %s", to, err, target)
+		}
+	}
+}
+
 // TestConcurrentRuns: Run waits for an installation into the same directory, or else both would
 // keep files, and one of them the other's plugin.
 func TestConcurrentRuns(t *testing.T) {
