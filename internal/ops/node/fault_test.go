@@ -3,6 +3,7 @@ package node_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -128,78 +131,119 @@ func content(t *testing.T, path ...string) []byte {
 	return b
 }
 
-// TestKilledInstall kills an installation before a change that it makes: before each with
-// TENON_FAULTS=all, otherwise before every second one. The node always has a complete plugin and a
-// complete configuration, of the old or the new version, and the next installation leaves nothing
-// of the killed one.
+// TestKilledInstall kills an upgrade from another file system, as from an image, before each change
+// that it makes. The node always has a complete plugin and a complete configuration, of the old or
+// the new version, and the next installation leaves nothing of the killed one.
 func TestKilledInstall(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, tracer.Supported)
 	old, current := version(t, "old"), version(t, "")
-	step := 2
-	if os.Getenv("TENON_FAULTS") == "all" {
-		step = 1
-	}
-	for i, row := range []struct {
-		name string
-		root func(*testing.T) string
-	}{
-		{"upgrade on the file system of the program", (*testing.T).TempDir},
-		{"upgrade on another file system", func(t *testing.T) string {
-			dir, _ := disk(t, 4)
-			return dir
-		}},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			t.Parallel()
-			h := newHostIn(t, row.root(t))
-			oldProgram, newProgram := content(t, old), content(t, current)
-			for n := i % step; ; n += step {
-				h.write(h.Source, "10-pods.conflist", network("pods", 1500))
-				h.foreign("bridge")
-				run(t, old, h.root)
-				h.write(h.Source, "10-pods.conflist", network("pods", 1400))
-				result := trace(t, exec.Command(current, h.root),
-					tracer.Fault{Effect: tracer.Kill, N: n, First: true})
-				h.works()
-				if now := content(t, h.Plugins.Dir, "bridge"); !bytes.Equal(now, oldProgram) &&
-					!bytes.Equal(now, newProgram) {
-					t.Fatalf("killed before change %d: a plugin of %d bytes", n, len(now))
-				}
-				if now := string(content(t, h.NetDir, "10-pods.conflist")); now !=
-					network("pods", 1500) && now != network("pods", 1400) {
-					t.Fatalf("killed before change %d: configuration %q", n, now)
-				}
-				run(t, current, h.root)
-				h.expect(h.files(h.Plugins.Dir), "bridge", "bridge.before-tenon")
-				h.expect(h.files(h.NetDir), ".tenon-node", "10-pods.conflist")
-				h.isForeign("bridge.before-tenon")
-				if t.Failed() {
-					t.Fatalf("killed before change %d, %+v", n, result.Changes)
-				}
-				if !result.Hit {
-					t.Logf("%d changes", len(result.Changes))
-					return
-				}
-			}
-		})
+	oldPlugin, plugin := content(t, old), content(t, current)
+	oldConf, conf := []byte(network("pods", 1500)), []byte(network("pods", 1400))
+	dir, _ := disk(t, 4)
+	h := newHostIn(t, dir)
+	h.foreign("bridge")
+	run(t, old, h.root)
+	h.save()
+	h.write(h.Source, "10-pods.conflist", string(conf))
+	for n := 0; ; n++ {
+		h.reset()
+		result := h.kill(current, n)
+		h.has("bin/bridge", oldPlugin, plugin)
+		h.executable()
+		h.has("net.d/10-pods.conflist", oldConf, conf)
+		if err := runInstaller(h.root, false); err != nil {
+			t.Fatal(err)
+		}
+		h.expect(h.files(h.Plugins.Dir), "bridge", "bridge.before-tenon")
+		h.expect(h.files(h.NetDir), ".tenon-node", "10-pods.conflist")
+		h.has("bin/bridge", plugin)
+		h.executable()
+		h.has("net.d/10-pods.conflist", conf)
+		h.isForeign("bridge.before-tenon")
+		if t.Failed() {
+			t.Fatalf("killed before change %d: %+v", n, result.Changes)
+		}
+		if !result.Hit {
+			t.Logf("%d changes", n)
+			return
+		}
 	}
 }
 
-// trace runs a program under a fault.
-func trace(t *testing.T, cmd *exec.Cmd, f tracer.Fault) *tracer.Run {
-	t.Helper()
-	var result *tracer.Run
-	err := errors.New("the test ended")
-	done := make(chan struct{})
-	go func() { // the thread ends with the goroutine
-		defer close(done)
-		runtime.LockOSThread()
-		result, err = tracer.Trace(cmd, nil, f)
-	}()
-	<-done
+// save makes links to the files of the node, which reset restores.
+func (h *host) save() {
+	h.t.Helper()
+	for _, dir := range []string{"bin", "net.d"} {
+		h.link(dir, filepath.Join("saved", dir))
+	}
+}
+
+func (h *host) reset() {
+	h.t.Helper()
+	for _, dir := range []string{"bin", "net.d"} {
+		h.link(filepath.Join("saved", dir), dir)
+	}
+}
+
+// link replaces a directory by one with links to the files of another.
+func (h *host) link(from, to string) {
+	h.t.Helper()
+	from, to = filepath.Join(h.root, from), filepath.Join(h.root, to)
+	err := errors.Join(os.RemoveAll(to), os.MkdirAll(to, 0o755))
+	for _, name := range h.files(from) {
+		err = errors.Join(err, os.Link(filepath.Join(from, name), filepath.Join(to, name)))
+	}
 	if err != nil {
-		t.Fatal(err)
+		h.t.Fatal(err)
+	}
+}
+
+// has fails the test unless a file below the root of the node has one of the contents.
+func (h *host) has(path string, contents ...[]byte) {
+	h.t.Helper()
+	now := content(h.t, h.root, path)
+	if !slices.ContainsFunc(contents, func(c []byte) bool { return bytes.Equal(c, now) }) {
+		h.t.Errorf("%s: %d bytes that are in no version", path, len(now))
+	}
+}
+
+// executable fails the test unless everybody may execute the plugin.
+func (h *host) executable() {
+	h.t.Helper()
+	info, err := os.Lstat(filepath.Join(h.Plugins.Dir, "bridge"))
+	if err != nil || info.Mode() != 0o755 {
+		h.t.Errorf("plugin: %v, %v", info, err)
+	}
+}
+
+// killer is the name of the test binary as a process that runs a command and kills it before the
+// change with the number in its first argument. A process of its own waits for no other children.
+const killer = "killer"
+
+func runKiller(number string, command []string) error {
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		return err
+	}
+	runtime.LockOSThread()
+	result, err := tracer.Trace(exec.Command(command[0], command[1:]...), nil,
+		tracer.Fault{Effect: tracer.Kill, N: n, First: true})
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(result)
+}
+
+// kill runs an installer and kills it before a change.
+func (h *host) kill(installerPath string, change int) (result tracer.Run) {
+	h.t.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args = []string{killer, strconv.Itoa(change), installerPath, h.root}
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err = errors.Join(err, json.Unmarshal(out, &result)); err != nil {
+		h.t.Fatal(err)
 	}
 	return result
 }

@@ -16,18 +16,23 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// TestMain lets the tests install the test binary as the plugin bridge, and run it as an installer.
+// TestMain lets the tests install the test binary as the plugin bridge, and run it as an installer
+// that may be killed.
 func TestMain(m *testing.M) {
+	var err error
 	switch filepath.Base(os.Args[0]) {
 	case "bridge":
 		fmt.Println(`{"cniVersion": "1.1.0", "supportedVersions": ["1.0.0", "1.1.0"]}`)
 	case installer:
-		if err := runInstaller(os.Args[1], len(os.Args) > 2); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
+		err = runInstaller(os.Args[1], len(os.Args) > 2)
+	case killer:
+		err = runKiller(os.Args[1], os.Args[2:])
 	default:
 		os.Exit(m.Run())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 }
 
