@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -63,7 +64,7 @@ func (c *containerd) changed(path string) time.Time {
 // nothing.
 func TestClientsInstaller(t *testing.T) {
 	t.Parallel()
-	first, second := dist(t, "0.1.0"), dist(t, "0.2.0")
+	first, second := dist(t, "0.1.0", runtime.GOARCH), dist(t, "0.2.0", runtime.GOARCH)
 	c := newClients(t)
 	outside := c.Uplink()
 	c.Host.Command("sysctl", "-qw", "net.ipv4.ip_forward=1") // stays set after the removal
