@@ -43,6 +43,34 @@ func (c *containerd) tenon(args ...string) (string, error) {
 		"--exec-id", fmt.Sprint("test", time.Now().UnixNano()), id, "/usr/local/bin/tenon"}, args...)...)
 }
 
+// inventory lists the files of other programs, and of Tenon, in the directories that both use: path,
+// kind, mode, owner, target of a link, and digest.
+func (c *containerd) inventory() string {
+	c.t.Helper()
+	return c.run("sh", "-c", `find "$@" ! -type d -printf '%p %y %m %U:%G %l\n' 2>/dev/null | sort
+		find "$@" -type f -exec sha256sum {} + 2>/dev/null | sort`,
+		"inventory", "/opt", netDir, "/var/lib/cni", "/run/cni", "/run/tenon")
+}
+
+// serve runs a registry on the node and pushes the image of a release to it. It returns the
+// manifests with the address of the registry.
+func (c *containerd) serve(r releaseFiles, version string) releaseFiles {
+	c.t.Helper()
+	const address = "127.0.0.1:5000"
+	c.run("sh", "-c", `crane registry serve --address $0 >/run/registry.log 2>&1 &`, address)
+	c.run("sh", "-c", `mkdir /run/layout; tar -x -C /run/layout -f "$0"`, r.image)
+	name := address + "/tenon:" + version
+	c.await("registry", func() error {
+		_, err := c.try("crane", "push", "--index", "/run/layout", name)
+		return err
+	})
+	served := releaseFiles{image: r.image, manifests: map[string]string{}}
+	for path, text := range r.manifests {
+		served.manifests[path] = strings.ReplaceAll(text, "ghcr.io/tenon-cni/tenon:"+version, name)
+	}
+	return served
+}
+
 // logged returns the log of the installer.
 func (c *containerd) logged() string {
 	out, _ := c.try("sh", "-c", "cat "+podLogs+"/kube-system_tenon-node_*/*/*.log")
@@ -60,15 +88,17 @@ func (c *containerd) changed(path string) time.Time {
 
 // TestClientsInstaller imports the image of a release offline and runs the pod of its DaemonSet:
 // the plugins appear, then the configuration, and the node gets ready. A pod that runs meanwhile
-// survives an upgrade. The pod of the other DaemonSet waits for the end of that pod and then leaves
-// nothing.
+// survives an upgrade to an image from a registry. The pod of the other DaemonSet waits for the end
+// of that pod and then leaves the files, links and rules that were there before.
 func TestClientsInstaller(t *testing.T) {
 	t.Parallel()
 	first, second := dist(t, "0.1.0", runtime.GOARCH), dist(t, "0.2.0", runtime.GOARCH)
 	c := newClients(t)
 	outside := c.Uplink()
 	c.Host.Command("sysctl", "-qw", "net.ipv4.ip_forward=1") // stays set after the removal
-	before := c.snapshot()
+	c.run("sh", "-c", `cd "$0"; echo other >bridge; chmod 751 bridge; chown 1234:4321 bridge; ln -s /missing ptp`,
+		plugins)
+	before, files := c.snapshot(), c.inventory()
 	c.hostPod() // makes the control groups of the node, which kubelet expects
 	c.kubelet()
 	t.Cleanup(func() {
@@ -119,7 +149,8 @@ func TestClientsInstaller(t *testing.T) {
 	// upgrade
 	connection := open(t, outside, "192.0.2.1:8080")
 	earlier := c.run("sha256sum", plugins+"/bridge")
-	c.run("ctr", "--namespace", "k8s.io", "image", "import", second.image)
+	start = time.Now()
+	second = c.serve(second, "0.2.0")
 	c.installer(second, "install/tenon.yaml")
 	c.awaitLong("upgrade", func() error {
 		out, err := c.tenon("--version")
@@ -131,6 +162,7 @@ func TestClientsInstaller(t *testing.T) {
 		}
 		return err
 	})
+	t.Logf("from the push to a registry to the upgrade: %v", time.Since(start).Round(time.Second/10))
 	if now := c.run("sha256sum", plugins+"/bridge"); now == earlier {
 		t.Errorf("the upgrade did not replace the plugin: %s", now)
 	}
@@ -165,8 +197,8 @@ func TestClientsInstaller(t *testing.T) {
 	})
 	c.unchanged(before)
 	c.nothingKept()
-	if left := c.run("find", "/opt", netDir, "/var/lib/cni", "-type", "f"); left != netDir+"/.keep\n" {
-		t.Errorf("files left:\n%s", left)
+	if left := c.inventory(); left != files {
+		t.Errorf("files\n%s\nwant\n%s", left, files)
 	}
 	if left := c.run("nft", "list", "ruleset"); left != "" {
 		t.Errorf("rules left:\n%s", left)
