@@ -71,6 +71,49 @@ func (c *containerd) serve(r releaseFiles, version string) releaseFiles {
 	return served
 }
 
+// attachLoop calls ADD and DEL of installed plugins until a file disappears, and fails with the
+// first call that fails. It prints the number of ADDs.
+const attachLoop = `
+	n=0
+	export CNI_CONTAINERID=loop CNI_IFNAME=eth0 CNI_NETNS=/run/loop CNI_PATH=/opt/cni/bin
+	touch $CNI_NETNS
+	unshare --net=$CNI_NETNS true
+	while [ -e "$0" ]; do
+		for verb in ADD DEL; do
+			CNI_COMMAND=$verb /opt/cni/bin/bridge >/run/answer <<-END || { cat /run/answer >&2; exit 1; }
+				{"cniVersion": "1.0.0", "name": "loop", "type": "bridge", "bridge": "loop0", "isGateway": true,
+				 "ipam": {"type": "host-local", "subnet": "10.99.0.0/24"}}
+			END
+		done
+		n=$((n + 1))
+	done
+	ip link delete loop0
+	umount $CNI_NETNS
+	rm -r /var/lib/cni/networks/loop
+	echo $n`
+
+// attaching runs attachLoop until the returned function is called.
+func (c *containerd) attaching() (stop func()) {
+	c.t.Helper()
+	const file = "/run/attaching"
+	c.write(file, "")
+	ended := make(chan error, 1)
+	var out string
+	go func() {
+		var err error
+		out, err = c.try("sh", "-ec", attachLoop, file)
+		ended <- err
+	}()
+	return func() {
+		c.t.Helper()
+		c.run("rm", file)
+		must(c.t, <-ended)
+		if c.t.Logf("%s attachments during the upgrade", strings.TrimSpace(out)); out == "0\n" {
+			c.t.Error("no attachment during the upgrade")
+		}
+	}
+}
+
 // logged returns the log of the installer.
 func (c *containerd) logged() string {
 	out, _ := c.try("sh", "-c", "cat "+podLogs+"/kube-system_tenon-node_*/*/*.log")
@@ -151,6 +194,7 @@ func TestClientsInstaller(t *testing.T) {
 	earlier := c.run("sha256sum", plugins+"/bridge")
 	start = time.Now()
 	second = c.serve(second, "0.2.0")
+	stop := c.attaching()
 	c.installer(second, "install/tenon.yaml")
 	c.awaitLong("upgrade", func() error {
 		out, err := c.tenon("--version")
@@ -163,6 +207,7 @@ func TestClientsInstaller(t *testing.T) {
 		return err
 	})
 	t.Logf("from the push to a registry to the upgrade: %v", time.Since(start).Round(time.Second/10))
+	stop()
 	if now := c.run("sha256sum", plugins+"/bridge"); now == earlier {
 		t.Errorf("the upgrade did not replace the plugin: %s", now)
 	}
