@@ -56,11 +56,16 @@ func objects(t *testing.T, text string) map[string]any {
 	return found
 }
 
-// kustomize builds a directory.
+// kustomize builds a directory of the manifests.
 func kustomize(t *testing.T, name string) map[string]any {
 	t.Helper()
+	return kustomizeDir(t, filepath.Join(dir, name))
+}
+
+func kustomizeDir(t *testing.T, path string) map[string]any {
+	t.Helper()
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).
-		Run(filesys.MakeFsOnDisk(), filepath.Join(dir, name))
+		Run(filesys.MakeFsOnDisk(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,6 +178,41 @@ func text(t *testing.T, object any) []byte {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// TestDocumentedKustomization builds the example of docs/kubernetes.md.
+func TestDocumentedKustomization(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(page), "```yaml title=\"kustomization.yaml\"\n")
+	example, _, ok := strings.Cut(example, "```")
+	if !ok {
+		t.Fatal("the page has no kustomization.yaml")
+	}
+	mine := t.TempDir()
+	install, err := filepath.Abs(filepath.Join(dir, "install"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if install, err = filepath.Rel(mine, install); err != nil {
+		t.Fatal(err)
+	}
+	example = strings.ReplaceAll(example, "tenon_VERSION_kubernetes/install", install)
+	if err := os.WriteFile(filepath.Join(mine, "kustomization.yaml"), []byte(example), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found := kustomizeDir(t, mine)
+	networks := found["ConfigMap tenon-networks"].(*corev1.ConfigMap).Data
+	if len(networks) != 1 || !strings.Contains(networks["10-pods.conflist"], `"pool": "pods"`) {
+		t.Errorf("networks %v", networks)
+	}
+	image := found["DaemonSet tenon"].(*appsv1.DaemonSet).Spec.Template.Spec.Containers[0].Image
+	if image != "registry.example/tenon:latest" {
+		t.Errorf("image %s", image)
+	}
 }
 
 // TestChartValues: values replace the image, the networks and the directories.
