@@ -201,7 +201,8 @@ func TestDocumentedKustomization(t *testing.T) {
 		t.Fatal(err)
 	}
 	example = strings.ReplaceAll(example, "tenon_VERSION_kubernetes/install", install)
-	if err := os.WriteFile(filepath.Join(mine, "kustomization.yaml"), []byte(example), 0o600); err != nil {
+	err = os.WriteFile(filepath.Join(mine, "kustomization.yaml"), []byte(example), 0o600)
+	if err != nil {
 		t.Fatal(err)
 	}
 	found := kustomizeDir(t, mine)
@@ -356,7 +357,7 @@ func TestChartSchema(t *testing.T) {
 			t.Errorf("%s: %v is accepted", path, value)
 		}
 	}
-	if _, err := renderText(t, map[string]any{"global": map[string]any{"of": "another chart"}}); err != nil {
+	if _, err := renderText(t, nested("global.of", "another chart")); err != nil {
 		t.Error(err)
 	}
 }

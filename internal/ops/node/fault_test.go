@@ -287,45 +287,49 @@ func TestInstallOnBrokenDisk(t *testing.T) {
 			if err := os.Symlink(mounted, filepath.Join(h.root, dir)); err != nil {
 				t.Fatal(err)
 			}
-			full := func() func() {
-				ballast := filepath.Join(mounted, "ballast")
-				if err := fill(ballast); !errors.Is(err, syscall.ENOSPC) {
-					t.Fatal(err)
-				}
-				return func() {
-					if err := os.Remove(ballast); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			readOnly := func() func() {
-				remount("ro")
-				return func() { remount("rw") }
-			}
-			for i, spoil := range []func() func(){full, readOnly} {
-				h.write(h.Source, "10-pods.conflist", network("pods", 1500+i))
-				run(t, old, h.root)
-				h.write(h.Source, "10-pods.conflist", network("pods", 1400+i))
-				before := h.files(mounted)
-				repair := spoil()
-				if out, err := exec.Command(current, h.root).CombinedOutput(); err == nil {
-					t.Errorf("the installation succeeds: %s", out)
-				}
-				h.works()
-				if now := string(content(t, h.NetDir, "10-pods.conflist")); now !=
-					network("pods", 1500+i) {
-					t.Errorf("configuration %q", now)
-				}
-				repair()
-				h.expect(h.files(mounted), before...)
-				run(t, current, h.root)
-				h.expect(h.files(h.Plugins.Dir), "bridge")
-				h.expect(h.files(h.NetDir), ".tenon-node", "10-pods.conflist")
-				if now := content(t, h.Plugins.Dir, "bridge"); !bytes.Equal(now, content(t, current)) {
-					t.Error("the repaired installation has not replaced the plugin")
-				}
-			}
+			h.upgradesOn(mounted, old, current, func() { h.fill(mounted) }, func() { h.free(mounted) })
+			h.upgradesOn(mounted, old, current, func() { remount("ro") }, func() { remount("rw") })
 		})
+	}
+}
+
+// upgradesOn upgrades from the old to the current version while a disk is broken, and again when it
+// is repaired.
+func (h *host) upgradesOn(mounted, old, current string, spoil, repair func()) {
+	h.t.Helper()
+	h.write(h.Source, "10-pods.conflist", network("pods", 1500))
+	run(h.t, old, h.root)
+	h.write(h.Source, "10-pods.conflist", network("pods", 1400))
+	before := h.files(mounted)
+	spoil()
+	if out, err := exec.Command(current, h.root).CombinedOutput(); err == nil {
+		h.t.Errorf("the installation succeeds: %s", out)
+	}
+	h.works()
+	h.has("net.d/10-pods.conflist", []byte(network("pods", 1500)))
+	repair()
+	h.expect(h.files(mounted), before...)
+	run(h.t, current, h.root)
+	h.expect(h.files(h.Plugins.Dir), "bridge")
+	h.expect(h.files(h.NetDir), ".tenon-node", "10-pods.conflist")
+	h.has("bin/bridge", content(h.t, current))
+	h.has("net.d/10-pods.conflist", []byte(network("pods", 1400)))
+}
+
+// ballast is the name of the file that fills a disk.
+const ballast = "ballast"
+
+func (h *host) fill(dir string) {
+	h.t.Helper()
+	if err := fill(filepath.Join(dir, ballast)); !errors.Is(err, syscall.ENOSPC) {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *host) free(dir string) {
+	h.t.Helper()
+	if err := os.Remove(filepath.Join(dir, ballast)); err != nil {
+		h.t.Fatal(err)
 	}
 }
 
@@ -364,7 +368,8 @@ func TestRollingUpdate(t *testing.T) {
 				return
 			default:
 			}
-			if out, err := exec.Command(filepath.Join(h.Plugins.Dir, "bridge")).CombinedOutput(); err != nil {
+			out, err := exec.Command(filepath.Join(h.Plugins.Dir, "bridge")).CombinedOutput()
+			if err != nil {
 				failed <- fmt.Errorf("call %d: %w: %s", calls, err, out)
 				return
 			}
