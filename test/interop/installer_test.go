@@ -116,7 +116,7 @@ func (c *containerd) attaching() (stop func()) {
 
 // logged returns the log of the installer.
 func (c *containerd) logged() string {
-	out, _ := c.try("sh", "-c", "cat "+podLogs+"/kube-system_tenon-node_*/*/*.log")
+	out, _ := c.try("sh", "-c", "cat "+podLogs+"/kube-system_tenon-*/*/*.log")
 	return out
 }
 
@@ -232,14 +232,7 @@ func TestClientsInstaller(t *testing.T) {
 		return err
 	})
 	c.run("rm", installerPod)
-	c.awaitLong("end of all pods", func() error {
-		// containerd keeps ended sandboxes until it has a network again.
-		if left := c.must("ListPodSandbox", object{"filter": object{
-			"state": object{"state": "SANDBOX_READY"}}})["items"]; left != nil {
-			return fmt.Errorf("pods %v", left)
-		}
-		return nil
-	})
+	c.awaitLong("end of all pods", c.podless)
 	c.unchanged(before)
 	c.nothingKept()
 	if left := c.inventory(); left != files {
@@ -248,6 +241,16 @@ func TestClientsInstaller(t *testing.T) {
 	if left := c.run("nft", "list", "ruleset"); left != "" {
 		t.Errorf("rules left:\n%s", left)
 	}
+}
+
+// podless returns an error if a pod runs. containerd keeps ended sandboxes until it has a network
+// again.
+func (c *containerd) podless() error {
+	if left := c.must("ListPodSandbox", object{"filter": object{
+		"state": object{"state": "SANDBOX_READY"}}})["items"]; left != nil {
+		return fmt.Errorf("pods %v", left)
+	}
+	return nil
 }
 
 // hostPod runs and removes a pod in the network of the node.

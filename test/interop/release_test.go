@@ -64,6 +64,9 @@ func readManifests(t *testing.T, path string) map[string]string {
 			return files
 		}
 		must(t, err)
+		if h.Typeflag == tar.TypeDir {
+			continue
+		}
 		content, err := io.ReadAll(archived)
 		must(t, err)
 		_, name, _ := strings.Cut(h.Name, "/")
