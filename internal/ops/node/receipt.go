@@ -44,8 +44,8 @@ func readReceipt(dir string) (receipt, error) {
 	return r, nil
 }
 
-// removeDrafts removes what killed installations and removals left: drafts of the receipt, and drafts
-// and copies of the files that it lists. Install lists each file before it writes it.
+// removeDrafts removes what killed installations and removals left: drafts of the receipt, and
+// drafts and copies of the files that it lists. Install lists each file before it writes it.
 func (r receipt) removeDrafts(dir string) error {
 	err := statefile.RemoveDrafts(filepath.Join(dir, receiptName))
 	for path := range r.paths() {
