@@ -16,7 +16,7 @@ MODULES  := $(patsubst %/go.mod,%,$(wildcard cmd/*/go.mod cmd/*/*/go.mod))
 help:
 	@echo 'make demo          build, then attach, inspect and detach containers in a sandbox'
 	@echo 'make test          run the tests of CI (about 21 minutes, root)'
-	@echo 'make test-clients  test with containerd 2, kubelet, kube-proxy rules and firewalld'
+	@echo 'make test-clients  test with containerd 2, Kubernetes, kube-proxy rules and firewalld'
 	@echo 'make test-image    test the container image, the manifests and the Helm chart'
 	@echo 'make test-programs  build and run containerd 2, go-cni, cnitool on module compat/cni'
 	@echo 'make test-dist     build a release twice, for all processors, and compare the bytes'

@@ -61,6 +61,24 @@ func removeDrafts(dir string, before time.Time) {
 	}
 }
 
+// RemoveDrafts removes the drafts of [Replace] that killed processes left for a path. Nothing else
+// may write the path meanwhile.
+func RemoveDrafts(path string) error {
+	dir, prefix := filepath.Dir(path), "."+filepath.Base(path)
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, e := range entries {
+		random, ours := strings.CutPrefix(e.Name(), prefix)
+		if ours && random != "" && strings.Trim(random, "0123456789") == "" && e.Type().IsRegular() {
+			errs = append(errs, os.Remove(filepath.Join(dir, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // replace writes the content to the draft and renames the draft to path, or removes it.
 func replace(path string, draft *os.File, content []byte, mode fs.FileMode) error {
 	_, err := draft.Write(content)

@@ -3,6 +3,7 @@ package statefile_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -45,6 +46,39 @@ func TestReplace(t *testing.T) {
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 2 {
 		t.Errorf("left: %v, %v", entries, err)
+	}
+}
+
+// RemoveDrafts removes the drafts of one path, and no other file.
+func TestRemoveDrafts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, ".file9"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"file", ".file", ".file12", ".file345", ".file.swp", ".file2x",
+		".other1", "file1"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := statefile.RemoveDrafts(filepath.Join(dir, "file")); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	want := []string{".file", ".file.swp", ".file2x", ".file9", ".other1", "file", "file1"}
+	if !slices.Equal(names, want) {
+		t.Errorf("left %q, want %q", names, want)
+	}
+	if err := statefile.RemoveDrafts(filepath.Join(dir, "absent", "file")); err != nil {
+		t.Errorf("in a missing directory: %v", err)
 	}
 }
 

@@ -7,12 +7,24 @@ import (
 	"testing"
 )
 
-// TestImageOfRelease imports the image of a release into Debian's containerd, without a registry,
-// and installs Tenon from a container with the privileges of the DaemonSet. A pod is reachable
-// then. The removal leaves nothing.
+// TestImageOfRelease uses the image of a release as nodes of both processors do.
 func TestImageOfRelease(t *testing.T) {
 	t.Parallel()
-	r := dist(t, "0.1.0")
+	r := dist(t, "0.1.0", "amd64,arm64")
+	t.Run("containerd", func(t *testing.T) {
+		t.Parallel()
+		testContainerd(t, r)
+	})
+	t.Run("arm64", func(t *testing.T) {
+		t.Parallel()
+		testArm64(t, r)
+	})
+}
+
+// testContainerd imports the image into Debian's containerd, without a registry, and installs Tenon
+// from a container with the privileges of the DaemonSet. A pod is reachable then. The removal leaves
+// nothing.
+func testContainerd(t *testing.T, r releaseFiles) {
 	c := newContainerd(t)
 	outside := c.Uplink()
 	c.Host.Command("sysctl", "-qw", "net.ipv4.ip_forward=1") // stays set after the removal

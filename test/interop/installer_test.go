@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -42,9 +43,80 @@ func (c *containerd) tenon(args ...string) (string, error) {
 		"--exec-id", fmt.Sprint("test", time.Now().UnixNano()), id, "/usr/local/bin/tenon"}, args...)...)
 }
 
+// inventory lists the files of other programs, and of Tenon, in the directories that both use: path,
+// kind, mode, owner, target of a link, and digest.
+func (c *containerd) inventory() string {
+	c.t.Helper()
+	return c.run("sh", "-c", `find "$@" ! -type d -printf '%p %y %m %U:%G %l\n' 2>/dev/null | sort
+		find "$@" -type f -exec sha256sum {} + 2>/dev/null | sort`,
+		"inventory", "/opt", netDir, "/var/lib/cni", "/run/cni", "/run/tenon")
+}
+
+// serve runs a registry on the node and pushes the image of a release to it. It returns the
+// manifests with the address of the registry.
+func (c *containerd) serve(r releaseFiles, version string) releaseFiles {
+	c.t.Helper()
+	const address = "127.0.0.1:5000"
+	c.run("sh", "-c", `crane registry serve --address $0 >/run/registry.log 2>&1 &`, address)
+	c.run("sh", "-c", `mkdir /run/layout; tar -x -C /run/layout -f "$0"`, r.image)
+	name := address + "/tenon:" + version
+	c.await("registry", func() error {
+		_, err := c.try("crane", "push", "--index", "/run/layout", name)
+		return err
+	})
+	served := releaseFiles{image: r.image, manifests: map[string]string{}}
+	for path, text := range r.manifests {
+		served.manifests[path] = strings.ReplaceAll(text, "ghcr.io/tenon-cni/tenon:"+version, name)
+	}
+	return served
+}
+
+// attachLoop calls ADD and DEL of installed plugins until a file disappears, and fails with the
+// first call that fails. It prints the number of ADDs.
+const attachLoop = `
+	n=0
+	export CNI_CONTAINERID=loop CNI_IFNAME=eth0 CNI_NETNS=/run/loop CNI_PATH=/opt/cni/bin
+	touch $CNI_NETNS
+	unshare --net=$CNI_NETNS true
+	while [ -e "$0" ]; do
+		for verb in ADD DEL; do
+			CNI_COMMAND=$verb /opt/cni/bin/bridge >/run/answer <<-END || { cat /run/answer >&2; exit 1; }
+				{"cniVersion": "1.0.0", "name": "loop", "type": "bridge", "bridge": "loop0", "isGateway": true,
+				 "ipam": {"type": "host-local", "subnet": "10.99.0.0/24"}}
+			END
+		done
+		n=$((n + 1))
+	done
+	ip link delete loop0
+	umount $CNI_NETNS
+	rm -r /var/lib/cni/networks/loop
+	echo $n`
+
+// attaching runs attachLoop until the returned function is called.
+func (c *containerd) attaching() (stop func()) {
+	c.t.Helper()
+	const file = "/run/attaching"
+	c.write(file, "")
+	ended := make(chan error, 1)
+	var out string
+	go func() {
+		var err error
+		out, err = c.try("sh", "-ec", attachLoop, file)
+		ended <- err
+	}()
+	return func() {
+		c.t.Helper()
+		c.run("rm", file)
+		must(c.t, <-ended)
+		if c.t.Logf("%s attachments during the upgrade", strings.TrimSpace(out)); out == "0\n" {
+			c.t.Error("no attachment during the upgrade")
+		}
+	}
+}
+
 // logged returns the log of the installer.
 func (c *containerd) logged() string {
-	out, _ := c.try("sh", "-c", "cat "+podLogs+"/kube-system_tenon-node_*/*/*.log")
+	out, _ := c.try("sh", "-c", "cat "+podLogs+"/kube-system_tenon-*/*/*.log")
 	return out
 }
 
@@ -59,15 +131,17 @@ func (c *containerd) changed(path string) time.Time {
 
 // TestClientsInstaller imports the image of a release offline and runs the pod of its DaemonSet:
 // the plugins appear, then the configuration, and the node gets ready. A pod that runs meanwhile
-// survives an upgrade. The pod of the other DaemonSet waits for the end of that pod and then leaves
-// nothing.
+// survives an upgrade to an image from a registry. The pod of the other DaemonSet waits for the end
+// of that pod and then leaves the files, links and rules that were there before.
 func TestClientsInstaller(t *testing.T) {
 	t.Parallel()
-	first, second := dist(t, "0.1.0"), dist(t, "0.2.0")
+	first, second := dist(t, "0.1.0", runtime.GOARCH), dist(t, "0.2.0", runtime.GOARCH)
 	c := newClients(t)
 	outside := c.Uplink()
 	c.Host.Command("sysctl", "-qw", "net.ipv4.ip_forward=1") // stays set after the removal
-	before := c.snapshot()
+	c.run("sh", "-c", `cd "$0"; echo other >bridge; chmod 751 bridge; chown 1234:4321 bridge; ln -s /missing ptp`,
+		plugins)
+	before, files := c.snapshot(), c.inventory()
 	c.hostPod() // makes the control groups of the node, which kubelet expects
 	c.kubelet()
 	t.Cleanup(func() {
@@ -118,7 +192,9 @@ func TestClientsInstaller(t *testing.T) {
 	// upgrade
 	connection := open(t, outside, "192.0.2.1:8080")
 	earlier := c.run("sha256sum", plugins+"/bridge")
-	c.run("ctr", "--namespace", "k8s.io", "image", "import", second.image)
+	start = time.Now()
+	second = c.serve(second, "0.2.0")
+	stop := c.attaching()
 	c.installer(second, "install/tenon.yaml")
 	c.awaitLong("upgrade", func() error {
 		out, err := c.tenon("--version")
@@ -130,6 +206,8 @@ func TestClientsInstaller(t *testing.T) {
 		}
 		return err
 	})
+	t.Logf("from the push to a registry to the upgrade: %v", time.Since(start).Round(time.Second/10))
+	stop()
 	if now := c.run("sha256sum", plugins+"/bridge"); now == earlier {
 		t.Errorf("the upgrade did not replace the plugin: %s", now)
 	}
@@ -154,22 +232,25 @@ func TestClientsInstaller(t *testing.T) {
 		return err
 	})
 	c.run("rm", installerPod)
-	c.awaitLong("end of all pods", func() error {
-		// containerd keeps ended sandboxes until it has a network again.
-		if left := c.must("ListPodSandbox", object{"filter": object{
-			"state": object{"state": "SANDBOX_READY"}}})["items"]; left != nil {
-			return fmt.Errorf("pods %v", left)
-		}
-		return nil
-	})
+	c.awaitLong("end of all pods", c.podless)
 	c.unchanged(before)
 	c.nothingKept()
-	if left := c.run("find", "/opt", netDir, "/var/lib/cni", "-type", "f"); left != netDir+"/.keep\n" {
-		t.Errorf("files left:\n%s", left)
+	if left := c.inventory(); left != files {
+		t.Errorf("files\n%s\nwant\n%s", left, files)
 	}
 	if left := c.run("nft", "list", "ruleset"); left != "" {
 		t.Errorf("rules left:\n%s", left)
 	}
+}
+
+// podless returns an error if a pod runs. containerd keeps ended sandboxes until it has a network
+// again.
+func (c *containerd) podless() error {
+	if left := c.must("ListPodSandbox", object{"filter": object{
+		"state": object{"state": "SANDBOX_READY"}}})["items"]; left != nil {
+		return fmt.Errorf("pods %v", left)
+	}
+	return nil
 }
 
 // hostPod runs and removes a pod in the network of the node.

@@ -29,12 +29,12 @@ const startKubelet = `
 		kernel/keys/root_maxkeys 1000000
 		kernel/keys/root_maxbytes 25000000
 	END
-	kubelet --config "$0" --root-dir /var/lib/kubelet --hostname-override node >>/run/kubelet.log 2>&1 &
+	kubelet --config "$0" --root-dir /var/lib/kubelet --hostname-override node "$@" >>/run/kubelet.log 2>&1 &
 	echo $! >/run/kubelet.pid`
 
-// kubelet starts the kubelet without an API server: it runs the pods of a directory and ends with
-// the node.
-func (c *containerd) kubelet() {
+// kubelet starts the kubelet, without an API server unless arguments name one: it runs the pods of a
+// directory and ends with the node.
+func (c *containerd) kubelet(args ...string) {
 	c.t.Helper()
 	c.write(kubeletConfig, fmt.Sprintf(`
 apiVersion: kubelet.config.k8s.io/v1beta1
@@ -59,7 +59,8 @@ syncFrequency: 1s
 imageMinimumGCAge: 24h
 `, manifests, podLogs, containerdSocket, c.cgroup))
 	c.write(manifests+"/.keep", "")
-	c.run("unshare", "--mount", "--propagation", "slave", "sh", "-ec", startKubelet, kubeletConfig)
+	c.run(append([]string{"unshare", "--mount", "--propagation", "slave", "sh", "-ec", startKubelet,
+		kubeletConfig}, args...)...)
 }
 
 // staticPod makes kubelet run a pod with a host port.

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 )
@@ -24,25 +23,25 @@ type releaseFiles struct {
 // releasesDir names the variable with a directory in which dist keeps releases for later runs.
 const releasesDir = "TENON_RELEASES"
 
-// dist builds the image and the manifests of a release.
-func dist(t *testing.T, version string) (r releaseFiles) {
+// dist builds the image, for processors separated by commas, and the manifests of a release.
+func dist(t *testing.T, version, processors string) (r releaseFiles) {
 	t.Helper()
 	dir := t.TempDir()
 	if keep := os.Getenv(releasesDir); keep != "" {
-		dir = filepath.Join(keep, version)
+		dir = filepath.Join(keep, version+"-"+processors)
 	}
 	r.image = filepath.Join(dir, "tenon_"+version+"_image.tar")
 	if _, err := os.Stat(r.image); err != nil {
-		buildRelease(t, dir, version)
+		buildRelease(t, "-out", dir, "-version", version, "-arch", processors)
 	}
 	r.manifests = readManifests(t, filepath.Join(dir, "tenon_"+version+"_kubernetes.tar.gz"))
 	return r
 }
 
-func buildRelease(t *testing.T, dir, version string) {
+func buildRelease(t *testing.T, args ...string) {
 	t.Helper()
-	build := exec.Command("go", "run", "./dist", "-out", dir, "-version", version,
-		"-arch", runtime.GOARCH, "-only", "image,kubernetes")
+	build := exec.Command("go", append([]string{"run", "./dist", "-only", "image,kubernetes"},
+		args...)...)
 	build.Dir = "../../packaging"
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", build.Args, err, out)
@@ -65,6 +64,9 @@ func readManifests(t *testing.T, path string) map[string]string {
 			return files
 		}
 		must(t, err)
+		if h.Typeflag == tar.TypeDir {
+			continue
+		}
 		content, err := io.ReadAll(archived)
 		must(t, err)
 		_, name, _ := strings.Cut(h.Name, "/")

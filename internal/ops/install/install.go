@@ -72,7 +72,8 @@ const self = "/proc/self/exe"
 // Run creates a hard link to the running binary for each plugin, or one copy and links to it if the
 // directory is on another file system. It tests each file with VERSION before the file replaces
 // another of the same name. A replaced file of another program remains as NAME.before-tenon, from
-// which [Plan.Run] restores it. A second Run changes nothing.
+// which [Plan.Run] restores it. A second Run changes nothing. Concurrent calls for one directory
+// wait for each other.
 //
 // Run returns an error and changes nothing if one of the names is neither a file nor a symbolic
 // link.
@@ -91,11 +92,9 @@ func Run(ctx context.Context, r Request) ([]Plugin, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, cni.Errorf(cni.CodeIOFailure, "plugin directory: %w", err)
 	}
-	// Run creates and tests the files in a subdirectory under their final names, because a plugin
-	// takes its name from its file.
-	staging, err := os.MkdirTemp(dir, ".tenon-install-")
+	staging, end, err := stage(ctx, dir)
 	if err != nil {
-		return nil, cni.Errorf(cni.CodeIOFailure, "plugin directory: %w", err)
+		return nil, err
 	}
 	in := installation{dir: dir, staging: staging}
 	err = in.run(ctx, r.Names)
@@ -104,7 +103,7 @@ func Run(ctx context.Context, r Request) ([]Plugin, error) {
 			err = in.program(ctx, p)
 		}
 	}
-	return in.done, errors.Join(err, os.RemoveAll(staging))
+	return in.done, errors.Join(err, end())
 }
 
 // usable refuses directories of programs, and names that are neither files nor symbolic links.
@@ -224,9 +223,11 @@ func (in *installation) program(ctx context.Context, from Program) error {
 	return nil
 }
 
-// put gives the file of a plugin its name, and keeps the file of another program that it replaces.
+// put gives the file of a plugin its name, and keeps the file that it replaces unless that is a
+// build of Tenon. A link to one belongs to a package.
 func (p Plugin) put(draft string) error {
-	if p.Change == Replaced && !repair.IsOurs(p.Path) {
+	if info, err := os.Lstat(p.Path); err == nil && (!info.Mode().IsRegular() ||
+		!repair.IsOurs(p.Path)) {
 		if err := ioFailure(plugindir.Keep(p.Path)); err != nil {
 			return err
 		}

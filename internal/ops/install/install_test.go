@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/ops/install"
+	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
 // TestMain lets the tests install the test binary: "alpha" and "beta" are plugins, "old" supports
@@ -103,6 +104,49 @@ func TestRunReplacesFilesAndLinks(t *testing.T) {
 	if content, err := os.ReadFile(target); err != nil || string(content) != "other" {
 		t.Errorf("wrote through the symbolic link: %q, %v", content, err)
 	}
+}
+
+// TestRunKeepsLinks: a replaced link is kept, also if it leads to a plugin of Tenon, as the links of
+// a package do, or nowhere.
+func TestRunKeepsLinks(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range []string{self, "/missing"} {
+		dir := t.TempDir()
+		if err := os.Symlink(target, filepath.Join(dir, "alpha")); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, run(t, dir, "alpha"), "alpha replaced")
+		expect(t, run(t, dir, "alpha"), "alpha unchanged")
+		if to, err := os.Readlink(filepath.Join(dir, "alpha.before-tenon")); err != nil || to != target {
+			t.Errorf("kept %q, %v, want a link to %s", to, err, target)
+		}
+	}
+}
+
+// TestConcurrentRuns: Run waits for an installation into the same directory, or else both would
+// keep files, and one of them the other's plugin.
+func TestConcurrentRuns(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	lock, err := statefile.TakeLock(t.Context(), filepath.Join(dir, ".tenon-install.lock"),
+		statefile.Exclusive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := install.Request{Dir: dir, Names: []string{"alpha"}}
+	if _, err := install.Run(ctx, r); !errors.Is(err, context.Canceled) {
+		t.Errorf("during another installation: %v", err)
+	}
+	expect(t, names(t, dir), ".tenon-install.lock")
+	lock.Release()
+	expect(t, run(t, dir, "alpha"), "alpha installed")
+	expect(t, names(t, dir), "alpha")
 }
 
 func write(t *testing.T, path, content string) {

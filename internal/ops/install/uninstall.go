@@ -140,7 +140,7 @@ func (p *Plan) programs() error {
 		plugins, restored, outdated := find(dir, names())
 		p.Plugins = append(p.Plugins, plugins...)
 		p.Restored = append(p.Restored, restored...)
-		p.Paths = append(p.Paths, outdated...)
+		p.Paths = append(append(p.Paths, outdated...), remains(dir)...)
 	}
 	if host := p.request.Host; host != nil {
 		if p.Links, err = host.Links(); err != nil {

@@ -86,6 +86,9 @@ func (n *Node) Install(ctx context.Context) (Report, error) {
 	if err := n.foreign(source, old); err != nil {
 		return done, err
 	}
+	if err := old.removeDrafts(n.NetDir); err != nil {
+		return done, err
+	}
 	if done.Plugins, err = install.Run(ctx, n.Plugins); err != nil {
 		return done, err
 	}

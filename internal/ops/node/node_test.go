@@ -16,40 +16,61 @@ import (
 	"github.com/tenon-cni/tenon/network/config"
 )
 
-// TestMain lets the tests install the test binary as the plugin bridge.
+// TestMain lets the tests install the test binary as the plugin bridge, and run it as an installer
+// that may be killed.
 func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == "bridge" {
+	var err error
+	switch filepath.Base(os.Args[0]) {
+	case "bridge":
 		fmt.Println(`{"cniVersion": "1.1.0", "supportedVersions": ["1.0.0", "1.1.0"]}`)
-		return
+	case installer:
+		err = runInstaller(os.Args[1], len(os.Args) > 2)
+	case killer:
+		err = runKiller(os.Args[1], os.Args[2:])
+	default:
+		os.Exit(m.Run())
 	}
-	os.Exit(m.Run())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
 // host is a node with a source of configurations. STATUS of the networks in broken fails.
 type host struct {
 	*node.Node
 	t       *testing.T
+	root    string
 	broken  map[string]bool
 	checked []string // networks, with the files in the configuration directory at that time
 }
 
 func newHost(t *testing.T) *host {
 	t.Helper()
-	root := t.TempDir()
-	h := &host{t: t, broken: map[string]bool{}}
-	h.Node = &node.Node{
-		Plugins: install.Request{Dir: filepath.Join(root, "bin"), Names: []string{"bridge"}},
-		Source:  filepath.Join(root, "source"), NetDir: filepath.Join(root, "net.d"),
-		Status: func(_ context.Context, n *config.Network) error {
-			h.checked = append(h.checked, fmt.Sprint(n.Name, h.files(h.NetDir)))
-			if h.broken[n.Name] {
-				return errors.New("no uplink")
-			}
-			return nil
-		},
-	}
+	return newHostIn(t, t.TempDir())
+}
+
+// newHostIn returns a node with its directories below root.
+func newHostIn(t *testing.T, root string) *host {
+	t.Helper()
+	h := &host{t: t, root: root, broken: map[string]bool{}}
+	h.Node = newNode(root, func(_ context.Context, n *config.Network) error {
+		h.checked = append(h.checked, fmt.Sprint(n.Name, h.files(h.NetDir)))
+		if h.broken[n.Name] {
+			return errors.New("no uplink")
+		}
+		return nil
+	})
 	h.write(h.Source, "10-pods.conflist", network("pods", 1500))
 	return h
+}
+
+func newNode(root string, status func(context.Context, *config.Network) error) *node.Node {
+	return &node.Node{
+		Plugins: install.Request{Dir: filepath.Join(root, "bin"), Names: []string{"bridge"}},
+		Source:  filepath.Join(root, "source"), NetDir: filepath.Join(root, "net.d"),
+		Status: status,
+	}
 }
 
 // network returns a configuration.

@@ -44,6 +44,23 @@ func readReceipt(dir string) (receipt, error) {
 	return r, nil
 }
 
+// removeDrafts removes what killed installations and removals left: drafts of the receipt, and
+// drafts and copies of the files that it lists. Install lists each file before it writes it.
+func (r receipt) removeDrafts(dir string) error {
+	err := statefile.RemoveDrafts(filepath.Join(dir, receiptName))
+	for path := range r.paths() {
+		saved := removing(path)
+		err = errors.Join(err, statefile.RemoveDrafts(path), statefile.RemoveDrafts(saved))
+		if e := os.Remove(saved); !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+	}
+	if err != nil {
+		return cni.Errorf(cni.CodeIOFailure, "%w", err)
+	}
+	return nil
+}
+
 // write writes the receipt, or removes it if it lists no file.
 func (r receipt) write(dir string) error {
 	path := filepath.Join(dir, receiptName)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -42,11 +43,16 @@ func (r Removal) Plan(ctx context.Context) (*install.Plan, error) {
 // Run removes the configurations with the bridges and reservations of their networks, and then
 // carries out the plan. A configuration that changed after its installation stays. If a container
 // is attached meanwhile, Run restores the configurations and returns an error with
-// [cni.CodeTryAgainLater].
+// [cni.CodeTryAgainLater]. A second Run continues an interrupted one.
 func (r Removal) Run(ctx context.Context, p *install.Plan) error {
 	rec, err := readReceipt(r.NetDir)
 	if err != nil {
 		return err
+	}
+	if !r.DryRun {
+		if err := rec.resume(); err != nil {
+			return err
+		}
 	}
 	removed := map[string][]byte{}
 	for _, path := range slices.Sorted(rec.paths()) {
@@ -61,7 +67,7 @@ func (r Removal) Run(ctx context.Context, p *install.Plan) error {
 			continue
 		}
 		removed[path] = content
-		if err := r.configuration(ctx, path); err != nil {
+		if err := r.configuration(ctx, path, content); err != nil {
 			return errors.Join(err, restore(removed))
 		}
 	}
@@ -74,11 +80,43 @@ func (r Removal) Run(ctx context.Context, p *install.Plan) error {
 	if _, err := p.Finish(); err != nil {
 		return err
 	}
+	if err := rec.removeDrafts(r.NetDir); err != nil {
+		return err
+	}
 	return receipt{}.write(r.NetDir)
 }
 
-// configuration removes one file, and the network that it defines.
-func (r Removal) configuration(ctx context.Context, path string) error {
+// removingSuffix ends the names of copies of configurations that a removal is about to remove.
+// Runtimes ignore files with this extension.
+const removingSuffix = ".removing"
+
+func removing(path string) string {
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+removingSuffix)
+}
+
+// resume restores the configurations that a killed removal removed, because it may not have removed
+// their bridges and reservations.
+func (r receipt) resume() error {
+	for _, path := range slices.Sorted(r.paths()) {
+		content, err := os.ReadFile(removing(path))
+		if err != nil || !r.has(path, content) {
+			continue // no removal was killed here
+		}
+		if err := restore(map[string][]byte{path: content}); err != nil {
+			return cni.Errorf(cni.CodeIOFailure, "%w", err)
+		}
+	}
+	return nil
+}
+
+// configuration removes one file, and the network that it defines. Until the end of Run, there is a
+// copy of the file.
+func (r Removal) configuration(ctx context.Context, path string, content []byte) error {
+	if !r.DryRun {
+		if err := statefile.Replace(removing(path), content, 0o644, nil); err != nil {
+			return cni.Errorf(cni.CodeIOFailure, "%w", err)
+		}
+	}
 	c, err := config.Discover(r.NetDir)
 	if err != nil {
 		return err

@@ -86,7 +86,8 @@ func TestWriteChart(t *testing.T) {
 			t.Errorf("no line %q in\n%s", line, text)
 		}
 	}
-	for _, name := range []string{"tenon/values.yaml", "tenon/templates/tenon.yaml"} {
+	for _, name := range []string{"tenon/values.yaml", "tenon/values.schema.json",
+		"tenon/templates/tenon.yaml"} {
 		if files[name] == "" {
 			t.Errorf("no file %s", name)
 		}
