@@ -55,6 +55,7 @@ then, runtimes find no plugins.`,
 			if err != nil {
 				return r.explain(err, nil)
 			}
+			r.warnUnsupported(p)
 			blocked := r.blocked(p)
 			if dryRun {
 				if err := r.printUninstall(p, dryRun); err != nil {
@@ -115,6 +116,17 @@ func (r *settings) remove(ctx context.Context, p *install.Plan) error {
 		return r.printUninstall(p, false)
 	}
 	return nil
+}
+
+// warnUnsupported warns if plugins that take over attachments cannot detach them.
+func (r *settings) warnUnsupported(p *install.Plan) {
+	for _, x := range p.Unsupported {
+		r.warn("after the removal, containers in %s cannot be detached with %s in %s: no support for CNI %v",
+			strings.Join(x.Networks, ", "), strings.Join(x.Plugins, ", "), x.Dir, x.Version)
+	}
+	if len(p.Unsupported) > 0 {
+		r.printHint("detach these containers first, or install newer upstream plugins first")
+	}
 }
 
 // blocked returns an error if the plan cannot be carried out.

@@ -245,13 +245,7 @@ func link(old, new string) error {
 // versions returns the CNI versions that an executable file supports. It returns an error unless
 // they include the newest.
 func versions(ctx context.Context, path string) ([]string, error) {
-	reply, err := invoke.Process{}.Call(ctx, invoke.Call{
-		Path: path, Env: cni.Env{Command: cni.VersionCommand}, Stdin: []byte(`{"cniVersion":"` + cni.Newest.String() + `"}`),
-	})
-	if err != nil {
-		return nil, err
-	}
-	v, err := cni.DecodeVersionReply(reply.Stdout)
+	v, err := askVersions(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -263,6 +257,17 @@ func versions(ctx context.Context, path string) ([]string, error) {
 		)
 	}
 	return v.Supported, nil
+}
+
+// askVersions runs VERSION of a plugin.
+func askVersions(ctx context.Context, path string) (cni.VersionReply, error) {
+	reply, err := invoke.Process{}.Call(ctx, invoke.Call{
+		Path: path, Env: cni.Env{Command: cni.VersionCommand}, Stdin: []byte(`{"cniVersion":"` + cni.Newest.String() + `"}`),
+	})
+	if err != nil {
+		return cni.VersionReply{}, err
+	}
+	return cni.DecodeVersionReply(reply.Stdout)
 }
 
 // copyFile copies a file with a single write. The kernel caches a file in units of the written

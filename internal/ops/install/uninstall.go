@@ -76,6 +76,9 @@ type Plan struct {
 	// Changed lists files of the install script that remain, because they changed afterwards.
 	Changed []string
 
+	// Unsupported lists plugins that take over attachments, but fail on them.
+	Unsupported []Unsupported
+
 	// Ends lists protections of attachments that end, because the upstream plugins have no
 	// counterpart.
 	Ends []string
@@ -89,6 +92,7 @@ type Plan struct {
 	Units []string
 
 	request Removal
+	dirs    []string        // plugin directories
 	tags    map[string]bool // owners of the attachments
 }
 
@@ -121,6 +125,7 @@ func PlanRemoval(ctx context.Context, r Removal) (*Plan, error) {
 		return p, err
 	}
 	p.keepForeign()
+	p.unsupported(ctx)
 	return p, nil
 }
 
@@ -130,13 +135,11 @@ func (p *Plan) programs() error {
 	if err != nil {
 		return err
 	}
-	dirs := slices.Clone(p.request.Client.PluginDirs)
+	p.dirs = slices.Clone(p.request.Client.PluginDirs)
 	for _, dir := range m.pluginDirs {
-		if !slices.Contains(dirs, dir) {
-			dirs = append(dirs, dir)
-		}
+		p.dirs = appendNew(p.dirs, dir)
 	}
-	for _, dir := range dirs {
+	for _, dir := range p.dirs {
 		plugins, restored, outdated := find(dir, names())
 		p.Plugins = append(p.Plugins, plugins...)
 		p.Restored = append(p.Restored, restored...)
@@ -146,8 +149,19 @@ func (p *Plan) programs() error {
 		if p.Links, err = host.Links(); err != nil {
 			return cni.Errorf(cni.CodeIOFailure, "plugin directory: %w", err)
 		}
+		for _, dir := range slices.Concat(host.Dirs, host.Shared) {
+			p.dirs = appendNew(p.dirs, dir)
+		}
 	}
 	return p.installed(m)
+}
+
+// appendNew appends a value to a list, unless the list contains it.
+func appendNew(list []string, value string) []string {
+	if slices.Contains(list, value) {
+		return list
+	}
+	return append(list, value)
 }
 
 // keepForeign keeps the attachments of other runtimes if Tenon has no plugin, rule or file on this

@@ -81,6 +81,17 @@ func symlink(target, path string) error {
 // Kept returns the path of the file that a plugin of Tenon has replaced, if there was one.
 func Kept(plugin string) string { return plugin + keptSuffix }
 
+// Earlier returns the path of the file that [Restore] or [Host.Restore] puts in the place of a
+// plugin, or "" if there is none.
+func Earlier(plugin string) string {
+	for _, path := range []string{plugin + divertedSuffix, Kept(plugin)} {
+		if exists(path) {
+			return path
+		}
+	}
+	return ""
+}
+
 // Keep keeps a file of another program that a plugin is about to replace. Both names exist until
 // then.
 func Keep(plugin string) error { return secondName(plugin, Kept(plugin)) }
