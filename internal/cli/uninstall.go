@@ -26,7 +26,9 @@ that only Tenon's plugins and "tenon add" use. Keeps network configurations and
 address reservations, because the upstream plugins use them too. Does not touch
 other files in --plugin-dir. Restores the files that "tenon install" or a package of
 Tenon replaced. Removes the programs, manual pages, completions and units too if the
-install script installed them, and keeps those that have changed since.
+install script installed them, and keeps those that have changed since. If a package
+of Tenon has been installed since, removes only these files: attachments and state
+belong to the package.
 
 Refuses while containers are attached, unless one of these flags is given:
   --keep-attachments  hand attachments over to the upstream plugins: recreate
@@ -50,7 +52,8 @@ then, runtimes find no plugins.`,
 			if request.Lists, err = r.lists(); err != nil {
 				return r.needsRoot(err)
 			}
-			request.Client, request.Host, request.Manifest = r.client(), systemHost(), installedFiles()
+			request.Client, request.Host, request.Manifest = r.client(), systemHost(cmd.Context()), installedFiles()
+			request.Superseded = superseded(request.Manifest)
 			p, err := install.PlanRemoval(cmd.Context(), request)
 			if err != nil {
 				return r.explain(err, nil)
@@ -86,6 +89,14 @@ func installedFiles() string {
 		return ""
 	}
 	return filepath.Join(filepath.Dir(self), "..", install.ManifestPath)
+}
+
+// superseded reports whether a package has taken over from the install script, which has installed
+// this program.
+func superseded(manifest string) bool {
+	_, script := os.Stat(manifest)
+	_, pkg := os.Stat(packagedDir)
+	return script == nil && pkg == nil
 }
 
 // remove prints and carries out the plan. As JSON, it prints the plan afterwards.

@@ -46,6 +46,9 @@ type Request struct {
 	// Programs are copied or linked too: plugins that are programs of their own, and programs that
 	// plugins expect in their directory.
 	Programs []Program
+	// Host has the links of an installed package, in whose directories Run installs nothing; nil if
+	// there is none.
+	Host *plugindir.Host
 }
 
 // Program is a program other than tenon.
@@ -75,7 +78,7 @@ const self = "/proc/self/exe"
 // which [Plan.Run] restores it. A second Run changes nothing.
 //
 // Run returns an error and changes nothing if one of the names is neither a file nor a symbolic
-// link.
+// link, or if a package has linked its plugins in the directory.
 func Run(ctx context.Context, r Request) ([]Plugin, error) {
 	dir, err := filepath.Abs(r.Dir)
 	if err != nil {
@@ -86,6 +89,9 @@ func Run(ctx context.Context, r Request) ([]Plugin, error) {
 		names = append(names, p.Name)
 	}
 	if err := usable(dir, names); err != nil {
+		return nil, err
+	}
+	if err := r.notPackaged(dir); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -124,6 +130,25 @@ func usable(dir string, names []string) error {
 		info, err := os.Lstat(filepath.Join(dir, name))
 		if err == nil && !info.Mode().IsRegular() && info.Mode().Type() != fs.ModeSymlink {
 			return cni.Errorf(cni.CodeInvalidConfig, "%s is not a file", filepath.Join(dir, name))
+		}
+	}
+	return nil
+}
+
+// notPackaged refuses a directory with links of a package: the package would neither upgrade nor
+// remove the files that replace them.
+func (r Request) notPackaged(dir string) error {
+	if r.Host == nil {
+		return nil
+	}
+	links, err := r.Host.Links()
+	if err != nil {
+		return ioFailure(err)
+	}
+	for _, link := range links {
+		if filepath.Dir(link) == dir {
+			return cni.Errorf(cni.CodeInvalidConfig, "the package tenon has linked its plugins in %s", dir).
+				WithDetails("upgrade the package, or remove it first, for example with: apt remove tenon")
 		}
 	}
 	return nil

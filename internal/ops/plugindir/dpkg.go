@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -56,12 +57,23 @@ func (d *Dpkg) owned(ctx context.Context, path string) (bool, error) {
 
 // divert moves a file of another package aside and registers both files as alternatives.
 func (d *Dpkg) divert(ctx context.Context, p place) error {
+	if err := d.finish(ctx, p); err != nil {
+		return err
+	}
 	if _, err := d.run(ctx, "dpkg-divert", "--package", d.Package, "--divert", p.diverted(),
 		"--no-rename", "--quiet", "--add", p.path); err != nil {
 		return err
 	}
-	if err := secondName(p.path, p.diverted()); err != nil {
+	if err := secondName(p.earlier, p.diverted()); err != nil {
 		return err
+	}
+	return d.register(ctx, p)
+}
+
+// register registers both files as alternatives, unless an earlier run has.
+func (d *Dpkg) register(ctx context.Context, p place) error {
+	if slices.Contains(d.offered(ctx, p.group), p.target) {
+		return nil
 	}
 	for _, choice := range [][]string{
 		{p.diverted(), priorityOther}, {p.target, priorityTenon},
@@ -72,6 +84,33 @@ func (d *Dpkg) divert(ctx context.Context, p place) error {
 		}
 	}
 	return nil
+}
+
+// finish removes the alternatives and the diversion that an interrupted run has left for a file that
+// is no link any more.
+func (d *Dpkg) finish(ctx context.Context, p place) error {
+	if err := d.removeAlternatives(ctx, p); err != nil {
+		return err
+	}
+	owner, err := d.run(ctx, "dpkg-divert", "--listpackage", p.path)
+	if err != nil || strings.TrimSpace(string(owner)) != d.Package {
+		return err
+	}
+	if p.state == missing && exists(p.diverted()) {
+		err = os.Rename(p.diverted(), p.path)
+	} else {
+		err = remove(p.diverted())
+	}
+	if err != nil {
+		return err
+	}
+	return d.undivert(ctx, p)
+}
+
+func (d *Dpkg) undivert(ctx context.Context, p place) error {
+	_, err := d.run(ctx, "dpkg-divert", "--package", d.Package, "--divert", p.diverted(), "--no-rename",
+		"--quiet", "--remove", p.path)
+	return err
 }
 
 // release removes the alternatives and the diversion, and restores the file of the other package, if
@@ -86,21 +125,43 @@ func (d *Dpkg) release(ctx context.Context, p place) error {
 			return err
 		}
 	}
-	if exists(filepath.Join(d.database(), p.group)) { // the file is not a link, so it stays
-		if _, err := d.run(ctx, "update-alternatives", "--quiet", "--remove-all", p.group); err != nil {
-			return err
-		}
+	if err := d.removeAlternatives(ctx, p); err != nil { // the file is not a link, so it stays
+		return err
 	}
-	_, err := d.run(ctx, "dpkg-divert", "--package", d.Package, "--divert", p.diverted(), "--no-rename",
-		"--quiet", "--remove", p.path)
+	return d.undivert(ctx, p)
+}
+
+// removeAlternatives removes a group of alternatives if it exists. Its files may be missing.
+func (d *Dpkg) removeAlternatives(ctx context.Context, p place) error {
+	if !exists(d.link(p.group)) {
+		return nil
+	}
+	_, err := d.run(ctx, "update-alternatives", "--quiet", "--remove-all", p.group)
 	return err
 }
 
-func (d *Dpkg) database() string {
-	if d.AlternativesDB != "" {
-		return d.AlternativesDB
+// offered lists the files in a group of alternatives.
+func (d *Dpkg) offered(ctx context.Context, group string) (files []string) {
+	out, err := d.run(ctx, "update-alternatives", "--query", group)
+	if err != nil {
+		return nil // there is no such group
 	}
-	return "/var/lib/dpkg/alternatives"
+	for line := range strings.Lines(string(out)) {
+		if file, ok := strings.CutPrefix(strings.TrimSpace(line), "Alternative: "); ok {
+			files = append(files, file)
+		}
+	}
+	return files
+}
+
+// Installed reports whether dpkg has installed this package. A host may have dpkg although its
+// packages are from another package manager.
+func (d *Dpkg) Installed(ctx context.Context) bool {
+	if _, err := exec.LookPath("dpkg-divert"); err != nil {
+		return false
+	}
+	out, err := d.run(ctx, "dpkg-query", "--show", "--showformat", "${db:Status-Status}", d.Package)
+	return err == nil && string(out) != "config-files" && string(out) != "not-installed"
 }
 
 // run runs a program of dpkg. Warnings on standard error are dropped unless it fails.
