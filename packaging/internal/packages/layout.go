@@ -174,5 +174,7 @@ Comment:
 	return []archive.File{
 		{Path: docDir + "/copyright", Data: []byte(copyright)},
 		{Path: docDir + "/changelog.gz", Data: compress([]byte(changelog))},
+		{Path: "usr/share/lintian/overrides/" + name,
+			Source: filepath.Join(r.Root, "packaging/scripts/deb/lintian-overrides")},
 	}
 }

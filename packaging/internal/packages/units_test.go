@@ -22,7 +22,7 @@ var masked = []string{"systemd-sysctl.service", "systemd-modules-load.service", 
 // bootSystemd starts systemd in a machine, in a control group of its own.
 func bootSystemd(t *testing.T) *machine {
 	t.Helper()
-	m := unpack(t)
+	m := unpack(t, debianRoot)
 	units := filepath.Join(m.root, "etc/systemd/system")
 	for _, unit := range masked {
 		_ = os.Remove(filepath.Join(units, unit))
