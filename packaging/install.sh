@@ -246,19 +246,27 @@ prepare() {
 	targets >"$work/targets"
 }
 
-# new_directories lists the directories that the installation creates, parents first.
-new_directories() {
-	{
-		cut -f3 "$work/targets" | while read -r file; do dirname "$file"; done
-		dirname "$manifest"
-		[ -z "$plugins" ] || echo "$plugins"
-	} | sort -u | while read -r dir; do
+# missing lists the directories among its arguments that do not exist, and their missing parents.
+missing() {
+	for dir in "$@"; do
 		while [ ! -e "$dir" ]; do
 			echo "$dir"
 			dir=$(dirname "$dir")
 		done
 	done | sort -u
 }
+
+# new_directories lists the directories that the installation creates, parents first.
+new_directories() {
+	{
+		cut -f3 "$work/targets" | while read -r file; do dirname "$file"; done
+		dirname "$manifest"
+		[ -z "$plugins" ] || echo "$plugins"
+	} | sort -u | while read -r dir; do missing "$dir"; done | sort -u
+}
+
+# later_directories lists the directories that Tenon creates when containers are attached.
+later_directories() { missing /etc/cni/net.d /var/lib/cni/networks /var/lib/cni/results; }
 
 # write_manifest lists all that is installed in $work/manifest, for "tenon uninstall".
 write_manifest() {
@@ -267,7 +275,10 @@ write_manifest() {
 		{
 			[ ! -f "$manifest" ] || grep -E '^(plugins|directory) ' "$manifest"
 			[ -z "$plugins" ] || echo "plugins $plugins"
-			new_directories | sed 's/^/directory /'
+			{
+				new_directories
+				later_directories
+			} | sed 's/^/directory /'
 		} | sort -u
 		while IFS="$(printf '\t')" read -r source _ target; do
 			echo "file $(sha256sum <"$source" | cut -d' ' -f1) $target"
@@ -338,7 +349,8 @@ reload() {
 }
 
 print_plan() {
-	sed -n 's/^directory /would create /p; s/^file [0-9a-f]* /would install /p' "$work/manifest"
+	new_directories | sed 's/^/would create /'
+	sed -n 's/^file [0-9a-f]* /would install /p' "$work/manifest"
 	[ -z "$plugins" ] || echo "would install the plugins in $plugins"
 }
 
