@@ -41,7 +41,8 @@ func fedora() layout {
 }
 
 func alpine() layout {
-	return layout{zsh: "usr/share/zsh/site-functions", licences: "usr/share/licenses/tenon"}
+	return layout{zsh: "usr/share/zsh/site-functions", licences: "usr/share/licenses/tenon",
+		extra: openRC}
 }
 
 // files returns the files of a package.
@@ -177,4 +178,13 @@ Comment:
 		{Path: "usr/share/lintian/overrides/" + name,
 			Source: filepath.Join(r.Root, "packaging/scripts/deb/lintian-overrides")},
 	}
+}
+
+// openRC returns the services of OpenRC.
+func openRC(r *release.Release) (list []archive.File) {
+	for _, service := range []string{"tenon-cluster", "tenon-dhcp", "tenon-repair"} {
+		list = append(list, archive.File{Path: "etc/init.d/" + service, Mode: 0o755,
+			Source: filepath.Join(r.Root, "contrib/openrc", service)})
+	}
+	return list
 }

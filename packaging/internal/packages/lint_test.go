@@ -42,6 +42,7 @@ func TestLint(t *testing.T) {
 		if out := m.run("cd /root/files/usr/share/man/man8; groff -ww -man -T utf8 -z *"); out != "" {
 			t.Errorf("groff: %s", out)
 		}
+		m.run("for p in /root/files/usr/bin/*; do test -e /root/files/usr/share/man/man8/${p##*/}.8; done")
 		m.run("cd /root/files/usr/share/man/man8; for page in *; do lexgrog $page >/dev/null; done; " +
 			"man -l tenon-uninstall.8 | grep -e --keep-attachments")
 	}
