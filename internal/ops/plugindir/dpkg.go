@@ -57,24 +57,32 @@ func (d *Dpkg) owned(ctx context.Context, path string) (bool, error) {
 
 // divert moves a file of another package aside and registers both files as alternatives.
 func (d *Dpkg) divert(ctx context.Context, p place) error {
-	if err := d.finish(ctx, p); err != nil {
+	diverted, err := d.diverts(ctx, p)
+	if err != nil {
 		return err
 	}
-	if _, err := d.run(ctx, "dpkg-divert", "--package", d.Package, "--divert", p.diverted(),
-		"--no-rename", "--quiet", "--add", p.path); err != nil {
-		return err
+	if !diverted {
+		if _, err := d.run(ctx, "dpkg-divert", "--package", d.Package, "--divert", p.diverted(),
+			"--no-rename", "--quiet", "--add", p.path); err != nil {
+			return err
+		}
 	}
-	if err := secondName(p.earlier, p.diverted()); err != nil {
-		return err
+	// After an interrupted run, dpkg may have upgraded the diverted file.
+	if !diverted || !exists(p.diverted()) {
+		if err := secondName(p.earlier, p.diverted()); err != nil {
+			return err
+		}
 	}
 	return d.register(ctx, p)
 }
 
-// register registers both files as alternatives, unless an earlier run has.
+// registered reports whether both files are alternatives. An interrupted run may have registered one.
+func (d *Dpkg) registered(ctx context.Context, p place) bool {
+	return slices.Contains(d.offered(ctx, p.group), p.target)
+}
+
+// register registers both files as alternatives.
 func (d *Dpkg) register(ctx context.Context, p place) error {
-	if slices.Contains(d.offered(ctx, p.group), p.target) {
-		return nil
-	}
 	for _, choice := range [][]string{
 		{p.diverted(), priorityOther}, {p.target, priorityTenon},
 	} {
@@ -92,19 +100,31 @@ func (d *Dpkg) finish(ctx context.Context, p place) error {
 	if err := d.removeAlternatives(ctx, p); err != nil {
 		return err
 	}
-	owner, err := d.run(ctx, "dpkg-divert", "--listpackage", p.path)
-	if err != nil || strings.TrimSpace(string(owner)) != d.Package {
+	diverted, err := d.diverts(ctx, p)
+	if err != nil || !diverted {
 		return err
 	}
-	if p.state == missing && exists(p.diverted()) {
-		err = os.Rename(p.diverted(), p.path)
-	} else {
-		err = remove(p.diverted())
-	}
-	if err != nil {
+	if err := reunite(p.diverted(), p.path); err != nil {
 		return err
 	}
 	return d.undivert(ctx, p)
+}
+
+// diverts reports whether this package diverts a file.
+func (d *Dpkg) diverts(ctx context.Context, p place) (bool, error) {
+	owner, err := d.run(ctx, "dpkg-divert", "--listpackage", p.path)
+	return strings.TrimSpace(string(owner)) == d.Package, err
+}
+
+// reunite gives a diverted file its name, if it exists. Both names may be of one file.
+func reunite(diverted, path string) error {
+	if !exists(diverted) {
+		return nil
+	}
+	if err := os.Rename(diverted, path); err != nil {
+		return err
+	}
+	return remove(diverted) // rename(2) keeps both names of one file
 }
 
 func (d *Dpkg) undivert(ctx context.Context, p place) error {

@@ -131,6 +131,9 @@ func (h *Host) link(ctx context.Context, p *place) error {
 	case linked:
 		return nil
 	case alternative:
+		if h.Dpkg.registered(ctx, *p) {
+			return nil
+		}
 		return h.Dpkg.register(ctx, *p)
 	case missing:
 		return symlink(p.target, p.path)

@@ -348,6 +348,32 @@ func TestInterruptedDiversion(t *testing.T) {
 	must(t, os.Rename(bridge+".distrib", bridge))
 	must(t, h.Restore(t.Context()))
 	expect(t, h.Shared[0], before)
+	expectNoTraces(t, root)
+
+	divert := func() {
+		t.Helper()
+		if out, err := exec.Command("dpkg-divert", "--admindir", h.Dpkg.AdminDir, "--package", "tenon", "--divert",
+			bridge+".distrib", "--no-rename", "--add", bridge).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	divert()
+	must(t, os.Link(bridge, bridge+".distrib")) // as if Link had registered no alternative
+	must(t, h.Restore(t.Context()))
+	expect(t, h.Shared[0], before)
+	expectNoTraces(t, root)
+	divert()
+	write(t, bridge+".distrib", "its upgrade") // dpkg writes to the diverted name
+	linkTwice(t, h, root)
+	expectTenon()
+	must(t, h.Restore(t.Context()))
+	expect(t, h.Shared[0], "/\n/bridge: its upgrade\n")
+	expectNoTraces(t, root)
+}
+
+// expectNoTraces expects neither diversions nor alternatives.
+func expectNoTraces(t *testing.T, root string) {
+	t.Helper()
 	expect(t, filepath.Join(root, "db"), "/\n")
 	if content, err := os.ReadFile(filepath.Join(root, "dpkg/diversions")); err != nil || len(content) > 0 {
 		t.Errorf("diversions: %q, %v", content, err)
