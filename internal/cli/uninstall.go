@@ -52,7 +52,8 @@ then, runtimes find no plugins.`,
 			if request.Lists, err = r.lists(); err != nil {
 				return r.needsRoot(err)
 			}
-			request.Client, request.Host, request.Manifest = r.client(), systemHost(cmd.Context()), installedFiles()
+			request.Client, request.Manifest = r.client(), installedFiles()
+			request.Host = systemHost(cmd.Context())
 			request.Superseded = superseded(request.Manifest)
 			p, err := install.PlanRemoval(cmd.Context(), request)
 			if err != nil {
@@ -132,7 +133,8 @@ func (r *settings) remove(ctx context.Context, p *install.Plan) error {
 // warnUnsupported warns if plugins that take over attachments cannot detach them.
 func (r *settings) warnUnsupported(p *install.Plan) {
 	for _, x := range p.Unsupported {
-		r.warn("after the removal, containers in %s cannot be detached with %s in %s: no support for CNI %v",
+		r.warn("after the removal, containers in %s cannot be detached with %s in %s: "+
+			"no support for CNI %v",
 			strings.Join(x.Networks, ", "), strings.Join(x.Plugins, ", "), x.Dir, x.Version)
 	}
 	if len(p.Unsupported) > 0 {

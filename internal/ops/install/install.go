@@ -46,8 +46,8 @@ type Request struct {
 	// Programs are copied or linked too: plugins that are programs of their own, and programs that
 	// plugins expect in their directory.
 	Programs []Program
-	// Host has the links of an installed package, in whose directories Run installs nothing; nil if
-	// there is none.
+	// Host has the links of an installed package; nil if there is none. Run installs nothing in a
+	// directory that contains such links.
 	Host *plugindir.Host
 }
 
@@ -147,8 +147,10 @@ func (r Request) notPackaged(dir string) error {
 	}
 	for _, link := range links {
 		if filepath.Dir(link) == dir {
-			return cni.Errorf(cni.CodeInvalidConfig, "the package tenon has linked its plugins in %s", dir).
-				WithDetails("upgrade the package, or remove it first, for example with: apt remove tenon")
+			err := cni.Errorf(cni.CodeInvalidConfig,
+				"the package tenon has linked its plugins in %s", dir)
+			return err.WithDetails(
+				"upgrade the package, or remove it first, for example with: apt remove tenon")
 		}
 	}
 	return nil

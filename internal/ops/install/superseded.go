@@ -7,8 +7,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/ops/plugindir"
 )
 
-// superseded lists the files of the install script, after a package has taken over: the package has
-// replaced its plugins by links.
+// superseded lists the files of the install script, after a package has taken over: the package
+// has replaced its plugins by links.
 func (p *Plan) superseded() error {
 	m, err := readManifest(p.request.Manifest)
 	if err != nil {

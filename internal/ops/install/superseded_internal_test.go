@@ -10,8 +10,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/ops/plugindir"
 )
 
-// TestSuperseded removes the files of the install script after a package has linked its plugins in the
-// same directory, which the script created. The directory then belongs to the package.
+// TestSuperseded removes the files of the install script after a package has linked its plugins in
+// the same directory, which the script created. The directory then belongs to the package.
 func TestSuperseded(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

@@ -34,8 +34,8 @@ type Removal struct {
 	// none.
 	Manifest string
 
-	// Superseded states that a package has taken over from the install script. Only the files of the
-	// script are removed; attachments, rules and state now belong to the package.
+	// Superseded states that a package has taken over from the install script. Only the files of
+	// the script are removed; attachments, rules and state now belong to the package.
 	Superseded bool
 
 	// Keep hands the remaining attachments over to the upstream plugins. Otherwise they block the

@@ -76,7 +76,8 @@ func (d *Dpkg) divert(ctx context.Context, p place) error {
 	return d.register(ctx, p)
 }
 
-// registered reports whether both files are alternatives. An interrupted run may have registered one.
+// registered reports whether both files are alternatives. An interrupted run may have registered
+// one.
 func (d *Dpkg) registered(ctx context.Context, p place) bool {
 	return slices.Contains(d.offered(ctx, p.group), p.target)
 }
@@ -94,8 +95,8 @@ func (d *Dpkg) register(ctx context.Context, p place) error {
 	return nil
 }
 
-// finish removes the alternatives and the diversion that an interrupted run has left for a file that
-// is no link any more.
+// finish removes the alternatives and the diversion that an interrupted run has left for a file
+// that is no link any more.
 func (d *Dpkg) finish(ctx context.Context, p place) error {
 	if err := d.removeAlternatives(ctx, p); err != nil {
 		return err

@@ -165,9 +165,9 @@ func (h *Host) replaceable(path string) bool {
 	return slices.Contains(h.Dirs, filepath.Dir(path)) && h.ours(path)
 }
 
-// leave removes the links from a directory without other plugins, and earlier files of packages that
-// were removed. It removes the directory too, because the package manager could not remove it while
-// it contained these files.
+// leave removes the links from a directory without other plugins, and earlier files of packages
+// that were removed. It removes the directory too, because the package manager could not remove it
+// while it contained these files.
 func (h *Host) leave(ctx context.Context, dir string) error {
 	if entries, _ := os.ReadDir(dir); len(entries) == 0 {
 		return nil // missing, or empty for reasons of its own

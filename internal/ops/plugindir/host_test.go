@@ -166,8 +166,9 @@ func TestLinkLeavesDirectoryOfRemovedPackage(t *testing.T) {
 	}
 }
 
-// TestRestoreDropsEarlierInstallation: "tenon install" has installed an earlier version, in one place
-// over an upstream plugin. Only the upstream plugin is restored, and the shared directory stays in use.
+// TestRestoreDropsEarlierInstallation: "tenon install" has installed an earlier version, in one
+// place over an upstream plugin. Only the upstream plugin is restored, and the shared directory
+// stays in use.
 func TestRestoreDropsEarlierInstallation(t *testing.T) {
 	t.Parallel()
 	h, root := newHost(t)
@@ -192,8 +193,8 @@ func TestRestoreDropsEarlierInstallation(t *testing.T) {
 	}
 }
 
-// TestPackageRemovedWithLinks: rpm does not know links and kept files. The removal of another package
-// removes its links, and its upgrade replaces them.
+// TestPackageRemovedWithLinks: rpm does not know links and kept files. The removal of another
+// package removes its links, and its upgrade replaces them.
 func TestPackageRemovedWithLinks(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(h *plugindir.Host) error{
