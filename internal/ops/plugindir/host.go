@@ -38,7 +38,12 @@ type Host struct {
 	Ours func(path string) bool
 }
 
-func (h *Host) ours(path string) bool { return h.Ours != nil && h.Ours(path) }
+// ours reports whether a file is from an earlier installation of this program. A symbolic link is
+// not: the user made it, and it may lead to one of the links.
+func (h *Host) ours(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().IsRegular() && h.Ours != nil && h.Ours(path)
+}
 
 // Directory counts the plugins that Link linked in a directory.
 type Directory struct {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -174,20 +175,23 @@ func TestRestoreDropsEarlierInstallation(t *testing.T) {
 	h, root := newHost(t)
 	h.Ours = func(path string) bool {
 		content, err := os.ReadFile(path)
-		return err == nil && string(content) == "earlier"
+		return err == nil && slices.Contains([]string{"earlier", "tenon"}, string(content))
 	}
 	for _, dir := range []string{h.Dirs[0], h.Shared[0]} {
 		write(t, filepath.Join(dir, "bridge"), "earlier")
 		write(t, filepath.Join(dir, "ptp"), "earlier")
 	}
 	write(t, plugindir.Kept(filepath.Join(h.Dirs[0], "bridge")), "upstream")
+	link := filepath.Join(h.Dirs[0], "ptp") // of the user, and leads to the earlier version now
+	must(t, os.Remove(link))
+	must(t, os.Symlink(filepath.Join(h.Shared[0], "ptp"), link))
 	for _, d := range linkTwice(t, h, root) {
 		if d.Linked != 2 {
 			t.Errorf("%+v", d)
 		}
 	}
 	must(t, h.Restore(t.Context()))
-	expect(t, h.Dirs[0], "/\n/bridge: upstream\n")
+	expect(t, h.Dirs[0], "/\n/bridge: upstream\n/ptp -> "+filepath.Join(h.Shared[0], "ptp")+"\n")
 	if _, err := os.Lstat(h.Shared[0]); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the empty directory remains: %v", err)
 	}
