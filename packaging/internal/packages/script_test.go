@@ -59,8 +59,8 @@ func TestInstallScript(t *testing.T) {
 	m.run("rm -r /usr/lib/tenon")
 
 	m.refuse("tenon uninstall", "containers are attached: pods/web/eth0", "--keep-attachments")
-	plan := m.run("tenon uninstall --keep-attachments --dry-run")
-	done := m.run("/usr/local/bin/tenon uninstall --keep-attachments")
+	plan := m.run("tenon uninstall --keep-attachments --dry-run 2>/dev/null")
+	done := m.run("/usr/local/bin/tenon uninstall --keep-attachments 2>/dev/null")
 	if strings.ReplaceAll(plan, "would ", "") != done {
 		t.Errorf("the list of --dry-run is\n%s\nand the removal printed\n%s", plan, done)
 	}
