@@ -246,19 +246,27 @@ prepare() {
 	targets >"$work/targets"
 }
 
-# new_directories lists the directories that the installation creates, parents first.
-new_directories() {
-	{
-		cut -f3 "$work/targets" | while read -r file; do dirname "$file"; done
-		dirname "$manifest"
-		[ -z "$plugins" ] || echo "$plugins"
-	} | sort -u | while read -r dir; do
+# missing lists the directories among its arguments that do not exist, and their missing parents.
+missing() {
+	for dir in "$@"; do
 		while [ ! -e "$dir" ]; do
 			echo "$dir"
 			dir=$(dirname "$dir")
 		done
 	done | sort -u
 }
+
+# new_directories lists the directories that the installation creates, parents first.
+new_directories() {
+	{
+		cut -f3 "$work/targets" | while read -r file; do dirname "$file"; done
+		dirname "$manifest"
+		[ -z "$plugins" ] || echo "$plugins"
+	} | sort -u | while read -r dir; do missing "$dir"; done | sort -u
+}
+
+# later_directories lists the directories that Tenon creates when containers are attached.
+later_directories() { missing /etc/cni/net.d /var/lib/cni/networks /var/lib/cni/results; }
 
 # write_manifest lists all that is installed in $work/manifest, for "tenon uninstall".
 write_manifest() {
@@ -267,7 +275,10 @@ write_manifest() {
 		{
 			[ ! -f "$manifest" ] || grep -E '^(plugins|directory) ' "$manifest"
 			[ -z "$plugins" ] || echo "plugins $plugins"
-			new_directories | sed 's/^/directory /'
+			{
+				new_directories
+				later_directories
+			} | sed 's/^/directory /'
 		} | sort -u
 		while IFS="$(printf '\t')" read -r source _ target; do
 			echo "file $(sha256sum <"$source" | cut -d' ' -f1) $target"
@@ -275,21 +286,42 @@ write_manifest() {
 	} >"$work/manifest"
 }
 
-# put SOURCE MODE TARGET replaces a file atomically.
-put() {
-	cp "$1" "$3.tenon-new" && chmod "$2" "$3.tenon-new" && mv -f "$3.tenon-new" "$3"
+# draft SOURCE MODE TARGET writes a new file next to the one that it will replace.
+draft() {
+	{ cp "$1" "$3.tenon-new" && chmod "$2" "$3.tenon-new"; } || die "cannot write $3"
 }
 
+# install_files writes all files before it replaces the first, so that a full file system changes
+# nothing.
 install_files() {
-	new_directories | while read -r dir; do
-		mkdir "$dir" && chmod 755 "$dir" || exit
-	done
+	new_directories >"$work/created"
 	[ ! -f "$manifest" ] || cp "$manifest" "$work/before"
-	put "$work/manifest" 644 "$manifest"
+	: >"$work/incomplete"
+	while read -r dir; do
+		{ mkdir "$dir" && chmod 755 "$dir"; } || die "cannot create $dir"
+	done <"$work/created"
+	draft "$work/manifest" 644 "$manifest"
 	while IFS="$(printf '\t')" read -r source mode target; do
-		put "$source" "$mode" "$target" || die "cannot write $target"
+		draft "$source" "$mode" "$target"
+	done <"$work/targets"
+	rm "$work/incomplete"
+	mv -f "$manifest.tenon-new" "$manifest"
+	while IFS="$(printf '\t')" read -r source mode target; do
+		mv -f "$target.tenon-new" "$target"
 	done <"$work/targets"
 	remove_old
+}
+
+# clean_up removes temporary files, and the drafts and new directories of a failed installation.
+clean_up() {
+	if [ -f "$work/incomplete" ]; then
+		{
+			echo "$manifest"
+			cut -f3 "$work/targets"
+		} | while read -r file; do rm -f "$file.tenon-new"; done
+		sort -r "$work/created" | while read -r dir; do rmdir "$dir" 2>/dev/null || :; done
+	fi
+	rm -rf "$work"
 }
 
 # remove_old removes the files of an earlier version that this version does not have.
@@ -304,7 +336,8 @@ remove_old() {
 install_plugins() {
 	[ -n "$plugins" ] || return 0
 	PATH=$prefix/bin:$PATH "$prefix/bin/tenon" install "$plugins" >"$work/log" 2>&1 ||
-		die "install the plugins in $plugins: $(cat "$work/log")"
+		die "install the plugins in $plugins: $(cat "$work/log")" \
+			"run the script again when this is fixed, or remove Tenon: $prefix/bin/tenon uninstall"
 }
 
 # reload makes systemd read the units, and restarts daemons that run.
@@ -316,7 +349,8 @@ reload() {
 }
 
 print_plan() {
-	sed -n 's/^directory /would create /p; s/^file [0-9a-f]* /would install /p' "$work/manifest"
+	new_directories | sed 's/^/would create /'
+	sed -n 's/^file [0-9a-f]* /would install /p' "$work/manifest"
 	[ -z "$plugins" ] || echo "would install the plugins in $plugins"
 }
 
@@ -325,7 +359,7 @@ main() {
 	manifest=$prefix/share/tenon/installed-files
 	check_host
 	work=$(mktemp -d)
-	trap 'rm -rf "$work"' EXIT
+	trap clean_up EXIT
 	trap 'exit 1' HUP INT TERM
 	find_release
 	prepare

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/session"
+	"github.com/tenon-cni/tenon/network"
 )
 
 const (
@@ -131,11 +132,17 @@ func (a *app) complain(cmd *cobra.Command, err error) {
 	for _, line := range lines[1:] {
 		fmt.Fprintf(a.stderr, "  and %s\n", line)
 	}
-	command := object.Code == session.CodeInUse && errors.As(err, new(hinted)) // detaches the holder
-	if object.Details != "" && !command {
+	if object.Details != "" && !commandReplaces(err, object.Code) {
 		a.printHint(object.Details)
 	}
 	a.printHints(err)
+}
+
+// commandReplaces reports whether a hint with a command of this program replaces the hint of the
+// library, because it detaches the attachment that is in the way of an ADD.
+func commandReplaces(err error, code cni.Code) bool {
+	inTheWay := code == session.CodeInUse || errors.Is(err, network.ErrExists)
+	return inTheWay && errors.As(err, new(hinted))
 }
 
 func (a *app) printHints(err error) {

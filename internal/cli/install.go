@@ -56,6 +56,7 @@ uninstall" and the removal of the package restore them.`,
 			if err != nil {
 				return err
 			}
+			request.Host = systemHost(cmd.Context())
 			done, err := install.Run(cmd.Context(), request)
 			rows := [][]string{{"PLUGIN", "STATE", "CNI"}}
 			for _, p := range done {

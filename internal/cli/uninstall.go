@@ -26,7 +26,9 @@ that only Tenon's plugins and "tenon add" use. Keeps network configurations and
 address reservations, because the upstream plugins use them too. Does not touch
 other files in --plugin-dir. Restores the files that "tenon install" or a package of
 Tenon replaced. Removes the programs, manual pages, completions and units too if the
-install script installed them, and keeps those that have changed since.
+install script installed them, and keeps those that have changed since. If a package
+of Tenon has been installed since, removes only these files: attachments and state
+belong to the package.
 
 Refuses while containers are attached, unless one of these flags is given:
   --keep-attachments  hand attachments over to the upstream plugins: recreate
@@ -50,11 +52,14 @@ then, runtimes find no plugins.`,
 			if request.Lists, err = r.lists(); err != nil {
 				return r.needsRoot(err)
 			}
-			request.Client, request.Host, request.Manifest = r.client(), systemHost(), installedFiles()
+			request.Client, request.Manifest = r.client(), installedFiles()
+			request.Host = systemHost(cmd.Context())
+			request.Superseded = superseded(request.Manifest)
 			p, err := install.PlanRemoval(cmd.Context(), request)
 			if err != nil {
 				return r.explain(err, nil)
 			}
+			r.warnUnsupported(p)
 			blocked := r.blocked(p)
 			if dryRun {
 				if err := r.printUninstall(p, dryRun); err != nil {
@@ -87,6 +92,14 @@ func installedFiles() string {
 	return filepath.Join(filepath.Dir(self), "..", install.ManifestPath)
 }
 
+// superseded reports whether a package has taken over from the install script, which has installed
+// this program.
+func superseded(manifest string) bool {
+	_, script := os.Stat(manifest)
+	_, pkg := os.Stat(packagedDir)
+	return script == nil && pkg == nil
+}
+
 // remove prints and carries out the plan. As JSON, it prints the plan afterwards.
 func (r *settings) remove(ctx context.Context, p *install.Plan) error {
 	if !r.json {
@@ -115,6 +128,18 @@ func (r *settings) remove(ctx context.Context, p *install.Plan) error {
 		return r.printUninstall(p, false)
 	}
 	return nil
+}
+
+// warnUnsupported warns if plugins that take over attachments cannot detach them.
+func (r *settings) warnUnsupported(p *install.Plan) {
+	for _, x := range p.Unsupported {
+		r.warn("after the removal, containers in %s cannot be detached with %s in %s: "+
+			"no support for CNI %v",
+			strings.Join(x.Networks, ", "), strings.Join(x.Plugins, ", "), x.Dir, x.Version)
+	}
+	if len(p.Unsupported) > 0 {
+		r.printHint("detach these containers first, or install newer upstream plugins first")
+	}
 }
 
 // blocked returns an error if the plan cannot be carried out.

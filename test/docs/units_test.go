@@ -57,7 +57,7 @@ func TestUnits(t *testing.T) {
 		}
 		copied = append(copied, to)
 	}
-	if out, err := exec.Command("systemd-analyze", append([]string{"verify"}, copied...)...).CombinedOutput(); err != nil || len(out) > 0 {
+	if out, err := exec.Command("systemd-analyze", append([]string{"--man=no", "verify"}, copied...)...).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("%v\n%s", err, out)
 	}
 	for _, unit := range copied {

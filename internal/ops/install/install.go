@@ -46,6 +46,9 @@ type Request struct {
 	// Programs are copied or linked too: plugins that are programs of their own, and programs that
 	// plugins expect in their directory.
 	Programs []Program
+	// Host has the links of an installed package; nil if there is none. Run installs nothing in a
+	// directory that contains such links.
+	Host *plugindir.Host
 }
 
 // Program is a program other than tenon.
@@ -76,7 +79,7 @@ const self = "/proc/self/exe"
 // wait for each other.
 //
 // Run returns an error and changes nothing if one of the names is neither a file nor a symbolic
-// link.
+// link, or if a package has linked its plugins in the directory.
 func Run(ctx context.Context, r Request) ([]Plugin, error) {
 	dir, err := filepath.Abs(r.Dir)
 	if err != nil {
@@ -87,6 +90,9 @@ func Run(ctx context.Context, r Request) ([]Plugin, error) {
 		names = append(names, p.Name)
 	}
 	if err := usable(dir, names); err != nil {
+		return nil, err
+	}
+	if err := r.notPackaged(dir); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -123,6 +129,27 @@ func usable(dir string, names []string) error {
 		info, err := os.Lstat(filepath.Join(dir, name))
 		if err == nil && !info.Mode().IsRegular() && info.Mode().Type() != fs.ModeSymlink {
 			return cni.Errorf(cni.CodeInvalidConfig, "%s is not a file", filepath.Join(dir, name))
+		}
+	}
+	return nil
+}
+
+// notPackaged refuses a directory with links of a package: the package would neither upgrade nor
+// remove the files that replace them.
+func (r Request) notPackaged(dir string) error {
+	if r.Host == nil {
+		return nil
+	}
+	links, err := r.Host.Links()
+	if err != nil {
+		return ioFailure(err)
+	}
+	for _, link := range links {
+		if filepath.Dir(link) == dir {
+			err := cni.Errorf(cni.CodeInvalidConfig,
+				"the package tenon has linked its plugins in %s", dir)
+			return err.WithDetails(
+				"upgrade the package, or remove it first, for example with: apt remove tenon")
 		}
 	}
 	return nil
@@ -246,13 +273,7 @@ func link(old, new string) error {
 // versions returns the CNI versions that an executable file supports. It returns an error unless
 // they include the newest.
 func versions(ctx context.Context, path string) ([]string, error) {
-	reply, err := invoke.Process{}.Call(ctx, invoke.Call{
-		Path: path, Env: cni.Env{Command: cni.VersionCommand}, Stdin: []byte(`{"cniVersion":"` + cni.Newest.String() + `"}`),
-	})
-	if err != nil {
-		return nil, err
-	}
-	v, err := cni.DecodeVersionReply(reply.Stdout)
+	v, err := askVersions(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -264,6 +285,17 @@ func versions(ctx context.Context, path string) ([]string, error) {
 		)
 	}
 	return v.Supported, nil
+}
+
+// askVersions runs VERSION of a plugin.
+func askVersions(ctx context.Context, path string) (cni.VersionReply, error) {
+	reply, err := invoke.Process{}.Call(ctx, invoke.Call{
+		Path: path, Env: cni.Env{Command: cni.VersionCommand}, Stdin: []byte(`{"cniVersion":"` + cni.Newest.String() + `"}`),
+	})
+	if err != nil {
+		return cni.VersionReply{}, err
+	}
+	return cni.DecodeVersionReply(reply.Stdout)
 }
 
 // copyFile copies a file with a single write. The kernel caches a file in units of the written

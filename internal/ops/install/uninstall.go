@@ -34,6 +34,10 @@ type Removal struct {
 	// none.
 	Manifest string
 
+	// Superseded states that a package has taken over from the install script. Only the files of
+	// the script are removed; attachments, rules and state now belong to the package.
+	Superseded bool
+
 	// Keep hands the remaining attachments over to the upstream plugins. Otherwise they block the
 	// removal.
 	Keep bool
@@ -76,6 +80,9 @@ type Plan struct {
 	// Changed lists files of the install script that remain, because they changed afterwards.
 	Changed []string
 
+	// Unsupported lists plugins that take over attachments, but fail on them.
+	Unsupported []Unsupported
+
 	// Ends lists protections of attachments that end, because the upstream plugins have no
 	// counterpart.
 	Ends []string
@@ -88,13 +95,18 @@ type Plan struct {
 	// the install script installed them.
 	Units []string
 
-	request Removal
-	tags    map[string]bool // owners of the attachments
+	request   Removal
+	dirs      []string          // plugin directories
+	inherited map[string]string // plugin directories of a package, and the first created parent
+	tags      map[string]bool   // owners of the attachments
 }
 
 // PlanRemoval lists the objects to remove. It changes nothing.
 func PlanRemoval(ctx context.Context, r Removal) (*Plan, error) {
 	p := &Plan{request: r, tags: map[string]bool{}}
+	if r.Superseded {
+		return p, p.superseded()
+	}
 	records, err := r.Client.List()
 	if err != nil {
 		return nil, fmt.Errorf("unreadable record: %w", err)
@@ -121,6 +133,7 @@ func PlanRemoval(ctx context.Context, r Removal) (*Plan, error) {
 		return p, err
 	}
 	p.keepForeign()
+	p.unsupported(ctx)
 	return p, nil
 }
 
@@ -130,24 +143,39 @@ func (p *Plan) programs() error {
 	if err != nil {
 		return err
 	}
-	dirs := slices.Clone(p.request.Client.PluginDirs)
+	p.dirs = slices.Clone(p.request.Client.PluginDirs)
 	for _, dir := range m.pluginDirs {
-		if !slices.Contains(dirs, dir) {
-			dirs = append(dirs, dir)
+		p.dirs = appendNew(p.dirs, dir)
+	}
+	host := p.request.Host
+	if host != nil {
+		if p.Links, err = host.Links(); err != nil {
+			return cni.Errorf(cni.CodeIOFailure, "plugin directory: %w", err)
 		}
 	}
-	for _, dir := range dirs {
+	for _, link := range p.Links { // an earlier installation may have left programs there
+		p.dirs = appendNew(p.dirs, filepath.Dir(link))
+	}
+	for _, dir := range p.dirs {
 		plugins, restored, outdated := find(dir, names())
 		p.Plugins = append(p.Plugins, plugins...)
 		p.Restored = append(p.Restored, restored...)
 		p.Paths = append(append(p.Paths, outdated...), remains(dir)...)
 	}
-	if host := p.request.Host; host != nil {
-		if p.Links, err = host.Links(); err != nil {
-			return cni.Errorf(cni.CodeIOFailure, "plugin directory: %w", err)
+	if host != nil { // plugins there may take over
+		for _, dir := range slices.Concat(host.Dirs, host.Shared) {
+			p.dirs = appendNew(p.dirs, dir)
 		}
 	}
 	return p.installed(m)
+}
+
+// appendNew appends a value to a list, unless the list contains it.
+func appendNew(list []string, value string) []string {
+	if slices.Contains(list, value) {
+		return list
+	}
+	return append(list, value)
 }
 
 // keepForeign keeps the attachments of other runtimes if Tenon has no plugin, rule or file on this
@@ -263,6 +291,9 @@ func (p *Plan) Run(ctx context.Context) error {
 	if len(p.Blocked())+len(p.Blockers)+len(p.Units) > 0 {
 		return errors.New("attachments or units block the removal")
 	}
+	if p.request.Superseded {
+		return p.removeSuperseded()
+	}
 	c := p.request.Client
 	for _, a := range p.Attachments {
 		if a.Outcome == Detach {
@@ -337,6 +368,9 @@ func (p *Plan) remove(ctx context.Context) error {
 // Finish removes the state directory if it contains only locks and cached versions of plugins. It
 // returns false if records of other runtimes are left.
 func (p *Plan) Finish() (bool, error) {
+	if p.request.Superseded {
+		return true, nil
+	}
 	records, err := os.ReadDir(filepath.Join(p.stateDir(), "records"))
 	if err := ioFailure(err, fs.ErrNotExist); err != nil || len(records) > 0 {
 		return false, err

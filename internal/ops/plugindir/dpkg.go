@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -56,13 +57,33 @@ func (d *Dpkg) owned(ctx context.Context, path string) (bool, error) {
 
 // divert moves a file of another package aside and registers both files as alternatives.
 func (d *Dpkg) divert(ctx context.Context, p place) error {
-	if _, err := d.run(ctx, "dpkg-divert", "--package", d.Package, "--divert", p.diverted(),
-		"--no-rename", "--quiet", "--add", p.path); err != nil {
+	diverted, err := d.diverts(ctx, p)
+	if err != nil {
 		return err
 	}
-	if err := secondName(p.path, p.diverted()); err != nil {
-		return err
+	if !diverted {
+		if _, err := d.run(ctx, "dpkg-divert", "--package", d.Package, "--divert", p.diverted(),
+			"--no-rename", "--quiet", "--add", p.path); err != nil {
+			return err
+		}
 	}
+	// After an interrupted run, dpkg may have upgraded the diverted file.
+	if !diverted || !exists(p.diverted()) {
+		if err := secondName(p.earlier, p.diverted()); err != nil {
+			return err
+		}
+	}
+	return d.register(ctx, p)
+}
+
+// registered reports whether both files are alternatives. An interrupted run may have registered
+// one.
+func (d *Dpkg) registered(ctx context.Context, p place) bool {
+	return slices.Contains(d.offered(ctx, p.group), p.target)
+}
+
+// register registers both files as alternatives.
+func (d *Dpkg) register(ctx context.Context, p place) error {
 	for _, choice := range [][]string{
 		{p.diverted(), priorityOther}, {p.target, priorityTenon},
 	} {
@@ -72,6 +93,45 @@ func (d *Dpkg) divert(ctx context.Context, p place) error {
 		}
 	}
 	return nil
+}
+
+// finish removes the alternatives and the diversion that an interrupted run has left for a file
+// that is no link any more.
+func (d *Dpkg) finish(ctx context.Context, p place) error {
+	if err := d.removeAlternatives(ctx, p); err != nil {
+		return err
+	}
+	diverted, err := d.diverts(ctx, p)
+	if err != nil || !diverted {
+		return err
+	}
+	if err := reunite(p.diverted(), p.path); err != nil {
+		return err
+	}
+	return d.undivert(ctx, p)
+}
+
+// diverts reports whether this package diverts a file.
+func (d *Dpkg) diverts(ctx context.Context, p place) (bool, error) {
+	owner, err := d.run(ctx, "dpkg-divert", "--listpackage", p.path)
+	return strings.TrimSpace(string(owner)) == d.Package, err
+}
+
+// reunite gives a diverted file its name, if it exists. Both names may be of one file.
+func reunite(diverted, path string) error {
+	if !exists(diverted) {
+		return nil
+	}
+	if err := os.Rename(diverted, path); err != nil {
+		return err
+	}
+	return remove(diverted) // rename(2) keeps both names of one file
+}
+
+func (d *Dpkg) undivert(ctx context.Context, p place) error {
+	_, err := d.run(ctx, "dpkg-divert", "--package", d.Package, "--divert", p.diverted(), "--no-rename",
+		"--quiet", "--remove", p.path)
+	return err
 }
 
 // release removes the alternatives and the diversion, and restores the file of the other package, if
@@ -86,21 +146,43 @@ func (d *Dpkg) release(ctx context.Context, p place) error {
 			return err
 		}
 	}
-	if exists(filepath.Join(d.database(), p.group)) { // the file is not a link, so it stays
-		if _, err := d.run(ctx, "update-alternatives", "--quiet", "--remove-all", p.group); err != nil {
-			return err
-		}
+	if err := d.removeAlternatives(ctx, p); err != nil { // the file is not a link, so it stays
+		return err
 	}
-	_, err := d.run(ctx, "dpkg-divert", "--package", d.Package, "--divert", p.diverted(), "--no-rename",
-		"--quiet", "--remove", p.path)
+	return d.undivert(ctx, p)
+}
+
+// removeAlternatives removes a group of alternatives if it exists. Its files may be missing.
+func (d *Dpkg) removeAlternatives(ctx context.Context, p place) error {
+	if !exists(d.link(p.group)) {
+		return nil
+	}
+	_, err := d.run(ctx, "update-alternatives", "--quiet", "--remove-all", p.group)
 	return err
 }
 
-func (d *Dpkg) database() string {
-	if d.AlternativesDB != "" {
-		return d.AlternativesDB
+// offered lists the files in a group of alternatives.
+func (d *Dpkg) offered(ctx context.Context, group string) (files []string) {
+	out, err := d.run(ctx, "update-alternatives", "--query", group)
+	if err != nil {
+		return nil // there is no such group
 	}
-	return "/var/lib/dpkg/alternatives"
+	for line := range strings.Lines(string(out)) {
+		if file, ok := strings.CutPrefix(strings.TrimSpace(line), "Alternative: "); ok {
+			files = append(files, file)
+		}
+	}
+	return files
+}
+
+// Installed reports whether dpkg has installed this package. A host may have dpkg although its
+// packages are from another package manager.
+func (d *Dpkg) Installed(ctx context.Context) bool {
+	if _, err := exec.LookPath("dpkg-divert"); err != nil {
+		return false
+	}
+	out, err := d.run(ctx, "dpkg-query", "--show", "--showformat", "${db:Status-Status}", d.Package)
+	return err == nil && string(out) != "config-files" && string(out) != "not-installed"
 }
 
 // run runs a program of dpkg. Warnings on standard error are dropped unless it fails.

@@ -33,6 +33,16 @@ type Host struct {
 	Shared []string
 	// Dpkg handles files of other packages; nil keeps them like files that no package owns.
 	Dpkg *Dpkg
+	// Ours reports whether a file is from an earlier installation of this program. Restore does not
+	// restore such files, but the files that they have replaced. nil: no file is.
+	Ours func(path string) bool
+}
+
+// ours reports whether a file is from an earlier installation of this program. A symbolic link is
+// not: the user made it, and it may lead to one of the links.
+func (h *Host) ours(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().IsRegular() && h.Ours != nil && h.Ours(path)
 }
 
 // Directory counts the plugins that Link linked in a directory.
@@ -123,8 +133,13 @@ func (h *Host) link(ctx context.Context, p *place) error {
 		p.state = missing
 	}
 	switch p.state {
-	case linked, alternative:
+	case linked:
 		return nil
+	case alternative:
+		if h.Dpkg.registered(ctx, *p) {
+			return nil
+		}
+		return h.Dpkg.register(ctx, *p)
 	case missing:
 		return symlink(p.target, p.path)
 	case unusable:
@@ -140,19 +155,27 @@ func (h *Host) link(ctx context.Context, p *place) error {
 			return h.Dpkg.divert(ctx, *p)
 		}
 	}
-	if err := Keep(p.path); err != nil {
-		return err
+	if p.earlier == p.path && !h.replaceable(p.path) {
+		if err := Keep(p.path); err != nil {
+			return err
+		}
 	}
 	p.state = linked
 	return symlink(p.target, p.path)
 }
 
-// leave removes the links from a directory without other plugins, and the directory too, because
-// dpkg could not remove it while it contained links.
+// replaceable reports whether the file of a plugin need not be kept: it is from an earlier
+// installation of this program. In a shared directory, kept files show that it is in use.
+func (h *Host) replaceable(path string) bool {
+	return slices.Contains(h.Dirs, filepath.Dir(path)) && h.ours(path)
+}
+
+// leave removes the links from a directory without other plugins, and earlier files of packages
+// that were removed. It removes the directory too, because the package manager could not remove it
+// while it contained these files.
 func (h *Host) leave(ctx context.Context, dir string) error {
-	links, err := h.linksIn(dir)
-	if err != nil || len(links) == 0 {
-		return err
+	if entries, _ := os.ReadDir(dir); len(entries) == 0 {
+		return nil // missing, or empty for reasons of its own
 	}
 	if err := h.restoreDir(ctx, dir); err != nil {
 		return err
@@ -211,11 +234,14 @@ func (h *Host) linksIn(dir string) (paths []string, err error) {
 
 // Restore removes all links and restores the earlier files, each atomically. If another program
 // has replaced a link in the meantime, its file stays. Restore removes directories that Link
-// created, unless they contain other files.
+// created, and shared ones that only links kept, unless they contain other files.
 func (h *Host) Restore(ctx context.Context) error {
 	var errs []error
-	for _, dir := range slices.Concat(h.Dirs, h.Shared) {
+	for _, dir := range h.Dirs {
 		errs = append(errs, h.restoreDir(ctx, dir))
+	}
+	for _, dir := range h.Shared {
+		errs = append(errs, h.leave(ctx, dir))
 	}
 	return errors.Join(errs...)
 }
@@ -231,7 +257,7 @@ func (h *Host) restoreDir(ctx context.Context, dir string) error {
 			errs = append(errs, remove(filepath.Join(dir, e.Name())))
 			continue
 		}
-		name, _ := strings.CutSuffix(e.Name(), keptSuffix)
+		name := strings.TrimSuffix(strings.TrimSuffix(e.Name(), keptSuffix), divertedSuffix)
 		p, err := h.inspect(dir, name)
 		if err == nil {
 			err = h.restore(ctx, p)
@@ -249,10 +275,16 @@ func (h *Host) restore(ctx context.Context, p place) error {
 	case alternative:
 		return errors.Join(h.Dpkg.release(ctx, p), remove(Kept(p.path)))
 	case linked:
+		if kept := Kept(p.path); exists(kept) && h.ours(kept) {
+			return errors.Join(remove(p.path), remove(kept))
+		}
 		return Restore(p.path)
-	default:
-		return remove(Kept(p.path)) // the file that replaced the link is newer
 	}
+	var err error
+	if h.Dpkg != nil {
+		err = h.Dpkg.finish(ctx, p)
+	}
+	return errors.Join(err, remove(Kept(p.path))) // the file that replaced the link is newer
 }
 
 // create makes a directory and marks it.
@@ -264,9 +296,19 @@ func create(dir string) error {
 	if first == "" {
 		return nil
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		err = MarkCreated(dir, first)
 	}
+	if err != nil {
+		removeEmpty(dir, first)
+	}
+	return err
+}
+
+// MarkCreated marks a plugin directory that did not exist before the installation, with the first
+// of its parents that did not exist. [Host.Restore] removes them if they are empty.
+func MarkCreated(dir, first string) error {
 	return os.WriteFile(filepath.Join(dir, createdFile), []byte(first+"\n"), 0o644)
 }
 
@@ -283,11 +325,16 @@ func removeCreated(dir string) error {
 	if err := os.Remove(mark); err != nil {
 		return err
 	}
-	first := strings.TrimSpace(string(text))
+	removeEmpty(dir, strings.TrimSpace(string(text)))
+	return nil
+}
+
+// removeEmpty removes a directory and its parents up to first, unless other files remain.
+func removeEmpty(dir, first string) {
+	_ = os.Remove(filepath.Join(dir, createdFile))
 	for d := dir; strings.HasPrefix(d, first); d = filepath.Dir(d) {
-		if err := os.Remove(d); err != nil {
-			return nil // other files remain
+		if err := os.Remove(d); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return
 		}
 	}
-	return nil
 }

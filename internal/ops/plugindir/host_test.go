@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -166,6 +167,72 @@ func TestLinkLeavesDirectoryOfRemovedPackage(t *testing.T) {
 	}
 }
 
+// TestRestoreDropsEarlierInstallation: "tenon install" has installed an earlier version, in one
+// place over an upstream plugin. Only the upstream plugin is restored, and the shared directory
+// stays in use.
+func TestRestoreDropsEarlierInstallation(t *testing.T) {
+	t.Parallel()
+	h, root := newHost(t)
+	h.Ours = func(path string) bool {
+		content, err := os.ReadFile(path)
+		return err == nil && slices.Contains([]string{"earlier", "tenon"}, string(content))
+	}
+	for _, dir := range []string{h.Dirs[0], h.Shared[0]} {
+		write(t, filepath.Join(dir, "bridge"), "earlier")
+		write(t, filepath.Join(dir, "ptp"), "earlier")
+	}
+	write(t, plugindir.Kept(filepath.Join(h.Dirs[0], "bridge")), "upstream")
+	link := filepath.Join(h.Dirs[0], "ptp") // of the user, and leads to the earlier version now
+	must(t, os.Remove(link))
+	must(t, os.Symlink(filepath.Join(h.Shared[0], "ptp"), link))
+	for _, d := range linkTwice(t, h, root) {
+		if d.Linked != 2 {
+			t.Errorf("%+v", d)
+		}
+	}
+	must(t, h.Restore(t.Context()))
+	expect(t, h.Dirs[0], "/\n/bridge: upstream\n/ptp -> "+filepath.Join(h.Shared[0], "ptp")+"\n")
+	if _, err := os.Lstat(h.Shared[0]); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the empty directory remains: %v", err)
+	}
+}
+
+// TestPackageRemovedWithLinks: rpm does not know links and kept files. The removal of another
+// package removes its links, and its upgrade replaces them.
+func TestPackageRemovedWithLinks(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(h *plugindir.Host) error{
+		"link":    func(h *plugindir.Host) error { _, err := h.Link(t.Context()); return err },
+		"restore": func(h *plugindir.Host) error { return h.Restore(t.Context()) },
+	} {
+		h, root := newHost(t)
+		bridge := filepath.Join(h.Shared[0], "bridge")
+		write(t, bridge, "of another package")
+		link(t, h)
+		must(t, os.Remove(bridge))
+		write(t, bridge, "its upgrade")
+		linkTwice(t, h, root)
+		if content, err := os.ReadFile(plugindir.Kept(bridge)); err != nil || string(content) != "its upgrade" {
+			t.Errorf("kept %q, %v", content, err)
+		}
+		must(t, os.Remove(bridge))
+		must(t, end(h))
+		if _, err := os.Lstat(h.Shared[0]); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: the directory remains: %v", name, err)
+		}
+	}
+}
+
+// TestLinkKeepsEmptyDirectory: an empty shared directory is from another program.
+func TestLinkKeepsEmptyDirectory(t *testing.T) {
+	t.Parallel()
+	h, _ := newHost(t)
+	must(t, os.MkdirAll(h.Shared[0], 0o755))
+	link(t, h)
+	must(t, h.Restore(t.Context()))
+	expect(t, h.Shared[0], "/\n")
+}
+
 func TestLinkRefusesDirectories(t *testing.T) {
 	t.Parallel()
 	h, _ := newHost(t)
@@ -249,4 +316,71 @@ func TestOtherPackageRemoved(t *testing.T) {
 		t.Errorf("bridge leads to %q, %v", to, err)
 	}
 	expect(t, filepath.Join(root, "db"), "/\n")
+}
+
+// TestInterruptedDiversion repeats runs that ended between two programs of dpkg.
+func TestInterruptedDiversion(t *testing.T) {
+	t.Parallel()
+	h, root := newHost(t)
+	withDpkg(t, h, root)
+	bridge := filepath.Join(h.Shared[0], "bridge")
+	write(t, bridge, "of package other")
+	before := tree(t, h.Shared[0])
+	removeTenon := func() {
+		t.Helper()
+		out, err := exec.Command("update-alternatives", "--altdir", h.Dpkg.Alternatives, "--admindir", h.Dpkg.AlternativesDB,
+			"--log", h.Dpkg.AlternativesLog, "--remove", strings.ReplaceAll(strings.Trim(bridge, "/"), "/", "-"),
+			filepath.Join(h.Source, "bridge")).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	expectTenon := func() {
+		t.Helper()
+		if content, err := os.ReadFile(bridge); err != nil || string(content) != "tenon" {
+			t.Errorf("bridge is %q, %v", content, err)
+		}
+	}
+	link(t, h)
+	removeTenon() // as if Link had registered the first of both files only
+	linkTwice(t, h, root)
+	expectTenon()
+	removeTenon() // as if Restore had been interrupted
+	must(t, os.Rename(bridge+".distrib", bridge))
+	linkTwice(t, h, root) // dpkg keeps the package
+	expectTenon()
+	removeTenon()
+	must(t, os.Rename(bridge+".distrib", bridge))
+	must(t, h.Restore(t.Context()))
+	expect(t, h.Shared[0], before)
+	expectNoTraces(t, root)
+
+	divert := func() {
+		t.Helper()
+		if out, err := exec.Command("dpkg-divert", "--admindir", h.Dpkg.AdminDir, "--package", "tenon", "--divert",
+			bridge+".distrib", "--no-rename", "--add", bridge).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	divert()
+	must(t, os.Link(bridge, bridge+".distrib")) // as if Link had registered no alternative
+	must(t, h.Restore(t.Context()))
+	expect(t, h.Shared[0], before)
+	expectNoTraces(t, root)
+	divert()
+	write(t, bridge+".distrib", "its upgrade") // dpkg writes to the diverted name
+	linkTwice(t, h, root)
+	expectTenon()
+	must(t, h.Restore(t.Context()))
+	expect(t, h.Shared[0], "/\n/bridge: its upgrade\n")
+	expectNoTraces(t, root)
+}
+
+// expectNoTraces expects neither diversions nor alternatives.
+func expectNoTraces(t *testing.T, root string) {
+	t.Helper()
+	expect(t, filepath.Join(root, "db"), "/\n")
+	if content, err := os.ReadFile(filepath.Join(root, "dpkg/diversions")); err != nil || len(content) > 0 {
+		t.Errorf("diversions: %q, %v", content, err)
+	}
 }

@@ -25,6 +25,9 @@ type place struct {
 	target string // of the link
 	group  string // of alternatives
 	state  state
+	// earlier is the file to restore: the file itself or, if it is from an earlier installation of
+	// this program, the file that it has replaced.
+	earlier string
 }
 
 // divertedSuffix is the suffix that dpkg-divert uses by default.
@@ -51,13 +54,17 @@ func (h *Host) inspect(dir, name string) (place, error) {
 		if name == createdFile {
 			p.state = missing // not a plugin
 		}
+		p.earlier = p.path
+		if h.ours(p.path) && exists(Kept(p.path)) {
+			p.earlier = Kept(p.path)
+		}
 		return p, nil
 	case info.Mode().Type() != fs.ModeSymlink:
 		p.state = unusable
 		return p, nil
 	}
 	to, err := os.Readlink(p.path)
-	p.state = other
+	p.state, p.earlier = other, p.path
 	if to == p.target {
 		p.state = linked
 	} else if h.Dpkg != nil && to == h.Dpkg.link(p.group) {
@@ -80,6 +87,17 @@ func symlink(target, path string) error {
 
 // Kept returns the path of the file that a plugin of Tenon has replaced, if there was one.
 func Kept(plugin string) string { return plugin + keptSuffix }
+
+// Earlier returns the path of the file that [Restore] or [Host.Restore] puts in the place of a
+// plugin, or "" if there is none.
+func Earlier(plugin string) string {
+	for _, path := range []string{plugin + divertedSuffix, Kept(plugin)} {
+		if exists(path) {
+			return path
+		}
+	}
+	return ""
+}
 
 // Keep keeps a file of another program that a plugin is about to replace. Both names exist until
 // then.

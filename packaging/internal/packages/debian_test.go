@@ -90,6 +90,10 @@ func TestDebian(t *testing.T) {
 	m.refuse("dpkg -r tenon", "containers are attached: pods/web/eth0", "tenon uninstall --keep-attachments",
 		"tenon: the package stays")
 	m.run("dpkg-query -W -f '${db:Status-Abbrev}' tenon | grep '^[ir]i' # dpkg keeps the wish")
+	m.run("tenon net new later --type bridge --subnet 10.98.0.0/24; tenon add later web --ifname eth1") // CNI 1.1.0
+	m.refuse("dpkg -r tenon", "containers in later cannot be detached with bridge, host-local",
+		"in /usr/lib/cni: no support for CNI 1.1.0", "hint: detach these containers first, or install newer")
+	m.run("tenon del later web --ifname eth1; tenon net rm later")
 	if now := m.run("find /opt/cni/bin /usr/lib/cni -type l | sort"); now != links {
 		t.Errorf("links after a refused removal:\n%s\nbefore:\n%s", now, links)
 	}

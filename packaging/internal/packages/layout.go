@@ -41,7 +41,8 @@ func fedora() layout {
 }
 
 func alpine() layout {
-	return layout{zsh: "usr/share/zsh/site-functions", licences: "usr/share/licenses/tenon"}
+	return layout{zsh: "usr/share/zsh/site-functions", licences: "usr/share/licenses/tenon",
+		extra: openRC}
 }
 
 // files returns the files of a package.
@@ -174,5 +175,16 @@ Comment:
 	return []archive.File{
 		{Path: docDir + "/copyright", Data: []byte(copyright)},
 		{Path: docDir + "/changelog.gz", Data: compress([]byte(changelog))},
+		{Path: "usr/share/lintian/overrides/" + name,
+			Source: filepath.Join(r.Root, "packaging/scripts/deb/lintian-overrides")},
 	}
+}
+
+// openRC returns the services of OpenRC.
+func openRC(r *release.Release) (list []archive.File) {
+	for _, service := range []string{"tenon-cluster", "tenon-dhcp", "tenon-repair"} {
+		list = append(list, archive.File{Path: "etc/init.d/" + service, Mode: 0o755,
+			Source: filepath.Join(r.Root, "contrib/openrc", service)})
+	}
+	return list
 }

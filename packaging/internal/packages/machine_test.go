@@ -52,15 +52,18 @@ exec "$@"`
 // newMachine unpacks the root that scripts/test-packages made, and starts it.
 func newMachine(t *testing.T) *machine {
 	t.Helper()
-	return start(t, unpack(t), "sleep", "infinity")
+	return start(t, unpack(t, debianRoot), "sleep", "infinity")
 }
 
-// unpack returns a machine that does not run yet.
-func unpack(t *testing.T) *machine {
+// debianRoot is the variable with the archive of a Debian root.
+const debianRoot = "TENON_DEBIAN_ROOT"
+
+// unpack returns a machine that does not run yet, from the archive that a variable names.
+func unpack(t *testing.T, variable string) *machine {
 	t.Helper()
-	tarball := os.Getenv("TENON_DEBIAN_ROOT")
+	tarball := os.Getenv(variable)
 	if tarball == "" {
-		t.Fatal("TENON_DEBIAN_ROOT names no archive: run scripts/test-packages")
+		t.Fatal(variable + " names no archive: run scripts/test-packages")
 	}
 	m := &machine{T: t, root: filepath.Join(t.TempDir(), "root")}
 	must(t, os.Mkdir(m.root, 0o755))
@@ -214,7 +217,12 @@ func (m *machine) state() map[string]string {
 // unchanged compares the machine with an earlier state.
 func (m *machine) unchanged(before map[string]string) {
 	m.Helper()
-	after := m.state()
+	m.same(before, m.state())
+}
+
+// same compares two states of the machine.
+func (m *machine) same(before, after map[string]string) {
+	m.Helper()
 	for name, was := range before {
 		if is, ok := after[name]; !ok {
 			m.Errorf("%s is missing, was %s", name, was)

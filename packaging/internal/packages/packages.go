@@ -42,7 +42,8 @@ type format struct {
 	packager nfpm.Packager
 	arches   map[string]string // names of processors that differ from Go's
 	layout   layout
-	fill     func(*nfpm.Info, *release.Release)
+	// fill adds the settings of this format. It may write files into a directory.
+	fill func(dir string, info *nfpm.Info, r *release.Release) error
 }
 
 // Deb writes tenon_VERSION_linux_ARCH.deb and returns its name.
@@ -96,7 +97,9 @@ func (f format) write(r *release.Release, t release.Target) (string, error) {
 	if arch, ok := f.arches[t.Arch.Name]; ok {
 		info.Arch = arch
 	}
-	f.fill(info, r)
+	if err := f.fill(dir, info, r); err != nil {
+		return "", err
+	}
 	if err := stageScripts(dir, r.Time, info); err != nil {
 		return "", err
 	}
@@ -207,7 +210,7 @@ func script(r *release.Release, format, name string) string {
 	return filepath.Join(r.Root, "packaging", "scripts", format, name)
 }
 
-func fillDeb(info *nfpm.Info, r *release.Release) {
+func fillDeb(_ string, info *nfpm.Info, r *release.Release) error {
 	info.Version = r.Version.Debian()
 	info.Deb.Arch = info.Arch
 	info.Suggests = []string{"iptables", "systemd"}
@@ -216,9 +219,10 @@ func fillDeb(info *nfpm.Info, r *release.Release) {
 	info.Scripts.PostRemove = script(r, "deb", "postrm")
 	// Packages that install plugins later run postinst triggered, which diverts their files.
 	info.Deb.Triggers.InterestNoAwait = []string{"/opt/cni/bin", "/usr/lib/cni"}
+	return nil
 }
 
-func fillRPM(info *nfpm.Info, r *release.Release) {
+func fillRPM(dir string, info *nfpm.Info, r *release.Release) error {
 	info.Version, info.Release = r.Version.RPM(), "1"
 	info.RPM.Arch, info.RPM.BuildHost = info.Arch, name
 	info.RPM.Group = "System Environment/Base"
@@ -226,13 +230,22 @@ func fillRPM(info *nfpm.Info, r *release.Release) {
 	info.Scripts.PostInstall = script(r, "rpm", "post")
 	info.Scripts.PreRemove = script(r, "rpm", "preun")
 	info.Scripts.PostRemove = script(r, "rpm", "postun")
+	// rpmbuild finds the interpreters of scripts, and nfpm does not.
+	info.Depends = []string{"/bin/sh"}
+	info.Changelog = filepath.Join(dir, "changelog.yaml")
+	entry := fmt.Sprintf("- semver: %s-%s\n  date: %s\n  packager: %s\n  changes:\n  - note: %s\n",
+		info.Version, info.Release, r.Time.UTC().Format(time.RFC3339), maintainer,
+		"See /"+docDir+"/CHANGELOG.md.gz")
+	return os.WriteFile(info.Changelog, []byte(entry), 0o600)
 }
 
-func fillAPK(info *nfpm.Info, r *release.Release) {
+func fillAPK(_ string, info *nfpm.Info, r *release.Release) error {
 	info.Version, info.Release = r.Version.Alpine(), "0"
 	info.APK.Arch = info.Arch
 	info.Scripts.PostInstall = script(r, "apk", "post-install")
 	info.APK.Scripts.PostUpgrade = script(r, "apk", "post-install")
 	info.Scripts.PreRemove = script(r, "apk", "pre-deinstall")
 	info.Scripts.PostRemove = script(r, "apk", "post-deinstall")
+	info.Depends = []string{"/bin/sh"} // of the scripts, as abuild adds
+	return nil
 }

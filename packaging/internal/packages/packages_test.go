@@ -203,10 +203,18 @@ func TestAPK(t *testing.T) {
 		"usr/share/zsh/site-functions/_tenon":       {"-rw-r--r--", "# zsh"},
 		"usr/share/doc/tenon/CHANGELOG.md.gz":       {"-rw-r--r--", "\x1f\x8b"},
 		"usr/share/doc/tenon/examples/cluster.json": {"-rw-r--r--", "{"},
+		"etc/init.d/tenon-cluster":                  {"-rwxr-xr-x", "#!/sbin/openrc-run\n"},
+		"etc/init.d/tenon-dhcp":                     {"-rwxr-xr-x", "#!/sbin/openrc-run\n"},
+		"etc/init.d/tenon-repair":                   {"-rwxr-xr-x", "#!/sbin/openrc-run\n"},
 	})
 	contains(t, files, want)
+	for name := range files {
+		if strings.Contains(name, "systemd") {
+			t.Errorf("%s is in the package, and Alpine has no systemd", name)
+		}
+	}
 	info := files[".PKGINFO"].data
-	for _, line := range []string{"pkgname = tenon", "pkgver = 0.2.0_rc1-r0", "arch = aarch64"} {
+	for _, line := range []string{"pkgname = tenon", "pkgver = 0.2.0_rc1-r0", "arch = aarch64", "depend = /bin/sh"} {
 		if !strings.Contains(info, line+"\n") {
 			t.Errorf("no %q in %s", line, info)
 		}
