@@ -35,9 +35,15 @@ func Identify(path string) Identity {
 
 // Young reports whether the file changed so shortly before now that another change may leave its
 // identity equal. Young ignores a time in the future.
-func (id Identity) Young(now time.Time) bool {
+func (id Identity) Young(now time.Time) bool { return id.Settles(now) > 0 }
+
+// Settles returns the time from now until the file is no longer young.
+func (id Identity) Settles(now time.Time) time.Duration {
 	age := time.Duration(now.UnixNano() - max(id.MTime, id.CTime))
-	return -id.tick() < age && age < id.tick()
+	if age <= -id.tick() {
+		return 0
+	}
+	return max(id.tick()-age, 0)
 }
 
 // tick returns the resolution of the file's times. Times with nanoseconds are whole seconds only by

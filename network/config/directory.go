@@ -239,7 +239,7 @@ func (f *Directory) look() {
 
 // read reads the directory until it is unchanged after the read and has not changed shortly before:
 // two changes within one tick leave the same file times. If a tick is a second, read does not wait
-// so long, and returns no fingerprint.
+// so long and returns no fingerprint.
 func (f *Directory) read() (*Catalog, fingerprint, error) {
 	timeout := time.After(patience)
 	for patient := true; ; {
@@ -247,10 +247,10 @@ func (f *Directory) read() (*Catalog, fingerprint, error) {
 		c, err := Discover(f.options.Dir)
 		after, _ := f.view()
 		same := maps.Equal(before, after)
-		switch young := after.young(time.Now()); {
-		case same && !young:
+		switch settles := after.settles(time.Now()); {
+		case same && settles == 0:
 			return c, after, err
-		case same && !patient:
+		case same && (!patient || settles > 2*statefile.Tick):
 			return c, nil, err
 		}
 		if !patient {
