@@ -59,8 +59,9 @@ func TestIdentity(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := statefile.Identify(path)
-	if now := time.Unix(0, first.MTime); !first.Young(now) || first.Young(now.Add(time.Second)) ||
-		first.Young(now.Add(-time.Second)) {
+	if now := time.Unix(0, first.MTime); !first.Young(now) ||
+		first.Young(now.Add(statefile.CoarseTick)) ||
+		first.Young(now.Add(-statefile.CoarseTick)) {
 		t.Errorf("young: %+v", first)
 	}
 	if err := os.WriteFile(path, []byte("ab"), 0o600); err != nil {
