@@ -250,8 +250,8 @@ const portsAsRead = `table inet tenon {
 `
 
 // rangesByCommand requires that command nft can add rules with ranges of ports. nft 1.0.6 converts
-// the protocol, one byte, as a number of two bytes, which Linux 7.3 refuses. Our rules do not
-// convert it.
+// the protocol, one byte, as a number of two bytes, which Linux 6.12.117 and 7.3.4 refuse. Our rules
+// do not convert it.
 func rangesByCommand(ns *testnet.Namespace) testnet.Need {
 	return func() error {
 		err := ns.Try("nft", `table inet ranges {
