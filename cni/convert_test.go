@@ -493,7 +493,7 @@ func randomResult(random *rand.Rand) cni.Result {
 			GW: pick(random, gateways)}
 		choose(random, &x.MTU, 1400)
 		choose(random, &x.AdvMSS, 1360)
-		choose(random, &x.Priority, 1<<32-1)
+		choose(random, &x.Priority, maxNumber)
 		choose(random, &x.Table, cni.Some(random.IntN(2)))
 		choose(random, &x.Scope, cni.Some(random.IntN(2)*253))
 		r.Routes = append(r.Routes, x)

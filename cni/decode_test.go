@@ -1,6 +1,7 @@
 package cni_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -141,7 +142,7 @@ func TestRepairResult(t *testing.T) {
 			cni.Result{IPs: v4, Routes: []cni.Route{{Dst: prefix("::/0")}}},
 			[]string{"ip4 holds route ::/0: its family counts"}},
 		{"negative numbers", "1.1.0",
-			`"interfaces":[{"name":"eth0","mtu":-1}],"routes":[{"dst":"::/0","mtu":-2,"advmss":-3,"priority":-4,"table":-5,"scope":4294967296}]`,
+			`"interfaces":[{"name":"eth0","mtu":-1}],"routes":[{"dst":"::/0","mtu":-2,"advmss":-3,"priority":-4,"table":-5,"scope":-6}]`,
 			cni.Result{Interfaces: interfaces, Routes: []cni.Route{{Dst: prefix("::/0")}}},
 			[]string{
 				"interfaces[0]: mtu -1 is not an unsigned 32-bit number: it counts as absent",
@@ -149,7 +150,7 @@ func TestRepairResult(t *testing.T) {
 				"routes[0]: advmss -3 is not an unsigned 32-bit number: it counts as absent",
 				"routes[0]: priority -4 is not an unsigned 32-bit number: it counts as absent",
 				"routes[0]: table -5 is not an unsigned 32-bit number: it counts as absent",
-				"routes[0]: scope 4294967296 is not an unsigned 32-bit number: it counts as absent",
+				"routes[0]: scope -6 is not an unsigned 32-bit number: it counts as absent",
 			}},
 		{"several faults", "0.4.0",
 			`"ips":[{"version":"4","address":"10.0.0.2/24","interface":0},{"version":"4","address":"fd00::2/64"}]`,
@@ -188,6 +189,26 @@ func TestRepairResult(t *testing.T) {
 				t.Errorf("strict: %+v, %v", strict, err)
 			}
 		})
+	}
+}
+
+// TestRepairAbove32Bits: a number above 32 bits is not decoded where int has 32 bits.
+func TestRepairAbove32Bits(t *testing.T) {
+	t.Parallel()
+	const in = `{"cniVersion":"1.1.0","routes":[{"dst":"::/0","scope":4294967296}]}`
+	r, repairs, err := cni.RepairResult([]byte(in), 0)
+	if math.MaxInt == math.MaxInt32 {
+		if cni.CodeOf(err) != cni.CodeDecodingFailure ||
+			!strings.Contains(err.Error(), "to 2147483647, found 4294967296") {
+			t.Errorf("%v, want a decoding failure", err)
+		}
+		return
+	}
+	want := []string{
+		"routes[0]: scope 4294967296 is not an unsigned 32-bit number: it counts as absent",
+	}
+	if diff := cmp.Diff(want, repairs); err != nil || diff != "" || r.Routes[0].Scope.Set {
+		t.Errorf("%v, %v, repairs (-want +got):\n%s", r, err, diff)
 	}
 }
 

@@ -173,14 +173,16 @@ func jsonForm(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Bool:
 		return "a boolean"
-	case reflect.Int, reflect.Int64:
-		return "an integer"
-	case reflect.Int8, reflect.Int16, reflect.Int32:
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		if t.Bits() == 64 {
+			return "an integer"
+		}
 		limit := int64(1) << (t.Bits() - 1)
 		return fmt.Sprintf("an integer from %d to %d", -limit, limit-1)
-	case reflect.Uint, reflect.Uint64:
-		return "an integer of at least 0"
-	case reflect.Uint8, reflect.Uint16, reflect.Uint32:
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		if t.Bits() == 64 {
+			return "an integer of at least 0"
+		}
 		return fmt.Sprintf("an integer from 0 to %d", uint64(1)<<t.Bits()-1)
 	case reflect.Float32, reflect.Float64:
 		return "a number"

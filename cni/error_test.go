@@ -180,7 +180,7 @@ func TestDecodeError(t *testing.T) {
 func TestDecodeFailure(t *testing.T) {
 	t.Parallel()
 	var conf struct {
-		MTU   int   `json:"mtu"`
+		MTU   int64 `json:"mtu"`
 		Table uint8 `json:"table"`
 		IPAM  struct {
 			Routes []cni.Route `json:"routes"`

@@ -2,6 +2,7 @@ package cni_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"testing"
 
@@ -64,7 +65,7 @@ func TestSandboxed(t *testing.T) {
 func TestEncodeRefusesInvalid(t *testing.T) {
 	t.Parallel()
 	ip := cni.IP{Address: prefix("10.0.0.2/24")}
-	for name, r := range map[string]cni.Result{
+	results := map[string]cni.Result{
 		"interface without a name": {IPs: []cni.IP{ip},
 			Interfaces: []cni.Interface{{MAC: "02:00:00:00:00:01"}}},
 		"interface with a negative mtu": {IPs: []cni.IP{ip},
@@ -86,11 +87,12 @@ func TestEncodeRefusesInvalid(t *testing.T) {
 			Routes: []cni.Route{{Dst: prefix("::/0"), MTU: -1}}},
 		"route with table below 0": {IPs: []cni.IP{ip},
 			Routes: []cni.Route{{Dst: prefix("::/0"), Table: cni.Some(-1)}}},
-		"route with scope above 32 bits": {
-			IPs: []cni.IP{ip}, Routes: []cni.Route{{Dst: prefix("::/0"),
-				Scope: cni.Some(math.MaxUint32 + 1)}},
-		},
-	} {
+	}
+	if above := int64(math.MaxUint32 + 1); above <= math.MaxInt { // not on 32-bit processors
+		results["route with scope above 32 bits"] = cni.Result{IPs: []cni.IP{ip},
+			Routes: []cni.Route{{Dst: prefix("::/0"), Scope: cni.Some(int(above))}}}
+	}
+	for name, r := range results {
 		for _, v := range cni.Versions() {
 			if b, err := r.Encode(v); cni.CodeOf(err) != cni.CodeInvalidConfig {
 				t.Errorf("%s: %v: %s, %v", name, v, b, err)
@@ -99,12 +101,17 @@ func TestEncodeRefusesInvalid(t *testing.T) {
 	}
 }
 
+// maxNumber is the largest number of 32 bits that fits in an int, which has 32 bits on some
+// processors.
+const maxNumber = min(math.MaxInt, math.MaxUint32)
+
 func TestRouteJSON(t *testing.T) {
 	t.Parallel()
-	const text = `{"dst":"10.1.2.3/8","gw":"10.0.0.1","mtu":1400,"advmss":1360,"priority":4294967295,"table":0,"scope":254}`
+	text := fmt.Sprintf(`{"dst":"10.1.2.3/8","gw":"10.0.0.1","mtu":1400,"advmss":1360,`+
+		`"priority":%d,"table":0,"scope":254}`, maxNumber)
 	want := cni.Route{
 		Dst: prefix("10.1.2.3/8"), GW: addr("10.0.0.1"), MTU: 1400, AdvMSS: 1360,
-		Priority: math.MaxUint32,
+		Priority: maxNumber,
 		Table:    cni.Some(0), Scope: cni.Some(254),
 	}
 	var r cni.Route

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
-	"strings"
+	"regexp"
 	"testing"
 	"time"
 
@@ -55,8 +55,9 @@ func TestWaitUp(t *testing.T) {
 	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	err := c.Links.WaitUp(soon, l)
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.HasSuffix(err.Error(),
-		"down, not up: context deadline exceeded") {
+	// the kernel sets the state a little later
+	states := regexp.MustCompile(`(down|unknown), not up: context deadline exceeded$`)
+	if !errors.Is(err, context.DeadlineExceeded) || !states.MatchString(err.Error()) {
 		t.Errorf("without a carrier: %v", err)
 	}
 	meanwhile(t, n.Host, "ip", "link", "set", "far", "up")

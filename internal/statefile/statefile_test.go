@@ -93,8 +93,9 @@ func TestIdentity(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := statefile.Identify(path)
-	if now := time.Unix(0, first.MTime); !first.Young(now) || first.Young(now.Add(time.Second)) ||
-		first.Young(now.Add(-time.Second)) {
+	if now := time.Unix(0, first.MTime); !first.Young(now) ||
+		first.Young(now.Add(statefile.CoarseTick)) ||
+		first.Young(now.Add(-statefile.CoarseTick)) {
 		t.Errorf("young: %+v", first)
 	}
 	if err := os.WriteFile(path, []byte("ab"), 0o600); err != nil {
@@ -102,5 +103,33 @@ func TestIdentity(t *testing.T) {
 	}
 	if second := statefile.Identify(path); second == first || second == (statefile.Identity{}) {
 		t.Errorf("other content: %+v after %+v", second, first)
+	}
+}
+
+// TestYoung: a file system that stores only whole seconds shows no second change within a second.
+func TestYoung(t *testing.T) {
+	t.Parallel()
+	const second = int64(time.Second)
+	for _, row := range []struct {
+		name         string
+		mtime, ctime int64
+		age          time.Duration
+		want         bool
+	}{
+		{"nanoseconds", second + 1, second + 1, statefile.Tick - 1, true},
+		{"nanoseconds, old", second + 1, second + 1, statefile.Tick, false},
+		{"nanoseconds, in the future", second + 1, second + 1, -statefile.Tick, false},
+		{"mtime set to a whole second", second, second + 1, statefile.Tick, false},
+		{"ctime by chance a whole second", second + 1, 2 * second, statefile.Tick, false},
+		{"seconds", second, second, time.Second, true},
+		{"seconds, mtime set", second, 2 * second, time.Second, true},
+		{"seconds, old", second, second, statefile.CoarseTick, false},
+		{"seconds, in the future", second, second, -statefile.CoarseTick, false},
+	} {
+		id := statefile.Identity{MTime: row.mtime, CTime: row.ctime}
+		now := time.Unix(0, max(row.mtime, row.ctime)).Add(row.age)
+		if young := id.Young(now); young != row.want {
+			t.Errorf("%s: %v, want %v", row.name, young, row.want)
+		}
 	}
 }

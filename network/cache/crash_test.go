@@ -34,10 +34,11 @@ func TestKilledWriter(t *testing.T) {
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 			if paths, err := d.Files(); err != nil || len(paths) > 0 {
 				break
 			}
+			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(20*time.Millisecond + time.Duration(i)*3*time.Millisecond)
 		if err := c.Process.Kill(); err != nil {

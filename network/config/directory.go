@@ -81,12 +81,13 @@ type Directory struct {
 
 	mu      sync.Mutex // held while the directory is read
 	closed  bool
-	watcher watcher  // nil if watching is unsupported or disabled
-	deaf    bool     // the failure to watch has been logged
-	catalog *Catalog // as read last; nil if reading failed
-	config  fingerprint
+	watcher watcher     // nil if watching is unsupported or disabled
+	deaf    bool        // the failure to watch has been logged
+	catalog *Catalog    // as read last; nil if reading failed
+	config  fingerprint // nil if a later change may leave it equal
 	plugins fingerprint
 	due     time.Time // when to read again even if nothing has changed
+	again   time.Time // when to read again because config is nil; zero means never
 
 	queueMu sync.Mutex
 	queue   []*Snapshot // for Notify
@@ -194,8 +195,10 @@ func (f *Directory) when(looked, first, event time.Time) time.Time {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.due.IsZero() {
-		sooner(f.due)
+	for _, t := range []time.Time{f.due, f.again} {
+		if !t.IsZero() {
+			sooner(t)
+		}
 	}
 	return next
 }
@@ -221,6 +224,10 @@ func (f *Directory) look() {
 			return
 		}
 		changed = changed || before == nil || !f.catalog.equal(before)
+		f.again = time.Time{}
+		if f.config == nil {
+			f.again = time.Now().Add(statefile.CoarseTick)
+		}
 	}
 	if due := !f.due.IsZero() && !time.Now().Before(f.due); !changed && !due {
 		return
@@ -231,7 +238,8 @@ func (f *Directory) look() {
 }
 
 // read reads the directory until it is unchanged after the read and has not changed shortly before:
-// two changes within one tick leave the same file times.
+// two changes within one tick leave the same file times. If a tick is a second, read does not wait
+// so long and returns no fingerprint.
 func (f *Directory) read() (*Catalog, fingerprint, error) {
 	timeout := time.After(patience)
 	for patient := true; ; {
@@ -239,8 +247,11 @@ func (f *Directory) read() (*Catalog, fingerprint, error) {
 		c, err := Discover(f.options.Dir)
 		after, _ := f.view()
 		same := maps.Equal(before, after)
-		if same && !(patient && after.young(time.Now())) {
+		switch settles := after.settles(time.Now()); {
+		case same && settles == 0:
 			return c, after, err
+		case same && (!patient || settles > 2*statefile.Tick):
+			return c, nil, err
 		}
 		if !patient {
 			return nil, nil, cni.Errorf(cni.CodeTryAgainLater, "the directory keeps changing")

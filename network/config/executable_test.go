@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenon-cni/tenon/internal/statefile"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/network/config"
@@ -76,7 +77,9 @@ func TestExecutableDigestsAreShared(t *testing.T) {
 	if err := os.Link(path, filepath.Join(dir, "ptp")); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2 * config.Tick) // a file that was changed just now is read again each time
+	for statefile.Identify(path).Young(time.Now()) { // such a file is read again each time
+		time.Sleep(config.Tick)
+	}
 	p := &config.Policy{Executables: map[string][]string{"*": {digestOf(t, path)}}}
 	var asked sync.WaitGroup
 	for range 8 {

@@ -93,14 +93,13 @@ func (v *view) addFiles(dir string, counts func(name string) bool, directory fun
 	}
 }
 
-// young reports whether a file changed so recently that another change may leave its times equal.
-func (f fingerprint) young(now time.Time) bool {
+// settles returns the time from now until every change of a file changes its times, too.
+func (f fingerprint) settles(now time.Time) time.Duration {
+	var longest time.Duration
 	for _, id := range f {
-		if id.Young(now) {
-			return true
-		}
+		longest = max(longest, id.Settles(now))
 	}
-	return false
+	return longest
 }
 
 // watched returns the directories of both views without duplicates.

@@ -24,7 +24,7 @@ const both = `"ingressRate":8000,"ingressBurst":80000,"egressRate":16000,"egress
 // TestRefused tests invalid limits.
 func TestRefused(t *testing.T) {
 	t.Parallel()
-	const gib4 = 4 << 30 * 8
+	const gib4 int64 = 4 << 30 * 8
 	valid := `,"runtimeConfig":{"bandwidth":{` + both + `}}`
 	for _, row := range []struct {
 		name, members string
@@ -86,7 +86,7 @@ func TestGreatestBurst(t *testing.T) {
 	r := runtime(t,
 		fmt.Sprintf(
 			`,"ingressRate":8000,"ingressBurst":%d,"egressRate":10000000000,"egressBurst":%[1]d`,
-			4<<30*8-16))
+			int64(4<<30*8-16)))
 	r.Add("c")
 	r.Check("c")
 	if out := r.Host.Command("tc", "qdisc", "show"); !strings.Contains(out, "rate 10Gbit") ||

@@ -152,7 +152,7 @@ func TestDevice(t *testing.T) {
 		{"group", `,"group":5002,"multiQueue":true`, 1500, "", map[string]any{"user": nil,
 			"group": 5002, "vnet_hdr": false, "multi_queue": true}, "0"},
 		{"group without members", `,"owner":null,"group":4294967294`, 1500, "",
-			map[string]any{"user": nil, "group": 4294967294}, "0"},
+			map[string]any{"user": nil, "group": uint32(4294967294)}, "0"},
 		{"both, mtu and mac", `,"owner":5001,"group":5002,"mtu":1400,"mac":"` + mac + `"` + ipam4,
 			1400, mac, map[string]any{"user": 5001, "group": 5002, "vnet_hdr": true}, "1"},
 		{"mtu and mac", `,"mtu":9000,"mac":"` + mac + `"`, 9000, mac, map[string]any{"user": nil},

@@ -34,7 +34,7 @@ func (b *tape) reply(q *v4.Message) *v4.Message {
 		r.Set(v4.OptSubnetMask, ip(mask))
 	}
 	for _, code := range []byte{v4.OptLeaseTime, v4.OptRenewalTime, v4.OptRebindingTime} {
-		if n := pick(b, 3600, 0, 1, 1<<32-1, 1<<32-2, 7, -1); n >= 0 {
+		if n := pick[int64](b, 3600, 0, 1, 1<<32-1, 1<<32-2, 7, -1); n >= 0 {
 			r.Set(code, seconds(uint32(n)))
 		}
 	}
