@@ -282,6 +282,13 @@ func read(t *testing.T, dir, name string) []byte {
 	return content
 }
 
+func write(t *testing.T, name, content string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func unzip(t *testing.T, file string) []byte {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(read(t, "", file)))
@@ -308,21 +315,43 @@ func output(t *testing.T, dir, name string, args ...string) string {
 	return string(out)
 }
 
-// TestRemoveEarlier keeps files that no run of dist wrote.
-func TestRemoveEarlier(t *testing.T) {
+// TestPublish keeps files that no run of dist wrote, and, for a part of a release, artefacts.
+func TestPublish(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	for _, name := range []string{"tenon_0.1.0_linux_amd64.tar.gz", "tenon-0.1.0-1.x86_64.rpm",
-		"SHA256SUMS", "SHA256SUMS.sig", "NOTES.md", "provenance.json", "tenon", "notes.txt"} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+	others := []string{"notes.txt", "tenon", "tenon_notes.txt"}
+	for whole, want := range map[bool][]string{
+		true: {"SHA256SUMS", "install.sh"},
+		false: {".tenon-dist-killed", "NOTES.md", "SHA256SUMS", "install.sh", "provenance.json",
+			"tenon-0.1.0.tgz", "tenon_0.1.0_linux_amd64.tar.gz"},
+	} {
+		dir := t.TempDir()
+		for _, name := range append([]string{"tenon_0.1.0_linux_amd64.tar.gz", "tenon-0.1.0.tgz",
+			"SHA256SUMS", "SHA256SUMS.sig", "NOTES.md", "provenance.json"}, others...) {
+			write(t, filepath.Join(dir, name), "earlier")
+		}
+		for _, sub := range []string{".tenon-dist-killed", "tenon_1"} {
+			if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d, err := newDestination(dir)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := removeEarlier(dir); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := files(t, dir), []string{"notes.txt", "tenon"}; !slices.Equal(got, want) {
-		t.Errorf("left %q, expected %q", got, want)
+		for _, name := range []string{"SHA256SUMS", "install.sh"} {
+			write(t, filepath.Join(d.stage, name), "new")
+		}
+		if err := d.publish([]string{"SHA256SUMS", "install.sh"}, whole); err != nil {
+			t.Fatal(err)
+		}
+		d.discard()
+		want = slices.Sorted(slices.Values(append(append(want, others...), "tenon_1")))
+		if got := files(t, dir); !slices.Equal(got, want) {
+			t.Errorf("whole %t: left %q, expected %q", whole, got, want)
+		}
+		if got := string(read(t, dir, "SHA256SUMS")); got != "new" {
+			t.Errorf("checksums are %q", got)
+		}
 	}
 }
 
