@@ -143,7 +143,7 @@ func (o options) targets(ctx context.Context, r *release.Release, bin string,
 		if err := r.Go.Run(ctx, options); err != nil {
 			return nil, err
 		}
-		used, err := modules.Read(ctx, options.Dir, build.Programs(), r.Go.Environ(options))
+		used, err := modules.Read(ctx, r.Go, options)
 		if err != nil {
 			return nil, err
 		}

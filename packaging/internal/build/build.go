@@ -60,9 +60,11 @@ func ReadEnv(ctx context.Context, environ []string) (Env, error) {
 		"GOPRIVATE", "GOINSECURE", "GOAUTH", "GOVCS", "GOTOOLCHAIN", "GOVERSION"}
 	cmd := exec.CommandContext(ctx, "go", append([]string{"env", "-json"}, names...)...)
 	cmd.Env = environ
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return Env{}, fmt.Errorf("go env: %w", err)
+		return Env{}, fmt.Errorf("go env: %w: %s", err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	values := map[string]string{}
 	if err := json.Unmarshal(out, &values); err != nil {
@@ -86,13 +88,16 @@ type Options struct {
 	Inherit []string // the environment of the caller
 }
 
+// Source returns the directory with the source of a program.
+func (o Options) Source(program string) string { return filepath.Join(o.Root, "cmd", program) }
+
 // Run builds all programs into o.Dir.
 func (e Env) Run(ctx context.Context, o Options) error {
 	for _, program := range Programs() {
 		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
 			"-ldflags", "-s -w -X main.version="+o.Version,
 			"-o", filepath.Join(o.Dir, program), ".")
-		cmd.Dir = filepath.Join(o.Root, "cmd", program)
+		cmd.Dir = o.Source(program)
 		cmd.Env = e.Environ(o)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("build %s for %s: %w\n%s", program, o.Arch.Name, err,
