@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	_ "time/tzdata" // a time zone other than UTC on every host
 
 	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
 	"github.com/tenon-cni/tenon/internal/testnet"
@@ -27,33 +28,39 @@ import (
 // cache.
 var full = flag.Bool("full", false, "build everything, without a cache (make test-dist)")
 
+// runVariable makes TestMain run dist itself.
+const runVariable = "TENON_DIST_TEST_RUN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(runVariable) != "" {
+		os.Exit(run())
+	}
+	os.Exit(m.Run())
+}
+
 // TestDist builds a release twice and compares the artefacts: once from the repository, and once
-// from a copy in another directory with other settings. It also examines the artefacts. Without
-// -full it builds the archive for the processor of the test.
+// elsewhere. It also examines the artefacts. Without -full it builds the archive for the processor
+// of the test.
 func TestDist(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Tool("git"), testnet.Tool("sha256sum"))
+	testnet.Require(t, testnet.Tool("git"), testnet.Tool("sha256sum"), userNamespaces)
+	if *full {
+		testnet.Require(t, testnet.Root, testnet.Linux(6, 7), testnet.Tool("qemu-s390x-static"))
+	}
+	copied := copyOfRepository(t)
 	first := options{root: "../..", out: t.TempDir(), builder: "https://ci.example/builder",
 		environ: os.Environ()}
 	if !*full {
 		first.arches, first.only = runtime.GOARCH, "tar,sbom,script"
 	}
+	var log bytes.Buffer
+	if err := first.run(t.Context(), &log); err != nil {
+		t.Fatalf("%v\n%s", err, &log)
+	}
+	t.Logf("\n%s", &log)
 	second := first
-	second.root, second.out = copyOfRepository(t), t.TempDir()
-	// Settings of a user that must not reach the binaries.
-	second.environ = append(second.environ, "TMPDIR="+t.TempDir(), "LC_ALL=C.UTF-8",
-		"GOFLAGS=-tags=other", "GOAMD64=v3", "GOARM=5", "GOEXPERIMENT=nogreenteagc",
-		"CGO_ENABLED=1", "GOOS=darwin")
-	if *full {
-		second.environ = append(second.environ, "GOCACHE="+t.TempDir())
-	}
-	for _, o := range []options{first, second} {
-		var log bytes.Buffer
-		if err := o.run(t.Context(), &log); err != nil {
-			t.Fatalf("%v\n%s", err, &log)
-		}
-		t.Logf("\n%s", &log)
-	}
+	second.root, second.out = copied, t.TempDir()
+	t.Logf("\n%s", runElsewhere(t, second))
 	names := files(t, first.out)
 	if other := files(t, second.out); !slices.Equal(names, other) {
 		t.Fatalf("the first build wrote %q, the second %q", names, other)
@@ -77,14 +84,59 @@ func TestDist(t *testing.T) {
 	}
 }
 
-// copyOfRepository clones the repository and repeats the changes of the working tree.
+func userNamespaces() error {
+	return exec.Command("unshare", "--user", "--map-root-user", "--uts", "true").Run()
+}
+
+// runElsewhere runs dist in a process of its own: as another user, on a host with another name, with
+// another home directory, time zone, language and umask, and with settings of the go command that
+// must not reach the binaries. With -full, the caches of builds and modules are empty.
+func runElsewhere(t *testing.T, o options) (log string) {
+	t.Helper()
+	home := t.TempDir()
+	environ := append(os.Environ(), runVariable+"=1", "TENON_RELEASE_KEY=", "HOME="+home,
+		"USER=other", "LOGNAME=other", "TMPDIR="+t.TempDir(), "TZ=Asia/Kathmandu", "LANG=tr_TR.UTF-8",
+		"LC_ALL=C.UTF-8", "GOFLAGS=-tags=other -ldflags=-B=0x01", "GOAMD64=v3", "GOARM=5",
+		"GOEXPERIMENT=nogreenteagc", "CGO_ENABLED=1", "GOOS=darwin")
+	caches := strings.Fields(output(t, "", "go", "env", "GOCACHE", "GOMODCACHE"))
+	if *full {
+		empty := t.TempDir()
+		environ = append(environ, "GOCACHE="+t.TempDir(), "GOMODCACHE="+empty,
+			"GOPROXY=file://"+caches[1]+"/cache/download")
+		t.Cleanup(func() { output(t, "", "env", "GOMODCACHE="+empty, "go", "clean", "-modcache") })
+	} else {
+		environ = append(environ, "GOCACHE="+caches[0], "GOMODCACHE="+caches[1])
+	}
+	cmd := exec.CommandContext(t.Context(), "unshare", "--user", "--map-root-user", "--uts", "sh", "-c",
+		`hostname elsewhere && umask 077 && exec unshare --user --map-user=1234 --map-group=1234 "$@"`,
+		"sh", os.Args[0], "-root", o.root, "-out", o.out, "-builder", o.builder,
+		"-arch", o.arches, "-only", o.only)
+	cmd.Env = environ
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return string(out)
+}
+
+// copyOfRepository clones the repository and repeats the changes of the working tree. The copy is in
+// memory if possible: that file system lists files in another order.
 func copyOfRepository(t *testing.T) (dir string) {
 	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "tenon-dist-test-")
+	if err != nil {
+		dir = t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir = filepath.Join(t.TempDir(), "copy")
+	dir = filepath.Join(dir, "copy")
 	output(t, "", "git", "clone", "-q", "--shared", root, dir)
 	changes := output(t, root, "git", "status", "--porcelain", "--no-renames", "-uall", "-z")
 	for change := range strings.SplitSeq(strings.TrimSuffix(changes, "\x00"), "\x00") {
@@ -179,8 +231,8 @@ func checkProvenance(t *testing.T, dir string, names []string) {
 	}
 }
 
-// checkArchive extracts an archive. The programs for this processor print the version; no file has
-// a path of the builder.
+// checkArchive extracts an archive. The programs are static and start; those for other processors
+// start with -full only, under qemu. No file has a path of the builder.
 func checkArchive(t *testing.T, file string) {
 	dir := t.TempDir()
 	output(t, dir, "tar", "--extract", "--no-same-owner", "--file", file)
@@ -191,17 +243,13 @@ func checkArchive(t *testing.T, file string) {
 			t.Errorf("%s is empty", name)
 		}
 	}
-	version := strings.Split(filepath.Base(file), "_")[1]
+	_, version, _ := strings.Cut(filepath.Base(top), "_")
+	version, arch, _ := strings.Cut(version, "_linux_")
 	for _, program := range build.Programs() {
-		if !bytes.Contains(read(t, top, "bin/"+program), []byte(version)) {
-			t.Errorf("%s lacks version %s", program, version)
-		}
+		checkStatic(t, filepath.Join(top, "bin", program), arch)
 	}
-	if strings.HasSuffix(file, "_linux_"+runtime.GOARCH+".tar.gz") {
-		got := strings.TrimSpace(output(t, top, "bin/tenon", "--version"))
-		if want := "tenon version " + version; got != want {
-			t.Errorf("tenon prints %q, expected %q", got, want)
-		}
+	if *full || arch == runtime.GOARCH {
+		checkStart(t, filepath.Join(top, "bin"), version, arch)
 	}
 	root, err := filepath.Abs("../..")
 	if err != nil {
