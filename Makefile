@@ -91,11 +91,10 @@ bench-programs:
 lint:
 	@scripts/lint
 
-# DISTFLAGS: -arch amd64,arm64 -only tar,deb -out DIR -version V. TENON_RELEASE_KEY is the absolute
-# path of the SSH key that signs.
+# DISTFLAGS=-h lists the options.
 .PHONY: dist
 dist:
-	@go -C packaging run ./dist -out '$(CURDIR)'/bin/dist $(DISTFLAGS)
+	@go -C packaging run ./dist $(DISTFLAGS)
 
 .PHONY: test-dist
 test-dist:

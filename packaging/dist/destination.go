@@ -13,8 +13,9 @@ import (
 	"github.com/tenon-cni/tenon/packaging/internal/sums"
 )
 
-// destination is the directory of the artefacts. A run writes them to a directory below it, the stage,
-// and moves them when all are complete. A run that fails leaves the artefacts of earlier runs.
+// destination is the directory of the artefacts. A run writes them to a directory below it, the
+// stage, and moves them when all are complete. A run that fails leaves the artefacts of earlier
+// runs.
 type destination struct {
 	dir, stage string
 }

@@ -18,7 +18,9 @@ import (
 	"testing"
 	_ "time/tzdata" // a time zone other than UTC on every host
 
+	spdxjson "github.com/spdx/tools-golang/json"
 	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
+	"github.com/spdx/tools-golang/spdxlib"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/packaging/internal/build"
 	"github.com/tenon-cni/tenon/packaging/internal/sums"
@@ -88,9 +90,9 @@ func userNamespaces() error {
 	return exec.Command("unshare", "--user", "--map-root-user", "--uts", "true").Run()
 }
 
-// runElsewhere runs dist in a process of its own: as another user, on a host with another name, with
-// another home directory, time zone, language and umask, and with settings of the go command that
-// must not reach the binaries. With -full, the caches of builds and modules are empty.
+// runElsewhere runs dist in a process of its own: as another user, on a host with another name,
+// with another home directory, time zone, language and umask, and with settings of the go command
+// that must not reach the binaries. With -full, the caches of builds and modules are empty.
 func runElsewhere(t *testing.T, o options) (log string) {
 	t.Helper()
 	home := t.TempDir()
@@ -107,10 +109,11 @@ func runElsewhere(t *testing.T, o options) (log string) {
 	} else {
 		environ = append(environ, "GOCACHE="+caches[0], "GOMODCACHE="+caches[1])
 	}
-	cmd := exec.CommandContext(t.Context(), "unshare", "--user", "--map-root-user", "--uts", "sh", "-c",
-		`hostname elsewhere && umask 077 && exec unshare --user --map-user=1234 --map-group=1234 "$@"`,
-		"sh", os.Args[0], "-root", o.root, "-out", o.out, "-builder", o.builder,
-		"-arch", o.arches, "-only", o.only)
+	const become = `hostname elsewhere && umask 077 &&
+		exec unshare --user --map-user=1234 --map-group=1234 "$@"`
+	cmd := exec.CommandContext(t.Context(), "unshare", "--user", "--map-root-user", "--uts",
+		"sh", "-c", become, "sh", os.Args[0], "-root", o.root, "-out", o.out,
+		"-builder", o.builder, "-arch", o.arches, "-only", o.only)
 	cmd.Env = environ
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -119,8 +122,8 @@ func runElsewhere(t *testing.T, o options) (log string) {
 	return string(out)
 }
 
-// copyOfRepository clones the repository and repeats the changes of the working tree. The copy is in
-// memory if possible: that file system lists files in another order.
+// copyOfRepository clones the repository and repeats the changes of the working tree. The copy is
+// in memory if possible: that file system lists files in another order.
 func copyOfRepository(t *testing.T) (dir string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "tenon-dist-test-")
@@ -267,8 +270,11 @@ func checkArchive(t *testing.T, file string) {
 // checkSBOM checks references and the fields that SPDX 2.3 requires.
 func checkSBOM(t *testing.T, content []byte) {
 	var doc spdx.Document
-	if err := json.Unmarshal(content, &doc); err != nil {
+	if err := spdxjson.ReadInto(bytes.NewReader(content), &doc); err != nil {
 		t.Fatal(err)
+	}
+	if err := spdxlib.ValidateDocument(&doc); err != nil {
+		t.Error(err)
 	}
 	if doc.SPDXVersion != "SPDX-2.3" || doc.DocumentNamespace == "" || doc.DocumentName == "" {
 		t.Errorf("version %q, name %q, namespace %q", doc.SPDXVersion, doc.DocumentName,
@@ -277,8 +283,8 @@ func checkSBOM(t *testing.T, content []byte) {
 	known := map[string]bool{"DOCUMENT": true}
 	for _, p := range doc.Packages {
 		id := string(p.PackageSPDXIdentifier)
-		if known[id] {
-			t.Errorf("%s: identifier used twice", id)
+		if known[id] || !regexp.MustCompile(`^[A-Za-z0-9.-]+$`).MatchString(id) {
+			t.Errorf("%s: invalid identifier, or used twice", id)
 		}
 		known[id] = true
 		if p.PackageName == "" || p.PackageVersion == "" || p.PackageDownloadLocation == "" ||

@@ -251,6 +251,6 @@ func (p *progress) step(ctx context.Context, write func() (string, error)) error
 	if err != nil {
 		return err
 	}
-	p.print(fmt.Sprintf("%s (%.1f MB)", name, float64(info.Size())/1e6), start)
+	p.print(fmt.Sprintf("%s (%d kB)", name, (info.Size()+999)/1000), start)
 	return nil
 }
