@@ -16,7 +16,9 @@ import (
 	"github.com/tenon-cni/tenon/packaging/internal/provenance"
 )
 
-const usage = `dist builds the artefacts of a release: make dist DISTFLAGS='-arch amd64 -only tar,deb'
+const usage = `dist builds the artefacts of a release.
+
+  make dist DISTFLAGS='-arch amd64,arm64 -only tar,deb'
 
 It reads two environment variables: TENON_RELEASE_KEY is the absolute path of the SSH key that
 signs, and SOURCE_DATE_EPOCH the time of all files, in seconds since 1970 (default: of the commit).
@@ -33,7 +35,7 @@ func run() int {
 	flags.StringVar(&o.builder, "builder", provenance.LocalBuilder, "`URI` of the builder")
 	flags.StringVar(&o.root, "root", "..", "`directory` of the repository")
 	flags.StringVar(&o.out, "out", "", "absolute `path` of the directory of the artefacts "+
-		"(default bin/dist).\nA run with neither -arch nor -only replaces those of earlier runs")
+		"(default bin/dist).\nWithout -arch and -only, a run replaces all earlier artefacts")
 	flags.StringVar(&o.version, "version", "", "`version` (default: from the tags of git)")
 	flags.Usage = func() {
 		fmt.Fprint(flags.Output(), usage)

@@ -56,8 +56,8 @@ type Set struct {
 //go:embed go-license.txt
 var goLicence string
 
-// Read reads the build information of the programs in directory o.Dir. Licences come from the module
-// cache of the go command, which has the modules since e built the programs.
+// Read reads the build information of the programs in directory o.Dir. Licences come from the
+// module cache of the go command, which has the modules since e built the programs.
 func Read(ctx context.Context, e build.Env, o build.Options) (Set, error) {
 	s := Set{Uses: map[string][]string{}}
 	found := map[string]Module{}
@@ -108,8 +108,8 @@ func (m Module) Key() string {
 	return m.Path + "@" + m.Version
 }
 
-// addLicences reads the licences of modules other than the standard library. The modules belong to
-// the program with its source in directory dir, whose go.sum has their checksums.
+// addLicences reads the licences of modules other than the standard library. dir is the source of
+// the program that contains the modules: go.sum of its module has their checksums.
 func addLicences(ctx context.Context, list []Module, dir string, env []string) error {
 	dirs, err := directories(ctx, list, dir, env)
 	if err != nil {
