@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -66,7 +65,13 @@ func Read(ctx context.Context, e build.Env, o build.Options) (Set, error) {
 		if err != nil {
 			return Set{}, fmt.Errorf("program %s: %w", program, err)
 		}
-		if err := addLicences(ctx, used, o.Source(program), e.Environ(o)); err != nil {
+		dirs, err := directories(used, func(args ...string) ([]byte, error) {
+			return e.Command(ctx, o, o.Source(program), args...)
+		})
+		if err != nil {
+			return Set{}, fmt.Errorf("program %s: %w", program, err)
+		}
+		if err := addLicences(used, dirs); err != nil {
 			return Set{}, err
 		}
 		for _, m := range used {
@@ -108,13 +113,8 @@ func (m Module) Key() string {
 	return m.Path + "@" + m.Version
 }
 
-// addLicences reads the licences of modules other than the standard library. dir is the source of
-// the program that contains the modules: go.sum of its module has their checksums.
-func addLicences(ctx context.Context, list []Module, dir string, env []string) error {
-	dirs, err := directories(ctx, list, dir, env)
-	if err != nil {
-		return err
-	}
+// addLicences reads the licences of modules other than the standard library from their directories.
+func addLicences(list []Module, dirs map[string]string) (err error) {
 	for i := range list {
 		m := &list[i]
 		if m.Path == "stdlib" {
@@ -130,8 +130,9 @@ func addLicences(ctx context.Context, list []Module, dir string, env []string) e
 	return nil
 }
 
-// directories asks the go command, in directory dir, for the directories of modules in its cache.
-func directories(ctx context.Context, list []Module, dir string, env []string,
+// directories asks the go command for the directories of modules in its cache. The command runs in
+// the directory of a program, because go.sum of its module has the checksums of the modules.
+func directories(list []Module, command func(args ...string) ([]byte, error),
 ) (map[string]string, error) {
 	args := []string{"mod", "download", "-json"}
 	for _, m := range list {
@@ -139,18 +140,14 @@ func directories(ctx context.Context, list []Module, dir string, env []string,
 			args = append(args, m.Key())
 		}
 	}
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir, cmd.Env = dir, env
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, failed := cmd.Output() // which has the error of each module, too
+	out, failed := command(args...) // out has the error of each module, too
 	dirs := map[string]string{}
 	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
 		var m struct{ Path, Version, Dir, Error string }
 		if err := dec.Decode(&m); errors.Is(err, io.EOF) && failed == nil {
 			return dirs, nil
 		} else if err != nil {
-			return nil, fmt.Errorf("go mod download: %w: %s", cmp.Or(failed, err), &stderr)
+			return nil, cmp.Or(failed, err)
 		}
 		if m.Error != "" {
 			return nil, fmt.Errorf("go mod download: %s", m.Error)
