@@ -91,21 +91,28 @@ func userNamespaces() error {
 }
 
 // runElsewhere runs dist in a process of its own: as another user, on a host with another name,
-// with another home directory, time zone, language and umask, and with settings of the go command
-// that must not reach the binaries. With -full, the caches of builds and modules are empty.
+// with another home directory, time zone, language, umask and number of threads, and with settings
+// of the go command that must not reach the binaries. With -full, the caches of builds and modules
+// are empty.
 func runElsewhere(t *testing.T, o options) (log string) {
 	t.Helper()
 	home := t.TempDir()
 	environ := append(os.Environ(), runVariable+"=1", "TENON_RELEASE_KEY=", "HOME="+home,
 		"USER=other", "LOGNAME=other", "TMPDIR="+t.TempDir(), "TZ=Asia/Kathmandu", "LANG=tr_TR.UTF-8",
 		"LC_ALL=C.UTF-8", "GOFLAGS=-tags=other -ldflags=-B=0x01", "GOAMD64=v3", "GOARM=5",
-		"GOEXPERIMENT=nogreenteagc", "CGO_ENABLED=1", "GOOS=darwin")
+		"GOEXPERIMENT=nogreenteagc", "CGO_ENABLED=1", "GOOS=darwin", "GOMAXPROCS=3")
 	caches := strings.Fields(output(t, "", "go", "env", "GOCACHE", "GOMODCACHE"))
 	if *full {
 		empty := t.TempDir()
 		environ = append(environ, "GOCACHE="+t.TempDir(), "GOMODCACHE="+empty,
 			"GOPROXY=file://"+caches[1]+"/cache/download")
-		t.Cleanup(func() { output(t, "", "env", "GOMODCACHE="+empty, "go", "clean", "-modcache") })
+		t.Cleanup(func() { // its directories are read-only
+			clean := exec.Command("go", "clean", "-modcache")
+			clean.Env = append(os.Environ(), "GOMODCACHE="+empty)
+			if err := clean.Run(); err != nil {
+				t.Error(err)
+			}
+		})
 	} else {
 		environ = append(environ, "GOCACHE="+caches[0], "GOMODCACHE="+caches[1])
 	}
