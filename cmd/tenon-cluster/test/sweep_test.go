@@ -47,7 +47,8 @@ func life(w *world, m, other *member) {
 		}
 	}
 	add(0, 30)
-	for _, c := range m.Containers()[:20] {
+	all := m.Containers()
+	for _, c := range all[:min(20, len(all))] {
 		if err := m.Del(w.t.Context(), c); err != nil {
 			w.t.Errorf("DEL: %v", err)
 		}

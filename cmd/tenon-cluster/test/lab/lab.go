@@ -219,13 +219,14 @@ func (c *Cluster) Inside(fn func()) {
 // Client returns a client in the namespace of a port that is closed at the end of the test.
 func (c *Cluster) Client(p *Port) *clientv3.Client { return c.Dial(c.Config(p)) }
 
-// Dial returns a client with a configuration that [Cluster.Config] has returned.
-func (c *Cluster) Dial(conf clientv3.Config) *clientv3.Client {
+// Dial returns a client with a configuration that [Cluster.Config] has returned. With a password, the
+// client logs in, which a busy machine may not do within DialTimeout.
+func (c *Cluster) Dial(conf clientv3.Config) (client *clientv3.Client) {
 	c.t.Helper()
-	client, err := clientv3.New(conf)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testnet.Eventually(c.t, func() (err error) {
+		client, err = clientv3.New(conf)
+		return err
+	})
 	c.t.Cleanup(func() { client.Close() })
 	return client
 }
