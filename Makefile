@@ -19,7 +19,7 @@ help:
 	@echo 'make test-clients  test with containerd 2, Kubernetes, kube-proxy rules and firewalld'
 	@echo 'make test-image    test the container image, the manifests and the Helm chart'
 	@echo 'make test-programs  build and run containerd 2, go-cni, cnitool on module compat/cni'
-	@echo 'make test-dist     build a release twice, for all processors, and compare the bytes'
+	@echo 'make test-dist     build a release twice, compare the bytes, and start all programs'
 	@echo 'make test-packages  install, upgrade and remove the deb and rpm packages in a Debian root'
 	@echo 'make test-platforms  run core tests under other kernels and processors (hours, root)'
 	@echo 'make race          run every test with the race detector'
@@ -91,16 +91,14 @@ bench-programs:
 lint:
 	@scripts/lint
 
-# DISTFLAGS: -arch amd64,arm64 -only tar,deb -out DIR -version V. TENON_RELEASE_KEY is the absolute
-# path of the SSH key that signs.
+# DISTFLAGS=-h lists the options.
 .PHONY: dist
 dist:
-	@go -C packaging run ./dist -out '$(CURDIR)'/bin/dist $(DISTFLAGS)
+	@go -C packaging run ./dist $(DISTFLAGS)
 
-# An empty build cache needs 3 GB below TMPDIR.
 .PHONY: test-dist
 test-dist:
-	@go -C packaging test -count=1 -timeout 2h -v ./dist -run '^TestDist$$' -full
+	@scripts/test-dist
 
 .PHONY: release-notes
 release-notes:

@@ -16,8 +16,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	_ "time/tzdata" // a time zone other than UTC on every host
 
+	spdxjson "github.com/spdx/tools-golang/json"
 	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
+	"github.com/spdx/tools-golang/spdxlib"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/packaging/internal/build"
 	"github.com/tenon-cni/tenon/packaging/internal/sums"
@@ -27,33 +30,39 @@ import (
 // cache.
 var full = flag.Bool("full", false, "build everything, without a cache (make test-dist)")
 
+// runVariable makes TestMain run dist itself.
+const runVariable = "TENON_DIST_TEST_RUN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(runVariable) != "" {
+		os.Exit(run())
+	}
+	os.Exit(m.Run())
+}
+
 // TestDist builds a release twice and compares the artefacts: once from the repository, and once
-// from a copy in another directory with other settings. It also examines the artefacts. Without
-// -full it builds the archive for the processor of the test.
+// elsewhere. It also examines the artefacts. Without -full it builds the archive for the processor
+// of the test.
 func TestDist(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, testnet.Tool("git"), testnet.Tool("sha256sum"))
+	testnet.Require(t, testnet.Tool("git"), testnet.Tool("sha256sum"), userNamespaces)
+	if *full {
+		testnet.Require(t, testnet.Root, testnet.Linux(6, 7), testnet.Tool("qemu-s390x-static"))
+	}
+	copied := copyOfRepository(t)
 	first := options{root: "../..", out: t.TempDir(), builder: "https://ci.example/builder",
 		environ: os.Environ()}
 	if !*full {
 		first.arches, first.only = runtime.GOARCH, "tar,sbom,script"
 	}
+	var log bytes.Buffer
+	if err := first.run(t.Context(), &log); err != nil {
+		t.Fatalf("%v\n%s", err, &log)
+	}
+	t.Logf("\n%s", &log)
 	second := first
-	second.root, second.out = copyOfRepository(t), t.TempDir()
-	// Settings of a user that must not reach the binaries.
-	second.environ = append(second.environ, "TMPDIR="+t.TempDir(), "LC_ALL=C.UTF-8",
-		"GOFLAGS=-tags=other", "GOAMD64=v3", "GOARM=5", "GOEXPERIMENT=nogreenteagc",
-		"CGO_ENABLED=1", "GOOS=darwin")
-	if *full {
-		second.environ = append(second.environ, "GOCACHE="+t.TempDir())
-	}
-	for _, o := range []options{first, second} {
-		var log bytes.Buffer
-		if err := o.run(t.Context(), &log); err != nil {
-			t.Fatalf("%v\n%s", err, &log)
-		}
-		t.Logf("\n%s", &log)
-	}
+	second.root, second.out = copied, t.TempDir()
+	t.Logf("\n%s", runElsewhere(t, second))
 	names := files(t, first.out)
 	if other := files(t, second.out); !slices.Equal(names, other) {
 		t.Fatalf("the first build wrote %q, the second %q", names, other)
@@ -77,14 +86,67 @@ func TestDist(t *testing.T) {
 	}
 }
 
-// copyOfRepository clones the repository and repeats the changes of the working tree.
+func userNamespaces() error {
+	return exec.Command("unshare", "--user", "--map-root-user", "--uts", "true").Run()
+}
+
+// runElsewhere runs dist in a process of its own: as another user, on a host with another name,
+// with another home directory, time zone, language, umask and number of threads, and with settings
+// of the go command that must not reach the binaries. With -full, the caches of builds and modules
+// are empty.
+func runElsewhere(t *testing.T, o options) (log string) {
+	t.Helper()
+	home := t.TempDir()
+	environ := append(os.Environ(), runVariable+"=1", "TENON_RELEASE_KEY=", "HOME="+home,
+		"USER=other", "LOGNAME=other", "TMPDIR="+t.TempDir(), "TZ=Asia/Kathmandu", "LANG=tr_TR.UTF-8",
+		"LC_ALL=C.UTF-8", "GOFLAGS=-tags=other -ldflags=-B=0x01", "GOAMD64=v3", "GOARM=5",
+		"GOEXPERIMENT=nogreenteagc", "CGO_ENABLED=1", "GOOS=darwin", "GOMAXPROCS=3")
+	caches := strings.Fields(output(t, "", "go", "env", "GOCACHE", "GOMODCACHE"))
+	if *full {
+		empty := t.TempDir()
+		environ = append(environ, "GOCACHE="+t.TempDir(), "GOMODCACHE="+empty,
+			"GOPROXY=file://"+caches[1]+"/cache/download")
+		t.Cleanup(func() { // its directories are read-only
+			clean := exec.Command("go", "clean", "-modcache")
+			clean.Env = append(os.Environ(), "GOMODCACHE="+empty)
+			if err := clean.Run(); err != nil {
+				t.Error(err)
+			}
+		})
+	} else {
+		environ = append(environ, "GOCACHE="+caches[0], "GOMODCACHE="+caches[1])
+	}
+	const become = `hostname elsewhere && umask 077 &&
+		exec unshare --user --map-user=1234 --map-group=1234 "$@"`
+	cmd := exec.CommandContext(t.Context(), "unshare", "--user", "--map-root-user", "--uts",
+		"sh", "-c", become, "sh", os.Args[0], "-root", o.root, "-out", o.out,
+		"-builder", o.builder, "-arch", o.arches, "-only", o.only)
+	cmd.Env = environ
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return string(out)
+}
+
+// copyOfRepository clones the repository and repeats the changes of the working tree. The copy is
+// in memory if possible: that file system lists files in another order.
 func copyOfRepository(t *testing.T) (dir string) {
 	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "tenon-dist-test-")
+	if err != nil {
+		dir = t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir = filepath.Join(t.TempDir(), "copy")
+	dir = filepath.Join(dir, "copy")
 	output(t, "", "git", "clone", "-q", "--shared", root, dir)
 	changes := output(t, root, "git", "status", "--porcelain", "--no-renames", "-uall", "-z")
 	for change := range strings.SplitSeq(strings.TrimSuffix(changes, "\x00"), "\x00") {
@@ -179,8 +241,8 @@ func checkProvenance(t *testing.T, dir string, names []string) {
 	}
 }
 
-// checkArchive extracts an archive. The programs for this processor print the version; no file has
-// a path of the builder.
+// checkArchive extracts an archive. The programs are static and start; those for other processors
+// start with -full only, under qemu. No file has a path of the builder.
 func checkArchive(t *testing.T, file string) {
 	dir := t.TempDir()
 	output(t, dir, "tar", "--extract", "--no-same-owner", "--file", file)
@@ -191,17 +253,13 @@ func checkArchive(t *testing.T, file string) {
 			t.Errorf("%s is empty", name)
 		}
 	}
-	version := strings.Split(filepath.Base(file), "_")[1]
+	_, version, _ := strings.Cut(filepath.Base(top), "_")
+	version, arch, _ := strings.Cut(version, "_linux_")
 	for _, program := range build.Programs() {
-		if !bytes.Contains(read(t, top, "bin/"+program), []byte(version)) {
-			t.Errorf("%s lacks version %s", program, version)
-		}
+		checkStatic(t, filepath.Join(top, "bin", program), arch)
 	}
-	if strings.HasSuffix(file, "_linux_"+runtime.GOARCH+".tar.gz") {
-		got := strings.TrimSpace(output(t, top, "bin/tenon", "--version"))
-		if want := "tenon version " + version; got != want {
-			t.Errorf("tenon prints %q, expected %q", got, want)
-		}
+	if *full || arch == runtime.GOARCH {
+		checkStart(t, filepath.Join(top, "bin"), version, arch)
 	}
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -219,8 +277,11 @@ func checkArchive(t *testing.T, file string) {
 // checkSBOM checks references and the fields that SPDX 2.3 requires.
 func checkSBOM(t *testing.T, content []byte) {
 	var doc spdx.Document
-	if err := json.Unmarshal(content, &doc); err != nil {
+	if err := spdxjson.ReadInto(bytes.NewReader(content), &doc); err != nil {
 		t.Fatal(err)
+	}
+	if err := spdxlib.ValidateDocument(&doc); err != nil {
+		t.Error(err)
 	}
 	if doc.SPDXVersion != "SPDX-2.3" || doc.DocumentNamespace == "" || doc.DocumentName == "" {
 		t.Errorf("version %q, name %q, namespace %q", doc.SPDXVersion, doc.DocumentName,
@@ -229,8 +290,8 @@ func checkSBOM(t *testing.T, content []byte) {
 	known := map[string]bool{"DOCUMENT": true}
 	for _, p := range doc.Packages {
 		id := string(p.PackageSPDXIdentifier)
-		if known[id] {
-			t.Errorf("%s: identifier used twice", id)
+		if known[id] || !regexp.MustCompile(`^[A-Za-z0-9.-]+$`).MatchString(id) {
+			t.Errorf("%s: invalid identifier, or used twice", id)
 		}
 		known[id] = true
 		if p.PackageName == "" || p.PackageVersion == "" || p.PackageDownloadLocation == "" ||
@@ -282,6 +343,13 @@ func read(t *testing.T, dir, name string) []byte {
 	return content
 }
 
+func write(t *testing.T, name, content string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func unzip(t *testing.T, file string) []byte {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(read(t, "", file)))
@@ -308,21 +376,43 @@ func output(t *testing.T, dir, name string, args ...string) string {
 	return string(out)
 }
 
-// TestRemoveEarlier keeps files that no run of dist wrote.
-func TestRemoveEarlier(t *testing.T) {
+// TestPublish keeps files that no run of dist wrote, and, for a part of a release, artefacts.
+func TestPublish(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	for _, name := range []string{"tenon_0.1.0_linux_amd64.tar.gz", "tenon-0.1.0-1.x86_64.rpm",
-		"SHA256SUMS", "SHA256SUMS.sig", "NOTES.md", "provenance.json", "tenon", "notes.txt"} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+	others := []string{"notes.txt", "tenon", "tenon_notes.txt"}
+	for whole, want := range map[bool][]string{
+		true: {"SHA256SUMS", "install.sh"},
+		false: {".tenon-dist-killed", "NOTES.md", "SHA256SUMS", "install.sh", "provenance.json",
+			"tenon-0.1.0.tgz", "tenon_0.1.0_linux_amd64.tar.gz"},
+	} {
+		dir := t.TempDir()
+		for _, name := range append([]string{"tenon_0.1.0_linux_amd64.tar.gz", "tenon-0.1.0.tgz",
+			"SHA256SUMS", "SHA256SUMS.sig", "NOTES.md", "provenance.json"}, others...) {
+			write(t, filepath.Join(dir, name), "earlier")
+		}
+		for _, sub := range []string{".tenon-dist-killed", "tenon_1"} {
+			if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d, err := newDestination(dir)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := removeEarlier(dir); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := files(t, dir), []string{"notes.txt", "tenon"}; !slices.Equal(got, want) {
-		t.Errorf("left %q, expected %q", got, want)
+		for _, name := range []string{"SHA256SUMS", "install.sh"} {
+			write(t, filepath.Join(d.stage, name), "new")
+		}
+		if err := d.publish([]string{"SHA256SUMS", "install.sh"}, whole); err != nil {
+			t.Fatal(err)
+		}
+		d.discard()
+		want = slices.Sorted(slices.Values(append(append(want, others...), "tenon_1")))
+		if got := files(t, dir); !slices.Equal(got, want) {
+			t.Errorf("whole %t: left %q, expected %q", whole, got, want)
+		}
+		if got := string(read(t, dir, "SHA256SUMS")); got != "new" {
+			t.Errorf("checksums are %q", got)
+		}
 	}
 }
 

@@ -2,40 +2,35 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
-	"time"
 
-	"github.com/tenon-cni/tenon/packaging/internal/notes"
+	"github.com/tenon-cni/tenon/packaging/internal/git"
 	"github.com/tenon-cni/tenon/packaging/internal/provenance"
 	"github.com/tenon-cni/tenon/packaging/internal/release"
 	"github.com/tenon-cni/tenon/packaging/internal/sums"
 )
 
-// finish writes the files that describe all artefacts: notes, provenance, checksums and signature.
-func (o options) finish(ctx context.Context, r *release.Release, targets []release.Target,
+// describe writes the files that describe all others: provenance and checksums.
+func (o options) describe(ctx context.Context, r *release.Release, targets []release.Target,
 	written []artefact, p *progress,
 ) error {
-	start := time.Now()
-	name, err := notes.Write(r)
+	err := p.step(ctx, func() (string, error) { return o.provenance(r, targets, written, p.files) })
 	if err != nil {
 		return err
 	}
-	p.file(name, start)
-	if name, err = o.provenance(r, targets, written, p.files); err != nil {
-		return err
-	}
-	p.file(name, start)
 	slices.Sort(p.files)
-	list, err := sums.Read(r.Out, p.files)
-	if err != nil {
-		return err
-	}
-	if err := sums.Write(r.Out, list); err != nil {
-		return err
-	}
-	p.file(sums.File, start)
-	return o.sign(ctx, r, p)
+	return p.step(ctx, func() (string, error) {
+		list, err := sums.Read(r.Out, p.files)
+		if err != nil {
+			return "", err
+		}
+		return sums.File, sums.Write(r.Out, list)
+	})
 }
 
 func (o options) provenance(r *release.Release, targets []release.Target, written []artefact,
@@ -56,20 +51,41 @@ func (o options) provenance(r *release.Release, targets []release.Target, writte
 	return provenance.Write(r, targets, o.builder, parameters, subjects)
 }
 
-// sign signs the checksums if there is a key, and warns if users could not verify the signature.
-func (o options) sign(ctx context.Context, r *release.Release, p *progress) error {
+// checkKey fails if there is a key, but nothing that it could sign or could sign with.
+func (o options) checkKey(source git.Source) error {
+	if o.key == "" {
+		return nil
+	}
+	if source.Dirty {
+		return errors.New("the working tree has changes without a commit: " +
+			"commit them before you sign a release")
+	}
+	f, err := os.Open(o.key)
+	if err != nil {
+		return fmt.Errorf("TENON_RELEASE_KEY: %w", err)
+	}
+	if err := f.Close(); err != nil {
+		return fmt.Errorf("TENON_RELEASE_KEY: %w", err)
+	}
+	_, err = exec.LookPath("ssh-keygen")
+	return err
+}
+
+// sign signs the checksums in a directory if there is a key, and warns if users could not verify
+// the signature.
+func (o options) sign(ctx context.Context, root, dir string, p *progress) error {
 	if o.key == "" {
 		p.note("not signed: TENON_RELEASE_KEY names no key")
 		return nil
 	}
-	start := time.Now()
-	name, err := sums.Sign(ctx, r.Out, o.key)
-	if err != nil {
-		return err
+	if err := sums.Sign(ctx, dir, o.key); err != nil {
+		return fmt.Errorf("%w\nall other files are complete; to sign them, run: "+
+			"ssh-keygen -Y sign -f %s -n %s %s", err, o.key, sums.Namespace,
+			filepath.Join(dir, sums.File))
 	}
-	p.file(name, start)
+	p.note("signed: %s", sums.Signature)
 	signers := filepath.Join("packaging", "keys", "allowed_signers")
-	if err := sums.Verify(ctx, r.Out, filepath.Join(r.Root, signers)); err != nil {
+	if err := sums.Verify(ctx, dir, filepath.Join(root, signers)); err != nil {
 		p.note("warning: %s does not list this key: %v", signers, err)
 	}
 	return nil

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,10 +18,8 @@ import (
 	"github.com/tenon-cni/tenon/packaging/internal/modules"
 	"github.com/tenon-cni/tenon/packaging/internal/notes"
 	"github.com/tenon-cni/tenon/packaging/internal/packages"
-	"github.com/tenon-cni/tenon/packaging/internal/provenance"
 	"github.com/tenon-cni/tenon/packaging/internal/release"
 	"github.com/tenon-cni/tenon/packaging/internal/sbom"
-	"github.com/tenon-cni/tenon/packaging/internal/sums"
 	"github.com/tenon-cni/tenon/packaging/internal/tarball"
 )
 
@@ -67,7 +64,8 @@ type options struct {
 	epoch                 string // SOURCE_DATE_EPOCH
 }
 
-// run writes the artefacts and prints a line for each.
+// run writes the artefacts and prints a line for each. If it fails before all are complete, the
+// output directory is as before.
 func (o options) run(ctx context.Context, w io.Writer) error {
 	wanted, err := o.artefacts()
 	if err != nil {
@@ -81,46 +79,51 @@ func (o options) run(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if o.only == "" && o.arches == "" {
-		if err := removeEarlier(r.Out); err != nil {
-			return err
-		}
+	out, err := newDestination(o.out)
+	if err != nil {
+		return err
+	}
+	defer out.discard()
+	r.Out = out.stage
+	p := progress{w: w, dir: out.stage}
+	p.note("Tenon %s, commit %.12s, %s", r.Version, r.Commit, r.Go.Version)
+	err = o.write(ctx, r, arches, wanted, &p)
+	if ctx.Err() != nil {
+		err = fmt.Errorf("%w: the output directory is unchanged", context.Cause(ctx))
+	}
+	if err != nil {
+		return err
+	}
+	if err := out.publish(p.files, o.only == "" && o.arches == ""); err != nil {
+		return err
+	}
+	p.note("%d files in %s", len(p.files), out.dir)
+	return o.sign(ctx, r.Root, out.dir, &p)
+}
+
+// write builds the programs and writes all files but the signature. The notes come first: they fail
+// if the changelog lacks the release.
+func (o options) write(ctx context.Context, r *release.Release, arches []build.Arch,
+	wanted []artefact, p *progress,
+) error {
+	if err := p.step(ctx, func() (string, error) { return notes.Write(r) }); err != nil {
+		return err
 	}
 	bin, err := os.MkdirTemp("", "tenon-dist-")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(bin) }() // only binaries of this run
-	p := progress{w: w, dir: r.Out}
-	p.note("Tenon %s, commit %.12s, %s", r.Version, r.Commit, r.Go.Version)
-	targets, err := o.targets(ctx, r, bin, arches, &p)
+	targets, err := o.targets(ctx, r, bin, arches, p)
 	if err != nil {
 		return err
 	}
 	for _, a := range wanted {
-		if err := a.write(ctx, r, targets, &p); err != nil {
+		if err := a.write(ctx, r, targets, p); err != nil {
 			return fmt.Errorf("%s: %w", a.name, err)
 		}
 	}
-	return o.finish(ctx, r, targets, wanted, &p)
-}
-
-// removeEarlier removes the artefacts of earlier runs from the output directory, so that it has one
-// release.
-func removeEarlier(dir string) error {
-	for _, pattern := range []string{"tenon_*", "tenon-*", notes.File, provenance.File,
-		sums.File + "*"} {
-		names, err := filepath.Glob(filepath.Join(dir, pattern))
-		if err != nil {
-			return err
-		}
-		for _, name := range names {
-			if err := os.RemoveAll(name); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return o.describe(ctx, r, targets, wanted, p)
 }
 
 // targets builds the programs for all processors.
@@ -140,7 +143,7 @@ func (o options) targets(ctx context.Context, r *release.Release, bin string,
 		if err := r.Go.Run(ctx, options); err != nil {
 			return nil, err
 		}
-		used, err := modules.Read(ctx, options.Dir, build.Programs(), r.Go.Environ(options))
+		used, err := modules.Read(ctx, r.Go, options)
 		if err != nil {
 			return nil, err
 		}
@@ -158,21 +161,14 @@ func (o options) targets(ctx context.Context, r *release.Release, bin string,
 func (a artefact) write(ctx context.Context, r *release.Release, targets []release.Target,
 	p *progress,
 ) error {
-	start := time.Now()
 	if a.once != nil {
-		name, err := a.once(ctx, r, targets)
-		if err == nil && name != "" {
-			p.file(name, start)
-		}
-		return err
+		return p.step(ctx, func() (string, error) { return a.once(ctx, r, targets) })
 	}
 	for _, t := range targets {
-		start := time.Now()
-		name, err := a.perArch(ctx, r, t)
+		err := p.step(ctx, func() (string, error) { return a.perArch(ctx, r, t) })
 		if err != nil {
 			return fmt.Errorf("%s: %w", t.Arch.Name, err)
 		}
-		p.file(name, start)
 	}
 	return nil
 }
@@ -183,24 +179,16 @@ func (o options) release(ctx context.Context) (*release.Release, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := filepath.Abs(o.out)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(out, 0o755); err != nil {
-		return nil, err
-	}
 	source, err := git.Describe(ctx, root, o.version, o.epoch)
 	if err != nil {
 		return nil, err
 	}
-	if source.Dirty && o.key != "" {
-		return nil, errors.New("the working tree has changes without a commit: " +
-			"commit them before you sign a release")
+	if err := o.checkKey(source); err != nil {
+		return nil, err
 	}
 	env, err := build.ReadEnv(ctx, o.environ)
 	return &release.Release{Version: source.Version, Tagged: source.Tagged, Commit: source.Commit,
-		Time: source.Time, Root: root, Out: out, Go: env}, err
+		Time: source.Time, Root: root, Go: env}, err
 }
 
 func (o options) artefacts() ([]artefact, error) {
@@ -248,11 +236,21 @@ func (p *progress) print(what string, start time.Time) {
 	fmt.Fprintf(p.w, "%7.1f s  %s\n", time.Since(start).Seconds(), what)
 }
 
-func (p *progress) file(name string, start time.Time) {
-	p.files = append(p.files, name)
-	what := name
-	if info, err := os.Stat(filepath.Join(p.dir, name)); err == nil {
-		what = fmt.Sprintf("%s (%.1f MB)", name, float64(info.Size())/1e6)
+// step runs a function that writes a file and returns its name, unless the run is interrupted.
+func (p *progress) step(ctx context.Context, write func() (string, error)) error {
+	if err := ctx.Err(); err != nil {
+		return err
 	}
-	p.print(what, start)
+	start := time.Now()
+	name, err := write()
+	if err != nil || name == "" {
+		return err
+	}
+	p.files = append(p.files, name)
+	info, err := os.Stat(filepath.Join(p.dir, name))
+	if err != nil {
+		return err
+	}
+	p.print(fmt.Sprintf("%s (%d kB)", name, (info.Size()+999)/1000), start)
+	return nil
 }

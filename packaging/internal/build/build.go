@@ -60,9 +60,9 @@ func ReadEnv(ctx context.Context, environ []string) (Env, error) {
 		"GOPRIVATE", "GOINSECURE", "GOAUTH", "GOVCS", "GOTOOLCHAIN", "GOVERSION"}
 	cmd := exec.CommandContext(ctx, "go", append([]string{"env", "-json"}, names...)...)
 	cmd.Env = environ
-	out, err := cmd.Output()
+	out, err := output(cmd)
 	if err != nil {
-		return Env{}, fmt.Errorf("go env: %w", err)
+		return Env{}, err
 	}
 	values := map[string]string{}
 	if err := json.Unmarshal(out, &values); err != nil {
@@ -86,25 +86,43 @@ type Options struct {
 	Inherit []string // the environment of the caller
 }
 
+// Source returns the directory with the source of a program.
+func (o Options) Source(program string) string { return filepath.Join(o.Root, "cmd", program) }
+
 // Run builds all programs into o.Dir.
 func (e Env) Run(ctx context.Context, o Options) error {
 	for _, program := range Programs() {
-		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
+		_, err := e.Command(ctx, o, o.Source(program), "build", "-trimpath", "-buildvcs=false",
 			"-ldflags", "-s -w -X main.version="+o.Version,
 			"-o", filepath.Join(o.Dir, program), ".")
-		cmd.Dir = filepath.Join(o.Root, "cmd", program)
-		cmd.Env = e.Environ(o)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s for %s: %w\n%s", program, o.Arch.Name, err,
-				bytes.TrimSpace(out))
+		if err != nil {
+			return fmt.Errorf("program %s for %s: %w", program, o.Arch.Name, err)
 		}
 	}
 	return nil
 }
 
-// Environ returns the environment of the go command: the caller's without Go's variables, with ours
+// Command runs the go command in a directory, with the processor and the environment of o, and
+// returns its standard output. The error includes what it printed to standard error.
+func (e Env) Command(ctx context.Context, o Options, dir string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir, cmd.Env = dir, e.environ(o)
+	return output(cmd)
+}
+
+func output(cmd *exec.Cmd) ([]byte, error) {
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("go %s: %w\n%s", cmd.Args[1], err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return out, err
+}
+
+// environ returns the environment of the go command: the caller's without Go's variables, with ours
 // instead. The file of go env -w is not read.
-func (e Env) Environ(o Options) []string {
+func (e Env) environ(o Options) []string {
 	env := slices.DeleteFunc(slices.Clone(o.Inherit), func(v string) bool {
 		return strings.HasPrefix(v, "GO") || strings.HasPrefix(v, "CGO")
 	})

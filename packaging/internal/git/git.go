@@ -26,7 +26,7 @@ type Source struct {
 // from the last tag before the commit. Its time is epoch, in seconds since 1970, or, if epoch is
 // empty, the time of the commit.
 func Describe(ctx context.Context, root, forced, epoch string) (Source, error) {
-	head, err := run(ctx, root, "log", "-1", "--format=%H %ct")
+	head, err := run(ctx, root, "log", "-1", "--no-show-signature", "--format=%H %ct")
 	if err != nil {
 		return Source{}, err
 	}
@@ -36,7 +36,7 @@ func Describe(ctx context.Context, root, forced, epoch string) (Source, error) {
 	if err != nil {
 		return Source{}, err
 	}
-	changes, err := run(ctx, root, "status", "--porcelain")
+	changes, err := run(ctx, root, "status", "--porcelain", "--untracked-files=normal")
 	if err != nil {
 		return Source{}, err
 	}

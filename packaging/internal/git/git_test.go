@@ -17,6 +17,7 @@ func TestDescribe(t *testing.T) {
 	testnet.Require(t, testnet.Tool("git"))
 	repo := repository{t, t.TempDir()}
 	repo.git("init", "-q")
+	repo.git("config", "status.showUntrackedFiles", "no") // a setting of users
 	describe := func(forced, epoch string) string {
 		t.Helper()
 		s, err := git.Describe(t.Context(), repo.dir, forced, epoch)
@@ -61,6 +62,29 @@ func TestDescribe(t *testing.T) {
 	repo.write("untracked", "x")
 	expect("untracked file", describe("", ""),
 		"0.1.1-0.20261123150704.gCOMMIT.dirty 2026-11-23T15:07:04Z dirty")
+}
+
+// TestSignedCommit has a setting with which git log prints a line about the signature.
+func TestSignedCommit(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool("git"), testnet.Tool("ssh-keygen"))
+	repo := repository{t, t.TempDir()}
+	key := filepath.Join(t.TempDir(), "key")
+	out, err := exec.CommandContext(t.Context(), "ssh-keygen", "-q", "-t", "ed25519", "-N", "",
+		"-f", key).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	repo.git("init", "-q")
+	repo.git("config", "gpg.format", "ssh")
+	repo.git("config", "user.signingKey", key)
+	repo.git("config", "commit.gpgSign", "true")
+	repo.git("config", "log.showSignature", "true")
+	repo.commit("signed")
+	s, err := git.Describe(t.Context(), repo.dir, "", "")
+	if hash := repo.git("rev-parse", "HEAD"); err != nil || s.Commit != hash {
+		t.Errorf("commit %q, expected %s; error %v", s.Commit, hash, err)
+	}
 }
 
 func TestErrors(t *testing.T) {

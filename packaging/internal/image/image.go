@@ -61,8 +61,7 @@ func Write(_ context.Context, r *release.Release, targets []release.Target) (str
 		return "", nil
 	}
 	images = mutate.Annotations(images, labels(r)).(v1.ImageIndex)
-	name := r.Name("image.tar")
-	return name, write(r, filepath.Join(r.Out, name), images)
+	return write(r, images)
 }
 
 // build returns the image for one processor.
@@ -128,10 +127,10 @@ func layerOf(r *release.Release, t release.Target) (v1.Layer, error) {
 }
 
 // write writes the archive. The descriptor in it names the image for tools that import it.
-func write(r *release.Release, name string, images v1.ImageIndex) error {
+func write(r *release.Release, images v1.ImageIndex) (string, error) {
 	dir, err := os.MkdirTemp("", "tenon-image-")
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // its content is in the archive
 	top := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex),
@@ -140,7 +139,7 @@ func write(r *release.Release, name string, images v1.ImageIndex) error {
 			"org.opencontainers.image.ref.name": r.Version.String(),
 		}}})
 	if _, err := layout.Write(dir, top); err != nil {
-		return err
+		return "", err
 	}
 	var files []archive.File
 	err = filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
@@ -152,11 +151,11 @@ func write(r *release.Release, name string, images v1.ImageIndex) error {
 		return err
 	})
 	if err != nil {
-		return err
+		return "", err
 	}
 	var b bytes.Buffer
 	if err := archive.WriteTar(&b, "", r.Time, files); err != nil {
-		return err
+		return "", err
 	}
-	return os.WriteFile(name, b.Bytes(), 0o644)
+	return r.Write(r.Name("image.tar"), b.Bytes())
 }

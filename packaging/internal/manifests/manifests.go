@@ -3,7 +3,6 @@
 package manifests
 
 import (
-	"bytes"
 	"context"
 	"io/fs"
 	"os"
@@ -26,12 +25,7 @@ func Write(_ context.Context, r *release.Release, _ []release.Target) (string, e
 		return "", err
 	}
 	top := r.Name("kubernetes")
-	var b bytes.Buffer
-	if err := archive.WriteTarGz(&b, top, r.Time, files); err != nil {
-		return "", err
-	}
-	name := top + ".tar.gz"
-	return name, os.WriteFile(filepath.Join(r.Out, name), b.Bytes(), 0o644)
+	return r.WriteTarGz(top+".tar.gz", top, files)
 }
 
 // WriteChart writes the chart as tenon-VERSION.tgz, the name that Helm expects, and returns the
@@ -48,12 +42,7 @@ func WriteChart(_ context.Context, r *release.Release, _ []release.Target) (stri
 			files = append(files, f)
 		}
 	}
-	var b bytes.Buffer
-	if err := archive.WriteTarGz(&b, "tenon", r.Time, files); err != nil {
-		return "", err
-	}
-	name := "tenon-" + r.Version.String() + ".tgz"
-	return name, os.WriteFile(filepath.Join(r.Out, name), b.Bytes(), 0o644)
+	return r.WriteTarGz("tenon-"+r.Version.String()+".tgz", "tenon", files)
 }
 
 // read returns all files with the version of the release.

@@ -2,12 +2,10 @@
 package manuals
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"runtime"
@@ -18,21 +16,21 @@ import (
 	"github.com/tenon-cni/tenon/packaging/internal/release"
 )
 
-// generators are the programs that write the pages, in the modules of the commands.
-func generators() []string { return []string{"cmd/tenon", "cmd/tenon-cluster"} }
+// generators are the programs that have a generator of their pages, directory man.
+func generators() []string { return []string{"tenon", "tenon-cluster"} }
 
 // Write generates the pages in a directory. inherit is the environment of the caller. The paths of
 // the files begin with share/man and share/completion.
 func Write(ctx context.Context, r *release.Release, dir string, inherit []string,
 ) (files []archive.File, err error) {
-	host := build.Options{Arch: build.Arch{Name: runtime.GOARCH}, Inherit: inherit}
+	host := build.Options{
+		Root: r.Root, Arch: build.Arch{Name: runtime.GOARCH}, Inherit: inherit}
 	for _, generator := range generators() {
-		cmd := exec.CommandContext(ctx, "go", "run", "-trimpath", "-buildvcs=false", "./man",
-			"-out", dir, "-version", r.Version.String(), "-date", strconv.FormatInt(r.Time.Unix(), 10))
-		cmd.Dir = filepath.Join(r.Root, generator)
-		cmd.Env = r.Go.Environ(host)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("manual pages of %s: %w\n%s", generator, err, bytes.TrimSpace(out))
+		_, err := r.Go.Command(ctx, host, host.Source(generator), "run", "-trimpath",
+			"-buildvcs=false", "./man", "-out", dir, "-version", r.Version.String(),
+			"-date", strconv.FormatInt(r.Time.Unix(), 10))
+		if err != nil {
+			return nil, fmt.Errorf("manual pages of %s: %w", generator, err)
 		}
 	}
 	tree := os.DirFS(dir)

@@ -12,10 +12,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/exec"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/tenon-cni/tenon/packaging/internal/build"
 )
 
 // Self is the path of the main module. The modules of the programs are below it.
@@ -53,38 +55,54 @@ type Set struct {
 //go:embed go-license.txt
 var goLicence string
 
-// Read reads the build information of the programs in directory bin. Licences come from the module
-// cache of the go command, which has the modules since the programs were built. env is the
-// environment of that command.
-func Read(ctx context.Context, bin string, programs, env []string) (Set, error) {
+// Read reads the build information of the programs in directory o.Dir. Licences come from the
+// module cache of the go command, which has the modules since e built the programs.
+func Read(ctx context.Context, e build.Env, o build.Options) (Set, error) {
 	s := Set{Uses: map[string][]string{}}
 	found := map[string]Module{}
-	for _, program := range programs {
-		info, err := buildinfo.ReadFile(filepath.Join(bin, program))
+	for _, program := range build.Programs() {
+		used, err := ofProgram(filepath.Join(o.Dir, program))
 		if err != nil {
+			return Set{}, fmt.Errorf("program %s: %w", program, err)
+		}
+		dirs, err := directories(used, func(args ...string) ([]byte, error) {
+			return e.Command(ctx, o, o.Source(program), args...)
+		})
+		if err != nil {
+			return Set{}, fmt.Errorf("program %s: %w", program, err)
+		}
+		if err := addLicences(used, dirs); err != nil {
 			return Set{}, err
 		}
-		std := Module{Path: "stdlib", Version: strings.TrimPrefix(info.GoVersion, "go"),
-			Licence: "BSD-3-Clause", Texts: []Text{{"LICENSE", goLicence}}}
-		found[std.Path], s.Uses[program] = std, []string{std.Path}
-		for _, dep := range info.Deps {
-			if dep.Path == Self {
-				continue
-			}
-			if dep.Replace != nil {
-				return Set{}, fmt.Errorf("%s: module %s is replaced", program, dep.Path)
-			}
-			found[dep.Path+"@"+dep.Version] = Module{
-				Path: dep.Path, Version: dep.Version, Sum: dep.Sum}
-			s.Uses[program] = append(s.Uses[program], dep.Path+"@"+dep.Version)
+		for _, m := range used {
+			found[m.Key()] = m
+			s.Uses[program] = append(s.Uses[program], m.Key())
 		}
 		slices.Sort(s.Uses[program])
 	}
-	for _, m := range found {
-		s.Modules = append(s.Modules, m)
+	s.Modules = slices.SortedFunc(maps.Values(found),
+		func(a, b Module) int { return cmp.Compare(a.Key(), b.Key()) })
+	return s, nil
+}
+
+// ofProgram returns the standard library and the modules in a program, without licences.
+func ofProgram(file string) ([]Module, error) {
+	info, err := buildinfo.ReadFile(file)
+	if err != nil {
+		return nil, err
 	}
-	slices.SortFunc(s.Modules, func(a, b Module) int { return cmp.Compare(a.Key(), b.Key()) })
-	return s, addLicences(ctx, s.Modules, env)
+	list := []Module{{Path: "stdlib", Version: strings.TrimPrefix(info.GoVersion, "go"),
+		Licence: "BSD-3-Clause", Texts: []Text{{"LICENSE", goLicence}}}}
+	for _, dep := range info.Deps {
+		if dep.Path == Self {
+			continue
+		}
+		if dep.Replace != nil {
+			return nil, fmt.Errorf("module %s is replaced", dep.Path)
+		}
+		list = append(list, Module{Path: dep.Path, Version: dep.Version, Sum: dep.Sum})
+	}
+	return list, nil
 }
 
 // Key identifies a module in [Set.Uses]. Programs may use different versions of a module.
@@ -95,12 +113,8 @@ func (m Module) Key() string {
 	return m.Path + "@" + m.Version
 }
 
-// addLicences reads the licences of modules other than the standard library.
-func addLicences(ctx context.Context, list []Module, env []string) error {
-	dirs, err := directories(ctx, list, env)
-	if err != nil {
-		return err
-	}
+// addLicences reads the licences of modules other than the standard library from their directories.
+func addLicences(list []Module, dirs map[string]string) (err error) {
 	for i := range list {
 		m := &list[i]
 		if m.Path == "stdlib" {
@@ -116,27 +130,27 @@ func addLicences(ctx context.Context, list []Module, env []string) error {
 	return nil
 }
 
-// directories asks the go command for the directories of modules in its cache.
-func directories(ctx context.Context, list []Module, env []string) (map[string]string, error) {
+// directories asks the go command for the directories of modules in its cache. The command runs in
+// the directory of a program, because go.sum of its module has the checksums of the modules.
+func directories(list []Module, command func(args ...string) ([]byte, error),
+) (map[string]string, error) {
 	args := []string{"mod", "download", "-json"}
 	for _, m := range list {
 		if m.Path != "stdlib" {
 			args = append(args, m.Key())
 		}
 	}
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Env = env
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("go mod download: %w", err)
-	}
+	out, failed := command(args...) // out has the error of each module, too
 	dirs := map[string]string{}
 	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
-		var m struct{ Path, Version, Dir string }
-		if err := dec.Decode(&m); errors.Is(err, io.EOF) {
+		var m struct{ Path, Version, Dir, Error string }
+		if err := dec.Decode(&m); errors.Is(err, io.EOF) && failed == nil {
 			return dirs, nil
 		} else if err != nil {
-			return nil, fmt.Errorf("go mod download: %w", err)
+			return nil, cmp.Or(failed, err)
+		}
+		if m.Error != "" {
+			return nil, fmt.Errorf("go mod download: %s", m.Error)
 		}
 		dirs[m.Path+"@"+m.Version] = m.Dir
 	}

@@ -2,11 +2,11 @@
 package notes
 
 import (
+	"bytes"
 	_ "embed"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"text/template"
 
 	"github.com/tenon-cni/tenon/packaging/internal/changelog"
@@ -31,13 +31,13 @@ func Write(r *release.Release) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var b strings.Builder
+	var b bytes.Buffer
 	err = parsed.Execute(&b, map[string]string{"Version": "v" + r.Version.String(),
 		"Changes": changes, "Identity": sums.Identity, "Namespace": sums.Namespace})
 	if err != nil {
 		return "", err
 	}
-	return File, os.WriteFile(filepath.Join(r.Out, File), []byte(b.String()), 0o644)
+	return r.Write(File, b.Bytes())
 }
 
 func changes(r *release.Release) (string, error) {

@@ -80,10 +80,9 @@ func (l layout) files(r *release.Release, t release.Target) (list []archive.File
 func (l layout) place(file string) string {
 	dir, base := path.Split(file)
 	switch dir {
-	case "bin/", "share/man/man8/":
-		if dir == "bin/" {
-			return "usr/" + file
-		}
+	case "bin/":
+		return "usr/" + file
+	case "share/man/man8/":
 		return "usr/" + file + ".gz"
 	case "lib/systemd/system/":
 		if l.units {

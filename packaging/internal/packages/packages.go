@@ -4,9 +4,9 @@
 package packages
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -106,26 +106,11 @@ func (f format) write(r *release.Release, t release.Target) (string, error) {
 	if err := nfpm.PrepareForPackager(nfpm.WithDefaults(info), f.name); err != nil {
 		return "", err
 	}
-	file := r.Name("linux_"+t.Arch.Name) + "." + f.name
-	return file, create(filepath.Join(r.Out, file), func(w io.Writer) error {
-		return f.packager.Package(info, w)
-	})
-}
-
-// create writes a file and removes it again if that fails.
-func create(path string, content func(io.Writer) error) error {
-	w, err := os.Create(path)
-	if err != nil {
-		return err
+	var b bytes.Buffer
+	if err := f.packager.Package(info, &b); err != nil {
+		return "", err
 	}
-	err = content(w)
-	if closed := w.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		_ = os.Remove(path)
-	}
-	return err
+	return r.Write(r.Name("linux_"+t.Arch.Name)+"."+f.name, b.Bytes())
 }
 
 // stage writes files without a source into a directory, because nfpm copies files.

@@ -9,8 +9,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -94,7 +92,7 @@ func Write(r *release.Release, targets []release.Target, builder string, p Param
 	if err := e.Encode(s); err != nil {
 		return "", err
 	}
-	return File, os.WriteFile(filepath.Join(r.Out, File), b.Bytes(), 0o644)
+	return r.Write(File, b.Bytes())
 }
 
 // dependencies returns the commit, the Go release, and the modules in the programs.

@@ -1,6 +1,7 @@
 package release
 
 import (
+	"bytes"
 	"os"
 	"path"
 	"path/filepath"
@@ -9,6 +10,21 @@ import (
 	"github.com/tenon-cni/tenon/packaging/internal/build"
 	"github.com/tenon-cni/tenon/packaging/internal/modules"
 )
+
+// Write writes an artefact with that name and returns the name.
+func (r *Release) Write(name string, content []byte) (string, error) {
+	return name, os.WriteFile(filepath.Join(r.Out, name), content, 0o644)
+}
+
+// WriteTarGz writes an artefact with that name, an archive of files below directory top, and
+// returns the name.
+func (r *Release) WriteTarGz(name, top string, files []archive.File) (string, error) {
+	var b bytes.Buffer
+	if err := archive.WriteTarGz(&b, top, r.Time, files); err != nil {
+		return "", err
+	}
+	return r.Write(name, b.Bytes())
+}
 
 // Install returns the part of the release for a processor, with the files to install. The binaries
 // are in directory bin.

@@ -18,7 +18,7 @@ type Release struct {
 	Commit  string    // 40 hexadecimal digits
 	Time    time.Time // of all files
 	Root    string    // of the repository
-	Out     string    // directory of the artefacts
+	Out     string    // directory of the artefacts; see Write
 	Go      build.Env
 }
 

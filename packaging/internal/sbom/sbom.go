@@ -7,8 +7,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"time"
@@ -33,7 +31,7 @@ func Write(_ context.Context, r *release.Release, t release.Target) (string, err
 	if err := json.Write(doc, &b, json.Indent("  ")); err != nil {
 		return "", err
 	}
-	return name, os.WriteFile(filepath.Join(r.Out, name), b.Bytes(), 0o644)
+	return r.Write(name, b.Bytes())
 }
 
 func document(r *release.Release, t release.Target) (*spdx.Document, error) {

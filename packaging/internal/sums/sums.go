@@ -19,6 +19,9 @@ import (
 // File is the name of the file with the checksums, in the format of sha256sum.
 const File = "SHA256SUMS"
 
+// Signature is the name of the file with the signature of the checksums.
+const Signature = File + ".sig"
+
 // Namespace separates signatures of releases from other signatures by the same key.
 const Namespace = "tenon-release"
 
@@ -48,27 +51,27 @@ func Read(dir string, names []string) (list []Artefact, err error) {
 	return list, nil
 }
 
-// Write writes SHA256SUMS in a directory. It removes the signature of an earlier one.
+// Write writes SHA256SUMS in a directory.
 func Write(dir string, list []Artefact) error {
 	var b strings.Builder
 	for _, a := range list {
 		fmt.Fprintf(&b, "%s  %s\n", a.SHA256, a.Name)
 	}
-	err := os.Remove(filepath.Join(dir, File+".sig"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
 	return os.WriteFile(filepath.Join(dir, File), []byte(b.String()), 0o644)
 }
 
-// Sign signs SHA256SUMS in a directory with an SSH key and returns the name of the signature. key
-// is a file with the private key, or with the public key if ssh-agent has the private one.
-func Sign(ctx context.Context, dir, key string) (string, error) {
+// Sign signs SHA256SUMS in a directory with an SSH key and replaces the signature of an earlier one.
+// key is a file with the private key, or with the public key if ssh-agent has the private one.
+func Sign(ctx context.Context, dir, key string) error {
+	err := os.Remove(filepath.Join(dir, Signature)) // or ssh-keygen asks
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	file := filepath.Join(dir, File)
 	if err := keygen(ctx, nil, "-Y", "sign", "-f", key, "-n", Namespace, file); err != nil {
-		return "", fmt.Errorf("sign %s with %s: %w", File, key, err)
+		return fmt.Errorf("sign %s with %s: %w", File, key, err)
 	}
-	return File + ".sig", nil
+	return nil
 }
 
 // Verify checks the signature of SHA256SUMS in a directory against the keys in file signers.
@@ -78,7 +81,7 @@ func Verify(ctx context.Context, dir, signers string) error {
 		return err
 	}
 	err = keygen(ctx, content, "-Y", "verify", "-f", signers, "-I", Identity, "-n", Namespace,
-		"-s", filepath.Join(dir, File+".sig"))
+		"-s", filepath.Join(dir, Signature))
 	if err != nil {
 		return fmt.Errorf("verify the signature of %s: %w", File, err)
 	}

@@ -33,8 +33,8 @@ func TestSign(t *testing.T) {
 
 	key, signers := newKey(t)
 	other, _ := newKey(t)
-	if name, err := sums.Sign(t.Context(), dir, key); err != nil || name != "SHA256SUMS.sig" {
-		t.Fatalf("%s: %v", name, err)
+	if err := sums.Sign(t.Context(), dir, key); err != nil {
+		t.Fatal(err)
 	}
 	if err := sums.Verify(t.Context(), dir, signers); err != nil {
 		t.Error(err)
@@ -47,16 +47,13 @@ func TestSign(t *testing.T) {
 	if err := sums.Write(dir, list); err != nil {
 		t.Fatal(err)
 	}
-	if err := sums.Verify(t.Context(), dir, signers); err == nil {
-		t.Error("the signature of earlier checksums is left")
-	}
-	if _, err := sums.Sign(t.Context(), dir, other); err != nil {
+	if err := sums.Sign(t.Context(), dir, other); err != nil {
 		t.Fatal(err)
 	}
 	if err := sums.Verify(t.Context(), dir, signers); err == nil {
 		t.Error("the signature of another key is valid")
 	}
-	if _, err := sums.Sign(t.Context(), dir, filepath.Join(dir, "missing")); err == nil {
+	if err := sums.Sign(t.Context(), dir, filepath.Join(dir, "missing")); err == nil {
 		t.Error("signed without a key")
 	}
 }

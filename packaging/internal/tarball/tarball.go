@@ -2,7 +2,6 @@
 package tarball
 
 import (
-	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -20,12 +19,7 @@ func Write(_ context.Context, r *release.Release, t release.Target) (string, err
 	top := r.Name("linux_" + t.Arch.Name)
 	files := append(slices.Clone(t.Files),
 		archive.File{Path: script, Mode: 0o755, Source: scriptSource(r)})
-	var b bytes.Buffer
-	if err := archive.WriteTarGz(&b, top, r.Time, files); err != nil {
-		return "", err
-	}
-	name := top + ".tar.gz"
-	return name, os.WriteFile(filepath.Join(r.Out, name), b.Bytes(), 0o644)
+	return r.WriteTarGz(top+".tar.gz", top, files)
 }
 
 // WriteScript writes the install script, which downloads an archive, and returns its name.
@@ -34,7 +28,7 @@ func WriteScript(_ context.Context, r *release.Release, _ []release.Target) (str
 	if err != nil {
 		return "", err
 	}
-	return script, os.WriteFile(filepath.Join(r.Out, script), content, 0o755)
+	return r.Write(script, content)
 }
 
 func scriptSource(r *release.Release) string {
