@@ -18,8 +18,8 @@ type Rule struct {
 
 // Raw is an expression as the kernel lists it. Encode returns it unchanged.
 type Raw struct {
-	Name string
-	Data []byte // attributes
+	Name string `json:"name"`
+	Data []byte `json:"data,omitzero"` // attributes
 }
 
 // Encode implements [Expr].
