@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
 // Host is the state of a host when it was read. What could not be read is in Skipped.
@@ -46,6 +48,7 @@ type Namespace struct {
 	Forwarding []Forwarding      `json:"fdb,omitzero"` // of bridges and VXLAN devices
 	Listeners  []Listener        `json:"listeners,omitzero"`
 	Settings   map[string]string `json:"settings"` // sysctls of the namespace, "net.ipv4.ip_forward"
+	Ruleset    *nftmsg.Ruleset   `json:"nftables"`
 }
 
 // Peer is the identifier of a namespace in another one (ip-netns(8), NETNSA_NSID).

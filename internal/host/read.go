@@ -18,6 +18,7 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/netlink"
 	"github.com/tenon-cni/tenon/internal/netns"
+	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
@@ -110,6 +111,7 @@ func (d *discovery) read(p *place) (n Namespace, err error) {
 		{"rules", func() (err error) { n.Rules, err = r.rules(); return err }},
 		{"neighbours", func() (err error) { n.Neighbours, err = r.neighbours(); return err }},
 		{"forwarding database", func() (err error) { n.Forwarding, err = r.forwarding(); return err }},
+		{"nftables", func() (err error) { n.Ruleset, err = ruleset(p.ns); return err }},
 		{"identifiers", func() (err error) { n.Peers, err = r.peers(n.Links, d.list); return err }},
 	} {
 		if err := step.read(); err != nil {
@@ -122,6 +124,19 @@ func (d *discovery) read(p *place) (n Namespace, err error) {
 		return err
 	})
 	return n, err
+}
+
+// ruleset lists what nftables has in a namespace.
+func ruleset(ns *netns.NS) (*nftmsg.Ruleset, error) {
+	conn, err := nftmsg.Open(ns)
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return new(nftmsg.Ruleset), nil // a kernel without netfilter sockets
+	}
+	if err != nil {
+		return nil, err
+	}
+	r, err := conn.List()
+	return r, errors.Join(err, conn.Close())
 }
 
 // peers returns the identifiers of other namespaces to which links lead. It asks about one place
