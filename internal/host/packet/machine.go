@@ -317,30 +317,26 @@ func (m *machine) nat(raw nftmsg.Raw) bool {
 }
 
 // translate changes the packet. An invalid address stands for one that the kernel chooses: of the
-// outgoing interface for a source, of this host for a destination.
+// outgoing interface for a source, of this host for a destination. A translation that changes
+// nothing leaves no trace in the status of the connection.
 func (m *machine) translate(to netip.AddrPort, destination bool) {
 	p := m.packet
 	m.translated = true
 	m.result.NAT = append(m.result.NAT, m.place)
+	addr, port, of, status := &p.Src, &p.SrcPort, p.Out, uint32(SrcNAT)
 	if destination {
-		p.Conn.Status |= DstNAT
-		if to.Addr().IsValid() {
-			p.Dst = to.Addr()
-		} else if own, ok := m.rules.own(p.In.Index, p.is4()); ok {
-			p.Dst = own
-		}
-		if to.Port() != 0 {
-			p.DstPort = to.Port()
-		}
-		return
+		addr, port, of, status = &p.Dst, &p.DstPort, p.In, DstNAT
 	}
-	p.Conn.Status |= SrcNAT
+	before, beforePort := *addr, *port
 	if to.Addr().IsValid() {
-		p.Src = to.Addr()
-	} else if own, ok := m.rules.own(p.Out.Index, p.is4()); ok {
-		p.Src = own
+		*addr = to.Addr()
+	} else if own, ok := m.rules.lookup.Own(of.Index, p.is4()); ok {
+		*addr = own
 	}
 	if to.Port() != 0 {
-		p.SrcPort = to.Port()
+		*port = to.Port()
+	}
+	if *addr != before || *port != beforePort {
+		p.Conn.Status |= status
 	}
 }

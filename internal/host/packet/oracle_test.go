@@ -66,20 +66,6 @@ func (r *router) listen(container string, port int) (conn *net.UDPConn) {
 // the second. The kernel does not reorder them.
 func (r *router) arrives() (arrived bool) {
 	r.t.Helper()
-	receive := func(conn *net.UDPConn, flags int) (n int) {
-		raw, err := conn.SyscallConn()
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		err = raw.Read(func(fd uintptr) bool {
-			n, _, err = unix.Recvfrom(int(fd), make([]byte, 16), unix.MSG_DONTWAIT)
-			return n > 0 || flags != 0
-		})
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		return n
-	}
 	for _, port := range []uint16{testedPort, syncPort} {
 		to := net.UDPAddrFromAddrPort(netip.AddrPortFrom(serverAddr, port))
 		if _, err := r.client.WriteTo([]byte("x"), to); err != nil {
@@ -89,8 +75,43 @@ func (r *router) arrives() (arrived bool) {
 	if err := r.sync.SetReadDeadline(time.Now().Add(testnet.Patience)); err != nil {
 		r.t.Fatal(err)
 	}
-	receive(r.sync, 0)
-	return receive(r.tested, unix.MSG_DONTWAIT) > 0
+	r.receive(r.sync, 0)
+	return r.receive(r.tested, unix.MSG_DONTWAIT).IsValid()
+}
+
+// receive returns the sender of the next datagram; with MSG_DONTWAIT an invalid address if there is
+// none.
+func (r *router) receive(conn *net.UDPConn, flags int) (from netip.Addr) {
+	r.t.Helper()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	err = raw.Read(func(fd uintptr) bool {
+		n, sender, _ := unix.Recvfrom(int(fd), make([]byte, 16), unix.MSG_DONTWAIT)
+		if n > 0 {
+			from = netip.AddrFrom4(sender.(*unix.SockaddrInet4).Addr)
+		}
+		return n > 0 || flags != 0
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return from
+}
+
+// newRandom returns a generator with a seed that the log names.
+func newRandom(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("TENON_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("TENON_SEED=%d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
 }
 
 // read reads the host.
@@ -108,10 +129,10 @@ func (r *router) read() *host.Namespace {
 }
 
 // forward evaluates what the host does with a datagram of the client.
-func forward(n *host.Namespace, dst netip.AddrPort) (packet.Result, *packet.Packet) {
+func forward(n *host.Namespace, from uint16, dst netip.AddrPort) (packet.Result, *packet.Packet) {
 	lookup := packet.NamespaceLookup{Namespace: n}
 	p := &packet.Packet{
-		Src: clientAddr, Dst: dst.Addr(), SrcPort: 4000, DstPort: dst.Port(), Protocol: unix.IPPROTO_UDP,
+		Src: clientAddr, Dst: dst.Addr(), SrcPort: from, DstPort: dst.Port(), Protocol: unix.IPPROTO_UDP,
 		Length: 29, TTL: 64,
 		SrcMAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, DstMAC: net.HardwareAddr{2, 0, 0, 0, 0, 2},
 		In: packet.InterfaceOf(n, n.LinkByName("client")),
@@ -215,12 +236,7 @@ func ruleset(random *rand.Rand, name string) string {
 func TestAgreesWithKernel(t *testing.T) {
 	t.Parallel()
 	r := newRouter(t)
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("TENON_SEED"); s != "" {
-		seed, _ = strconv.ParseUint(s, 10, 64)
-	}
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := newRandom(t)
 	verdicts := map[packet.Verdict]int{}
 	for i := range 300 {
 		text := "flush ruleset\n" + ruleset(random, "a") + ruleset(random, "b")
@@ -230,7 +246,7 @@ func TestAgreesWithKernel(t *testing.T) {
 			}
 			t.Fatalf("%v\n%s", err, text)
 		}
-		result, _ := forward(r.read(), netip.AddrPortFrom(serverAddr, testedPort))
+		result, _ := forward(r.read(), 4000, netip.AddrPortFrom(serverAddr, testedPort))
 		verdicts[result.Verdict]++
 		if result.Doubts != nil {
 			t.Fatalf("%d: doubts %v about\n%s", i, result.Doubts, text)

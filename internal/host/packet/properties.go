@@ -2,16 +2,11 @@ package packet
 
 import (
 	"encoding/binary"
-	"net/netip"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
-
-// own returns the address that the kernel gives packets through an interface, or the one that a
-// redirection leads to.
-func (r *Rules) own(index int, ipv4 bool) (netip.Addr, bool) { return r.lookup.Own(index, ipv4) }
 
 // meta loads a property of the packet.
 func (m *machine) meta(e nftmsg.Meta) bool {
