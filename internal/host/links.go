@@ -132,7 +132,7 @@ func readLink(m []byte) (l Link, err error) {
 			l.readInfo(v)
 		}
 	}
-	if l.Lower == l.Index {
+	if l.Lower == l.Index && l.LowerNSID == nil {
 		l.Lower = 0 // a device without a lower one
 	}
 	return l, nil

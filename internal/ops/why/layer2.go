@@ -1,0 +1,375 @@
+package why
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/tenon-cni/tenon/internal/host"
+)
+
+// transmit sends the packet through a link to the next hop.
+func (w *walk) transmit(n *host.Namespace, link *host.Link, next netip.Addr) bool {
+	if !w.works(n, link) {
+		return false
+	}
+	if link.Kind == "bridge" {
+		return w.bridge(n, link, nil, next)
+	}
+	other, peer := w.host.Peer(n, link)
+	if link.Kind != "veth" || peer == nil {
+		return w.depart(n, link, next)
+	}
+	if !w.neighbour(n, link, other, next) {
+		return false
+	}
+	w.path = append(w.path, crossing{n, other, link, peer})
+	return w.received(other, peer, next)
+}
+
+// works checks the state of a link.
+func (w *walk) works(n *host.Namespace, link *host.Link) bool {
+	if !link.Up() {
+		return w.stop(n, "link", Culprit{ID: "link.down", See: "ip link show " + link.Name,
+			Text: fmt.Sprintf("%s is down", w.linkTitle(n, link)),
+			Fix:  w.prefix(n) + "ip link set " + link.Name + " up"})
+	}
+	if other, peer := w.host.Peer(n, link); link.Kind == "veth" && peer != nil && !peer.Up() {
+		return w.stop(other, "link", Culprit{ID: "link.down", See: "ip link show " + peer.Name,
+			Text: fmt.Sprintf("%s is down", w.linkTitle(other, peer)),
+			Fix:  w.prefix(other) + "ip link set " + peer.Name + " up"})
+	}
+	return true
+}
+
+// linkTitle names a link and what it is for.
+func (w *walk) linkTitle(n *host.Namespace, l *host.Link) string {
+	if other, peer := w.host.Peer(n, l); n == w.host.Own() && l.Kind == "veth" && peer != nil && other != n {
+		return fmt.Sprintf("%s, the host-side veth of %s,", l.Name, w.names(other))
+	}
+	return fmt.Sprintf("%s %s", l.Name, w.in(n))
+}
+
+// prefix returns the command that enters a namespace.
+func (w *walk) prefix(n *host.Namespace) string {
+	if n == w.host.Own() {
+		return ""
+	}
+	if len(n.Paths) > 0 {
+		return "nsenter --net=" + n.Paths[0] + " "
+	}
+	return fmt.Sprintf("(in %s) ", w.names(n))
+}
+
+// depart ends the walk at a link whose other end is not known.
+func (w *walk) depart(n *host.Namespace, link *host.Link, next netip.Addr) bool {
+	if !w.resolved(n, link, next) {
+		return false
+	}
+	return w.end(n, "uplink", Left, "leaves through %s to %s; this host does not know the rest of the way", link.Name, next)
+}
+
+// resolved checks the neighbour entry of the next hop, without knowledge about who has the address.
+func (w *walk) resolved(n *host.Namespace, link *host.Link, next netip.Addr) bool {
+	i := neighbour(n, link, next)
+	if i != nil && (i.State == "failed" || i.State == "incomplete") {
+		return w.stop(n, "neighbour", Culprit{ID: "neighbour.failed",
+			Text: fmt.Sprintf("the next hop %s on %s does not answer%s", next, link.Name, w.byRule(n)),
+			Fix:  "correct the route, or look at the router", See: fmt.Sprintf("ip neigh show %s", next)})
+	}
+	return true
+}
+
+// byRule names the policy rule that chose the last route, unless it is the one of the main table.
+func (w *walk) byRule(n *host.Namespace) string {
+	f, ok := n.Lookup(host.Query{Src: w.packet.Src, Dst: w.packet.Dst, IIF: w.packet.In.Name, Mark: w.packet.Mark})
+	if !ok || f.Rule.Priority == 0 || f.Rule.Table == tableMain {
+		return ""
+	}
+	return fmt.Sprintf("; rule %d sends the packet to table %d", f.Rule.Priority, f.Rule.Table)
+}
+
+const tableMain = 254
+
+func neighbour(n *host.Namespace, link *host.Link, a netip.Addr) *host.Neighbour {
+	i := slices.IndexFunc(n.Neighbours, func(x host.Neighbour) bool { return x.Link == link.Index && x.Addr == a })
+	if i < 0 {
+		return nil
+	}
+	return &n.Neighbours[i]
+}
+
+// neighbour checks that the owner of the next hop answers at the other end of a link, and that the
+// neighbour entry has its MAC address.
+func (w *walk) neighbour(n *host.Namespace, link *host.Link, other *host.Namespace, next netip.Addr) bool {
+	owner, _ := w.owner(other, link, next)
+	if owner == nil {
+		c := Culprit{ID: "neighbour.none", See: fmt.Sprintf("%sip neigh show %s", w.prefix(n), next),
+			Text: fmt.Sprintf("nobody at the other end of %s %s has %s%s", link.Name, w.in(n), next, w.byRule(n))}
+		return w.stop(n, "neighbour", w.explainMissing(n, other, next, c))
+	}
+	entry := neighbour(n, link, next)
+	if entry == nil || entry.MAC == "" || entry.State == "failed" || entry.MAC == owner.MAC {
+		return true
+	}
+	return w.stop(n, "neighbour", w.wrongMAC(n, link, entry, owner))
+}
+
+// wrongMAC explains a neighbour entry with another MAC address than the owner of the address.
+func (w *walk) wrongMAC(n *host.Namespace, link *host.Link, e *host.Neighbour, owner *host.Link) Culprit {
+	c := Culprit{ID: "neighbour.stale", Fix: "ip neigh flush dev " + link.Name,
+		See: fmt.Sprintf("ip neigh show %s", e.Addr)}
+	var holders []string
+	for i := range w.host.Namespaces {
+		x := &w.host.Namespaces[i]
+		for _, l := range x.Links {
+			if l.MAC == e.MAC && x.Holder(e.Addr) != nil {
+				c.ID = "address.duplicate"
+				holders = append(holders, w.names(x))
+			}
+		}
+	}
+	if holders != nil {
+		c.Text = fmt.Sprintf("%s is on several links; the neighbour entry %s points to %s", e.Addr, w.in(n),
+			strings.Join(holders, ", "))
+		c.Fix = "remove the address from one of them, and look for a second IPAM plugin"
+		return c
+	}
+	c.Text = fmt.Sprintf("the neighbour entry %s for %s has the MAC address %s, %s has %s", w.in(n), e.Addr,
+		e.MAC, owner.Name, owner.MAC)
+	return c
+}
+
+// explainMissing says why nobody has the next hop: an address that disappeared, or a wrong network.
+func (w *walk) explainMissing(n, other *host.Namespace, next netip.Addr, c Culprit) Culprit {
+	return c
+}
+
+// owner finds the link that has an address at the other end of a link, in its namespace or, through
+// a bridge, in another one.
+func (w *walk) owner(other *host.Namespace, link *host.Link, a netip.Addr) (*host.Link, *host.Namespace) {
+	if l := other.Holder(a); l != nil {
+		return l, other
+	}
+	for i := range other.Links {
+		l := &other.Links[i]
+		if l.Port == nil {
+			continue
+		}
+		ns, peer := w.host.Peer(other, l)
+		if peer == nil || ns == other {
+			continue
+		}
+		if h := ns.Holder(a); h != nil && h.Index == peer.Index {
+			return h, ns
+		}
+	}
+	return nil, nil
+}
+
+// received processes a frame for the next hop that came through a link.
+func (w *walk) received(n *host.Namespace, in *host.Link, next netip.Addr) bool {
+	if master := n.Link(in.Master); master != nil && master.Kind == "bridge" {
+		return w.bridge(n, master, in, next)
+	}
+	return w.arrive(n, in)
+}
+
+// bridge forwards a frame: from a port or, if in is nil, from the bridge itself.
+func (w *walk) bridge(n *host.Namespace, b, in *host.Link, next netip.Addr) bool {
+	if !b.Up() {
+		return w.stop(n, "bridge", Culprit{ID: "link.down", Text: fmt.Sprintf("bridge %s is down", b.Name),
+			Fix: "ip link set " + b.Name + " up"})
+	}
+	if in != nil && !w.port(n, b, in) {
+		return false
+	}
+	if holder := n.Holder(next); holder != nil && (holder == b || holder.Lower == b.Index) {
+		if in == nil {
+			return w.arrive(n, b)
+		}
+		if !w.sameVLAN(n, b, in, nil) {
+			return false
+		}
+		w.ok(n, "bridge", "%s forwards to %s", in.Name, b.Name)
+		return w.arrive(n, b)
+	}
+	return w.toPort(n, b, in, next)
+}
+
+// port checks the state of a port.
+func (w *walk) port(n *host.Namespace, b, l *host.Link) bool {
+	if l.Port.State == "forwarding" {
+		return true
+	}
+	c := Culprit{ID: "bridge.state", See: "bridge link show dev " + l.Name,
+		Text: fmt.Sprintf("port %s of %s is in state %s", l.Name, b.Name, l.Port.State)}
+	if b.Bridge.STP {
+		c.ID = "bridge.stp"
+		c.Text = fmt.Sprintf("STP keeps %s in state %s for 2 × forward_delay (%d s)", l.Name, l.Port.State,
+			2*b.Bridge.ForwardDelay/100)
+		c.Fix = fmt.Sprintf("ip link set %s type bridge stp_state 0", b.Name)
+	}
+	return w.stop(n, "bridge", c)
+}
+
+// sameVLAN checks that two ports are in one VLAN; out is nil for the bridge itself.
+func (w *walk) sameVLAN(n *host.Namespace, b, in, out *host.Link) bool {
+	if !b.Bridge.VLANFiltering {
+		return true
+	}
+	list, name := b.Bridge.VLANs, b.Name
+	if out != nil {
+		list, name = out.Port.VLANs, out.Name
+	}
+	from := host.PVID(b.Bridge.VLANs)
+	inName := b.Name
+	if in != nil {
+		from, inName = host.PVID(in.Port.VLANs), in.Name
+	}
+	if slices.ContainsFunc(list, func(v host.VLAN) bool { return v.ID == from }) {
+		return true
+	}
+	return w.stop(n, "bridge", Culprit{ID: "bridge.vlan", See: "bridge vlan show",
+		Text: fmt.Sprintf("port %s has PVID %d; %s is not in VLAN %d (its PVID is %d)", inName, from, name, from,
+			host.PVID(list)),
+		Fix: "put both into one VLAN"})
+}
+
+// toPort forwards a frame to the port behind which the next hop is.
+func (w *walk) toPort(n *host.Namespace, b, in *host.Link, next netip.Addr) bool {
+	out, other, peer := w.portOf(n, b, next)
+	if out == nil {
+		return w.unknownOnBridge(n, b, in, next)
+	}
+	if in == nil { // the namespace itself sends
+		if e := neighbour(n, b, next); e != nil && e.MAC != "" && e.State != "failed" {
+			if holder := other.Holder(next); holder != nil && holder.MAC != e.MAC {
+				return w.stop(n, "neighbour", w.wrongMAC(n, b, e, holder))
+			}
+		}
+	}
+	if f := w.misled(n, b, out, other.Holder(next)); f != nil {
+		return w.stop(n, "bridge", *f)
+	}
+	if !w.works(n, out) || !w.port(n, b, out) || !w.sameVLAN(n, b, in, out) {
+		return false
+	}
+	if in != nil {
+		switch {
+		case in == out && !out.Port.Hairpin:
+			return w.stop(n, "bridge", Culprit{ID: "bridge.hairpin", See: "bridge -d link show dev " + out.Name,
+				Text: fmt.Sprintf("hairpin is off on %s, so the bridge does not send the frame back to the port that it came from", out.Name),
+				Fix:  fmt.Sprintf("bridge link set dev %s hairpin on; set hairpinMode in the configuration", out.Name)})
+		case in.Port.Isolated && out.Port.Isolated:
+			return w.stop(n, "bridge", Culprit{ID: "bridge.isolated", See: "bridge -d link show",
+				Text: fmt.Sprintf("both ports, %s and %s, are isolated; the bridge never forwards between isolated ports", in.Name, out.Name),
+				Fix:  fmt.Sprintf("bridge link set dev %s isolated off, or drop portIsolation", out.Name)})
+		}
+		if !w.bridgeRules(n, b, in, out) {
+			return false
+		}
+		w.ok(n, "bridge", "%s forwards from %s to %s", b.Name, in.Name, out.Name)
+	} else {
+		w.ok(n, "bridge", "%s forwards to %s", b.Name, out.Name)
+	}
+	w.path = append(w.path, crossing{n, other, out, peer})
+	return w.received(other, peer, next)
+}
+
+// portOf finds the port behind which an address is.
+func (w *walk) portOf(n *host.Namespace, b *host.Link, next netip.Addr) (*host.Link, *host.Namespace, *host.Link) {
+	for i := range n.Links {
+		l := &n.Links[i]
+		if l.Master != b.Index || l.Port == nil {
+			continue
+		}
+		other, peer := w.host.Peer(n, l)
+		if peer == nil {
+			continue
+		}
+		if h := other.Holder(next); h != nil && h.Index == peer.Index {
+			return l, other, peer
+		}
+	}
+	return nil, nil, nil
+}
+
+// misled returns the cause if the forwarding database sends the frames of a link to another port.
+func (w *walk) misled(n *host.Namespace, b, out, holder *host.Link) *Culprit {
+	for _, f := range n.Forwarding {
+		at := n.Link(f.Link)
+		if holder == nil || f.MAC != holder.MAC || f.Local || at == nil || at.Master != b.Index || at == out ||
+			!f.Static && !f.Sticky {
+			continue
+		}
+		kind := "static"
+		if f.Sticky {
+			kind = "sticky"
+		}
+		return &Culprit{ID: "bridge.fdb", See: "bridge fdb show br " + b.Name,
+			Text: fmt.Sprintf("a %s entry in the forwarding database sends frames for %s to %s instead of %s", kind,
+				f.MAC, at.Name, out.Name),
+			Fix: fmt.Sprintf("bridge fdb del %s dev %s master", f.MAC, at.Name)}
+	}
+	return nil
+}
+
+// unknownOnBridge ends the walk: nobody behind a bridge has the next hop. A port that leads out of
+// this host may know it.
+func (w *walk) unknownOnBridge(n *host.Namespace, b, in *host.Link, next netip.Addr) bool {
+	for i := range n.Links {
+		l := &n.Links[i]
+		if l.Master != b.Index || l == in {
+			continue
+		}
+		if _, peer := w.host.Peer(n, l); peer == nil && l.Kind != "veth" {
+			return w.depart(n, l, next)
+		}
+	}
+	// a container that has the address is not on this bridge
+	for i := range w.host.Namespaces {
+		other := &w.host.Namespaces[i]
+		for _, x := range other.Addrs {
+			if x.Prefix.Addr() != next || other == n {
+				continue
+			}
+			l := other.Link(x.Link)
+			if ns, port := w.host.Peer(other, l); port != nil && ns == n && port.Master != b.Index {
+				where := "no bridge"
+				if m := n.Link(port.Master); m != nil {
+					where = m.Name
+				}
+				return w.stop(n, "bridge", Culprit{ID: "bridge.port", See: "ip link show " + port.Name,
+					Text: fmt.Sprintf("%s, the host-side veth of %s, is a port of %s, not of %s", port.Name, w.names(other), where, b.Name),
+					Fix:  fmt.Sprintf("ip link set %s master %s", port.Name, b.Name)})
+			}
+		}
+	}
+	c := Culprit{ID: "neighbour.none", Text: fmt.Sprintf("nobody on %s has %s%s", b.Name, next, w.byRule(n)),
+		See: fmt.Sprintf("ip neigh show %s", next)}
+	return w.stop(n, "neighbour", w.missing(n, b, in, next, c))
+}
+
+// missing refines the cause that nobody has an address.
+func (w *walk) missing(n *host.Namespace, b, in *host.Link, next netip.Addr, c Culprit) Culprit {
+	if in != nil && w.packet.Dst != next { // the gateway of a container
+		c.ID = "address.gateway"
+		c.Text = fmt.Sprintf("%s %s has lost %s, the gateway of %s", b.Name, w.in(n), next, w.packet.Src)
+		c.Fix = fmt.Sprintf("ip addr add %s/%d dev %s; exclude %s from NetworkManager", next, w.bits(next), b.Name, b.Name)
+	}
+	return c
+}
+
+// bits returns the prefix length of the container's network, which a gateway has, too.
+func (w *walk) bits(a netip.Addr) int {
+	for _, n := range w.host.Namespaces {
+		for _, x := range n.Addrs {
+			if x.Prefix.Contains(a) && x.Prefix.Bits() < a.BitLen() {
+				return x.Prefix.Bits()
+			}
+		}
+	}
+	return a.BitLen()
+}
