@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"path/filepath"
@@ -63,7 +64,7 @@ Exit status: 0 delivered, 1 stopped or not known.`,
 			if err != nil {
 				return err
 			}
-			report, err := why.Explain(h, f.name, q)
+			report, err := why.Explain(h, f.known(), q)
 			if err != nil {
 				return err
 			}
@@ -105,6 +106,40 @@ func (f *finder) name(n *host.Namespace) string {
 		return fmt.Sprintf("process %d", n.PIDs[0])
 	}
 	return n.ID
+}
+
+// known returns what the records add to the state of the host.
+func (f *finder) known() why.Known {
+	k := why.Known{Name: f.name, Gone: map[netip.Addr]string{}}
+	for _, rec := range f.records {
+		if rec.Result == nil {
+			continue
+		}
+		exists := slices.ContainsFunc(f.host.Namespaces, func(n host.Namespace) bool {
+			return slices.Contains(n.Paths, rec.Netns)
+		})
+		for _, ip := range rec.Result.IPs {
+			a := ip.Address.Addr()
+			if !exists {
+				k.Gone[a] = rec.Attachment.Container
+			}
+			if masquerades(rec) {
+				k.Masqueraded = append(k.Masqueraded, a)
+			}
+		}
+	}
+	return k
+}
+
+// masquerades reports whether a plugin of the attachment has ipMasq.
+func masquerades(rec network.Record) bool {
+	return rec.List != nil && slices.ContainsFunc(rec.List.Plugins, func(p *cni.PluginConfig) bool {
+		var conf struct {
+			IPMasq bool `json:"ipMasq"`
+		}
+		text, err := p.MarshalJSON()
+		return err == nil && json.Unmarshal(text, &conf) == nil && conf.IPMasq
+	})
 }
 
 // namespace finds a namespace, nil if there is none.

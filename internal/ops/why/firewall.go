@@ -35,12 +35,17 @@ func (w *walk) bridgeRules(n *host.Namespace, b, in, out *host.Link) bool {
 			return false
 		}
 	}
-	if n.Settings["net.bridge.bridge-nf-call-"+w.tables()] != "1" && !b.Bridge.Call {
+	if !w.filtersBridged(n, b) {
 		return true
 	}
-	w.track(n)
+	hooks := []uint32{unix.NF_INET_PRE_ROUTING, unix.NF_INET_FORWARD, unix.NF_INET_POST_ROUTING}
+	if w.bridged {
+		w.bridged, hooks = false, hooks[1:]
+	} else {
+		w.track(n)
+	}
 	p.In, p.Out = packet.InterfaceOf(n, b), packet.InterfaceOf(n, b)
-	for _, hook := range []uint32{unix.NF_INET_PRE_ROUTING, unix.NF_INET_FORWARD, unix.NF_INET_POST_ROUTING} {
+	for _, hook := range hooks {
 		result := w.ruleset(n).Hook(hook, p)
 		if result.Verdict != packet.Accept {
 			return w.stop(n, "br_netfilter", w.dropped(n, result, before, fmt.Sprintf(

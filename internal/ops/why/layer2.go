@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tenon-cni/tenon/internal/host"
+	"github.com/tenon-cni/tenon/internal/host/packet"
 )
 
 // transmit sends the packet through a link to the next hop.
@@ -24,7 +25,7 @@ func (w *walk) transmit(n *host.Namespace, link *host.Link, next netip.Addr) boo
 	if !w.neighbour(n, link, other, next) {
 		return false
 	}
-	w.path = append(w.path, crossing{n, other, link, peer})
+	w.path = append(w.path, crossing{n, other, link, peer, w.reply, w.packet.Src})
 	return w.received(other, peer, next)
 }
 
@@ -46,7 +47,7 @@ func (w *walk) works(n *host.Namespace, link *host.Link) bool {
 // linkTitle names a link and what it is for.
 func (w *walk) linkTitle(n *host.Namespace, l *host.Link) string {
 	if other, peer := w.host.Peer(n, l); n == w.host.Own() && l.Kind == "veth" && peer != nil && other != n {
-		return fmt.Sprintf("%s, the host-side veth of %s,", l.Name, w.names(other))
+		return fmt.Sprintf("%s, the host-side veth of %s,", l.Name, w.known.Name(other))
 	}
 	return fmt.Sprintf("%s %s", l.Name, w.in(n))
 }
@@ -59,7 +60,7 @@ func (w *walk) prefix(n *host.Namespace) string {
 	if len(n.Paths) > 0 {
 		return "nsenter --net=" + n.Paths[0] + " "
 	}
-	return fmt.Sprintf("(in %s) ", w.names(n))
+	return fmt.Sprintf("(in %s) ", w.known.Name(n))
 }
 
 // depart ends the walk at a link whose other end is not known.
@@ -75,19 +76,19 @@ func (w *walk) resolved(n *host.Namespace, link *host.Link, next netip.Addr) boo
 	i := neighbour(n, link, next)
 	if i != nil && (i.State == "failed" || i.State == "incomplete") {
 		return w.stop(n, "neighbour", Culprit{ID: "neighbour.failed",
-			Text: fmt.Sprintf("the next hop %s on %s does not answer%s", next, link.Name, w.byRule(n)),
+			Text: fmt.Sprintf("the next hop %s on %s does not answer%s", next, link.Name, w.byRule()),
 			Fix:  "correct the route, or look at the router", See: fmt.Sprintf("ip neigh show %s", next)})
 	}
 	return true
 }
 
-// byRule names the policy rule that chose the last route, unless it is the one of the main table.
-func (w *walk) byRule(n *host.Namespace) string {
-	f, ok := n.Lookup(host.Query{Src: w.packet.Src, Dst: w.packet.Dst, IIF: w.packet.In.Name, Mark: w.packet.Mark})
-	if !ok || f.Rule.Priority == 0 || f.Rule.Table == tableMain {
+// byRule names the policy rule that chose the last route, unless it is one of the usual ones.
+func (w *walk) byRule() string {
+	r := w.found.Rule
+	if r == nil || r.Priority == 0 || r.Table == tableMain {
 		return ""
 	}
-	return fmt.Sprintf("; rule %d sends the packet to table %d", f.Rule.Priority, f.Rule.Table)
+	return fmt.Sprintf("; rule %d sends the packet to table %d", r.Priority, r.Table)
 }
 
 const tableMain = 254
@@ -105,9 +106,7 @@ func neighbour(n *host.Namespace, link *host.Link, a netip.Addr) *host.Neighbour
 func (w *walk) neighbour(n *host.Namespace, link *host.Link, other *host.Namespace, next netip.Addr) bool {
 	owner, _ := w.owner(other, link, next)
 	if owner == nil {
-		c := Culprit{ID: "neighbour.none", See: fmt.Sprintf("%sip neigh show %s", w.prefix(n), next),
-			Text: fmt.Sprintf("nobody at the other end of %s %s has %s%s", link.Name, w.in(n), next, w.byRule(n))}
-		return w.stop(n, "neighbour", w.explainMissing(n, other, next, c))
+		return w.nobody(n, link.Name, other, w.bridgeAt(n, link), next)
 	}
 	entry := neighbour(n, link, next)
 	if entry == nil || entry.MAC == "" || entry.State == "failed" || entry.MAC == owner.MAC {
@@ -126,7 +125,7 @@ func (w *walk) wrongMAC(n *host.Namespace, link *host.Link, e *host.Neighbour, o
 		for _, l := range x.Links {
 			if l.MAC == e.MAC && x.Holder(e.Addr) != nil {
 				c.ID = "address.duplicate"
-				holders = append(holders, w.names(x))
+				holders = append(holders, w.known.Name(x))
 			}
 		}
 	}
@@ -138,11 +137,6 @@ func (w *walk) wrongMAC(n *host.Namespace, link *host.Link, e *host.Neighbour, o
 	}
 	c.Text = fmt.Sprintf("the neighbour entry %s for %s has the MAC address %s, %s has %s", w.in(n), e.Addr,
 		e.MAC, owner.Name, owner.MAC)
-	return c
-}
-
-// explainMissing says why nobody has the next hop: an address that disappeared, or a wrong network.
-func (w *walk) explainMissing(n, other *host.Namespace, next netip.Addr, c Culprit) Culprit {
 	return c
 }
 
@@ -192,10 +186,37 @@ func (w *walk) bridge(n *host.Namespace, b, in *host.Link, next netip.Addr) bool
 		if !w.sameVLAN(n, b, in, nil) {
 			return false
 		}
+		if holder == b && w.filtersBridged(n, b) {
+			return w.translatedOnBridge(n, b, in)
+		}
 		w.ok(n, "bridge", "%s forwards to %s", in.Name, b.Name)
 		return w.arrive(n, b)
 	}
 	return w.toPort(n, b, in, next)
+}
+
+// filtersBridged reports whether br_netfilter passes the frames of a bridge to the network layer.
+func (w *walk) filtersBridged(n *host.Namespace, b *host.Link) bool {
+	return n.Settings["net.bridge.bridge-nf-call-"+w.tables()] == "1" || b.Bridge.Call
+}
+
+// translatedOnBridge processes a frame to the bridge itself with br_netfilter: if the hook prerouting
+// translates the destination to an address behind the same bridge, the bridge forwards the frame.
+func (w *walk) translatedOnBridge(n *host.Namespace, b, in *host.Link) bool {
+	p := w.packet
+	before := p.Dst
+	p.In, p.Out = packet.InterfaceOf(n, b), packet.Interface{}
+	if !w.prerouting(n) {
+		return false
+	}
+	f, ok := n.Lookup(host.Query{Src: p.Src, Dst: p.Dst, IIF: b.Name, Mark: p.Mark})
+	if p.Dst == before || !ok || f.Link() != b.Index {
+		w.bridged = true
+		w.ok(n, "bridge", "%s forwards to %s", in.Name, b.Name)
+		return w.arrive(n, b)
+	}
+	w.bridged = true
+	return w.toPort(n, b, in, p.Dst)
 }
 
 // port checks the state of a port.
@@ -274,7 +295,7 @@ func (w *walk) toPort(n *host.Namespace, b, in *host.Link, next netip.Addr) bool
 	} else {
 		w.ok(n, "bridge", "%s forwards to %s", b.Name, out.Name)
 	}
-	w.path = append(w.path, crossing{n, other, out, peer})
+	w.path = append(w.path, crossing{n, other, out, peer, w.reply, w.packet.Src})
 	return w.received(other, peer, next)
 }
 
@@ -328,39 +349,103 @@ func (w *walk) unknownOnBridge(n *host.Namespace, b, in *host.Link, next netip.A
 			return w.depart(n, l, next)
 		}
 	}
-	// a container that has the address is not on this bridge
-	for i := range w.host.Namespaces {
-		other := &w.host.Namespaces[i]
-		for _, x := range other.Addrs {
-			if x.Prefix.Addr() != next || other == n {
-				continue
-			}
-			l := other.Link(x.Link)
-			if ns, port := w.host.Peer(other, l); port != nil && ns == n && port.Master != b.Index {
-				where := "no bridge"
-				if m := n.Link(port.Master); m != nil {
-					where = m.Name
-				}
-				return w.stop(n, "bridge", Culprit{ID: "bridge.port", See: "ip link show " + port.Name,
-					Text: fmt.Sprintf("%s, the host-side veth of %s, is a port of %s, not of %s", port.Name, w.names(other), where, b.Name),
-					Fix:  fmt.Sprintf("ip link set %s master %s", port.Name, b.Name)})
+	return w.nobody(n, b.Name, n, b, next)
+}
+
+// bridgeAt returns the bridge at the other end of a link, nil if there is none.
+func (w *walk) bridgeAt(n *host.Namespace, link *host.Link) *host.Link {
+	other, peer := w.host.Peer(n, link)
+	if peer == nil {
+		return nil
+	}
+	return other.Link(peer.Master)
+}
+
+// nobody ends the walk because nobody behind a link of n has the next hop. at is where the host side
+// is, and b the bridge there, or nil.
+func (w *walk) nobody(n *host.Namespace, name string, at *host.Namespace, b *host.Link, next netip.Addr) bool {
+	if c := w.gone(next); c != nil {
+		return w.stop(n, "neighbour", *c)
+	}
+	if b != nil {
+		if c := w.wrongBridge(n, at, b, next); c != nil {
+			return w.stop(at, "bridge", *c)
+		}
+		if w.packet.Dst != next { // the gateway of a container
+			return w.stop(at, "address", Culprit{ID: "address.gateway", See: "ip addr show dev " + b.Name,
+				Text: fmt.Sprintf("%s has lost %s, the gateway of %s", b.Name, next, w.packet.Src),
+				Fix:  fmt.Sprintf("ip addr add %s/%d dev %s; exclude %[3]s from NetworkManager", next, w.bits(next), b.Name)})
+		}
+	}
+	return w.stop(n, "neighbour", Culprit{ID: "neighbour.none", See: fmt.Sprintf("%sip neigh show %s", w.prefix(n), next),
+		Text: fmt.Sprintf("nobody behind %s %s has %s%s%s", name, w.in(n), next, w.byRule(), w.overlap(n))})
+}
+
+// gone returns the cause if the container with an address has ended.
+func (w *walk) gone(a netip.Addr) *Culprit {
+	container, ok := w.known.Gone[a]
+	if !ok {
+		return nil
+	}
+	return &Culprit{ID: "attachment.gone", Fix: "tenon gc, or tenon del NETWORK - --id " + container,
+		Text: fmt.Sprintf("the network namespace of %s no longer exists; its attachment still has %s", container, a)}
+}
+
+// overlap names another link with a network that contains the destination.
+func (w *walk) overlap(n *host.Namespace) string {
+	r := w.found.Route
+	if r == nil || n.Link(w.found.Link()) == nil {
+		return ""
+	}
+	for _, other := range n.Routes {
+		if l := n.Link(firstLink(other)); l != nil && other.Type == "unicast" && other.Dst.Bits() > 0 &&
+			other.Dst.Overlaps(r.Dst) && l.Index != w.found.Link() {
+			return fmt.Sprintf("; route %s dev %s overlaps %s dev %s", r.Dst, n.Link(w.found.Link()).Name, other.Dst, l.Name)
+		}
+	}
+	return ""
+}
+
+func firstLink(r host.Route) int {
+	if len(r.Hops) == 0 {
+		return 0
+	}
+	return r.Hops[0].Link
+}
+
+// wrongBridge returns the cause if the port of a container, or of the next hop, is in another bridge
+// than the address that it needs.
+func (w *walk) wrongBridge(n, at *host.Namespace, b *host.Link, next netip.Addr) *Culprit {
+	if h := at.Holder(next); h != nil && h.Kind == "bridge" && h != b {
+		for _, l := range at.Links {
+			if other, _ := w.host.Peer(at, &l); l.Master == b.Index && (other == n || w.from(other)) {
+				return &Culprit{ID: "bridge.port", See: "ip link show " + l.Name,
+					Text: fmt.Sprintf("%s is a port of %s; %s has the gateway %s", w.linkTitle(at, &l), b.Name, h.Name, next),
+					Fix:  fmt.Sprintf("ip link set %s master %s", l.Name, h.Name)}
 			}
 		}
 	}
-	c := Culprit{ID: "neighbour.none", Text: fmt.Sprintf("nobody on %s has %s%s", b.Name, next, w.byRule(n)),
-		See: fmt.Sprintf("ip neigh show %s", next)}
-	return w.stop(n, "neighbour", w.missing(n, b, in, next, c))
+	for i := range w.host.Namespaces {
+		other := &w.host.Namespaces[i]
+		h := other.Holder(next)
+		if other == at || h == nil {
+			continue
+		}
+		if ns, port := w.host.Peer(other, h); port != nil && ns == at && port.Master != b.Index {
+			where := "no bridge"
+			if m := at.Link(port.Master); m != nil {
+				where = m.Name
+			}
+			return &Culprit{ID: "bridge.port", See: "ip link show " + port.Name,
+				Text: fmt.Sprintf("%s is a port of %s, not of %s", w.linkTitle(at, port), where, b.Name),
+				Fix:  fmt.Sprintf("ip link set %s master %s", port.Name, b.Name)}
+		}
+	}
+	return nil
 }
 
-// missing refines the cause that nobody has an address.
-func (w *walk) missing(n *host.Namespace, b, in *host.Link, next netip.Addr, c Culprit) Culprit {
-	if in != nil && w.packet.Dst != next { // the gateway of a container
-		c.ID = "address.gateway"
-		c.Text = fmt.Sprintf("%s %s has lost %s, the gateway of %s", b.Name, w.in(n), next, w.packet.Src)
-		c.Fix = fmt.Sprintf("ip addr add %s/%d dev %s; exclude %s from NetworkManager", next, w.bits(next), b.Name, b.Name)
-	}
-	return c
-}
+// from reports whether the packet's source is in a namespace.
+func (w *walk) from(n *host.Namespace) bool { return n != nil && n.Holder(w.packet.Src) != nil }
 
 // bits returns the prefix length of the container's network, which a gateway has, too.
 func (w *walk) bits(a netip.Addr) int {

@@ -21,7 +21,7 @@ func (w *walk) request(n *host.Namespace) {
 		p.SrcPort, p.DstPort = 0, 8<<8 // echo request
 	}
 	w.packet = p
-	w.report.Title = fmt.Sprintf("%s -> %s", w.names(n), destination(q.To, q.Port, q.Protocol))
+	w.report.Title = fmt.Sprintf("%s -> %s", w.known.Name(n), destination(q.To, q.Port, q.Protocol))
 	if !w.send(n) {
 		return
 	}
@@ -40,11 +40,14 @@ func (w *walk) send(n *host.Namespace) bool {
 		return false
 	}
 	if !p.Src.IsValid() {
+		if c := w.duplicate(n, found.Link()); c != nil {
+			return w.stop(n, "address", *c)
+		}
 		if p.Src, ok = w.chooseSource(n, found); !ok {
 			return w.stop(n, "route", Culprit{ID: "address.none", Text: fmt.Sprintf(
 				"no interface %s has an address of the family of %s", w.in(n), p.Dst)})
 		}
-		w.report.Title = fmt.Sprintf("%s %s -> %s", w.names(n), p.Src,
+		w.report.Title = fmt.Sprintf("%s %s -> %s", w.known.Name(n), p.Src,
 			destination(p.Dst, p.DstPort, p.Protocol))
 	}
 	if found.Route.Type == "local" {
@@ -97,6 +100,24 @@ func (w *walk) chooseSource(n *host.Namespace, f host.Found) (netip.Addr, bool) 
 	return other, other.IsValid()
 }
 
+// duplicate returns the cause if duplicate address detection has disabled an address of a link.
+func (w *walk) duplicate(n *host.Namespace, link int) *Culprit {
+	for _, a := range n.Of(link) {
+		if !a.Failed() || w.packet.Dst.Is4() {
+			continue
+		}
+		c := &Culprit{ID: "address.dad", See: "ip -6 addr show dadfailed", Fix: "remove the other one, then add the address again",
+			Text: fmt.Sprintf("%s on %s %s is in state dadfailed", a.Prefix.Addr(), n.Link(link).Name, w.in(n))}
+		for i := range w.host.Namespaces {
+			if other := &w.host.Namespaces[i]; other != n && other.Holder(a.Prefix.Addr()) != nil {
+				c.Text += fmt.Sprintf(": %s has it", w.known.Name(other))
+			}
+		}
+		return c
+	}
+	return nil
+}
+
 // route looks the route of the packet up.
 func (w *walk) route(n *host.Namespace, q host.Query) (f host.Found, ok bool) {
 	command := fmt.Sprintf("ip route get %s", q.Dst)
@@ -126,6 +147,7 @@ func (w *walk) route(n *host.Namespace, q host.Query) (f host.Found, ok bool) {
 	if f.Hop.Via.IsValid() {
 		via = fmt.Sprintf(" via %s", f.Hop.Via)
 	}
+	w.found = f
 	w.ok(n, "route", "%s%s dev %s, by route %s (%s)", q.Dst, via, l.Name, f.Route.Dst, command)
 	return f, true
 }
@@ -153,7 +175,7 @@ func (w *walk) noRoute(n *host.Namespace, q host.Query, command string) Culprit 
 	if q.Dst.Is6() && n.Settings["net.ipv6.conf.all.forwarding"] == "1" {
 		for _, l := range n.Links {
 			if n.Settings["net.ipv6.conf."+l.Name+".accept_ra"] == "1" && l.Kind != "bridge" && l.Name != "lo" &&
-				n == w.host.Own() && w.uplink(n, &l) {
+				n == w.host.Own() && w.outside(n, &l) {
 				c.ID = "sysctl.accept_ra"
 				c.Text += fmt.Sprintf(": forwarding is on and accept_ra is 1, so %s ignores router advertisements", l.Name)
 				c.Fix = fmt.Sprintf("sysctl -w net.ipv6.conf.%s.accept_ra=2", l.Name)
@@ -164,6 +186,15 @@ func (w *walk) noRoute(n *host.Namespace, q host.Query, command string) Culprit 
 	hasDefault := slices.ContainsFunc(n.Routes, func(r host.Route) bool {
 		return r.Dst.Bits() == 0 && r.Dst.Addr().Is4() == (family == "ipv4") && r.Type == "unicast"
 	})
+	for _, a := range n.Addrs {
+		if a.Prefix.Addr().Is4() == q.Dst.Is4() && a.Prefix.IsSingleIP() && a.Scope == "global" && !a.Peer.IsValid() &&
+			n != w.host.Own() && !hasDefault {
+			c.ID = "address.prefix"
+			c.Text += fmt.Sprintf(": %s has %s, so no gateway is on-link", n.Link(a.Link).Name, a.Prefix)
+			c.Fix = "detach the container and attach it again"
+			return c
+		}
+	}
 	if !hasDefault {
 		c.Text += "; it has no default route"
 		c.Fix = "add the default route"
@@ -176,14 +207,19 @@ func (w *walk) subject(n *host.Namespace) string {
 	if n == w.host.Own() {
 		return "the host"
 	}
-	return w.names(n)
+	return w.known.Name(n)
 }
 
-// uplink reports whether a link leads to none of the known containers: it is no veth device with a
-// peer in a namespace that has an attachment. Only a device with a peer that is not known, or of
-// another kind, counts.
-func (w *walk) uplink(n *host.Namespace, l *host.Link) bool {
-	return l.Master == 0 && l.Kind != "bridge"
+// outside reports whether a link leads away from the containers with masquerading: none of them is
+// behind it.
+func (w *walk) outside(n *host.Namespace, l *host.Link) bool {
+	for _, a := range w.known.Masqueraded {
+		f, ok := n.Lookup(host.Query{Dst: a})
+		if ok && f.Link() == l.Index {
+			return false
+		}
+	}
+	return true
 }
 
 // track finds or creates the entry of the packet in the connection table of a namespace, and undoes
@@ -223,10 +259,14 @@ func (w *walk) posted() {
 	}
 }
 
+// maxHops limits the routers on a way.
+const maxHops = 16
+
 // arrive processes a packet of the network layer that came through a link of a namespace.
 func (w *walk) arrive(n *host.Namespace, in *host.Link) bool {
-	if w.hops++; w.hops > 32 {
-		return w.stop(n, "route", Culprit{ID: "route.loop", Text: "the packet runs in a loop"})
+	if w.hops++; w.hops > maxHops {
+		return w.stop(n, "route", Culprit{ID: "route.loop", See: "ip route",
+			Text: fmt.Sprintf("the packet runs in a loop %s%s", w.in(n), w.overlap(n))})
 	}
 	p := w.packet
 	p.In, p.Out = packet.InterfaceOf(n, in), packet.Interface{}
@@ -234,13 +274,10 @@ func (w *walk) arrive(n *host.Namespace, in *host.Link) bool {
 		return w.stop(n, "sysctl", Culprit{ID: "sysctl.disable_ipv6",
 			Text: fmt.Sprintf("net.ipv6.conf.%s.disable_ipv6 is 1 %s", in.Name, w.in(n)), Fix: "set it to 0"})
 	}
-	w.track(n)
-	translatedFrom := p.Dst
-	if !w.hook(n, unix.NF_INET_PRE_ROUTING, "prerouting") {
+	if w.bridged {
+		w.bridged = false
+	} else if !w.prerouting(n) {
 		return false
-	}
-	if p.Dst != translatedFrom {
-		w.ok(n, "nat", "destination %s becomes %s", translatedFrom, destination(p.Dst, p.DstPort, p.Protocol))
 	}
 	if !w.reversePath(n, in) {
 		return false
@@ -260,6 +297,20 @@ func (w *walk) arrive(n *host.Namespace, in *host.Link) bool {
 		return false
 	}
 	return w.leave(n, found)
+}
+
+// prerouting finds the connection of the packet and calls the hook prerouting.
+func (w *walk) prerouting(n *host.Namespace) bool {
+	p := w.packet
+	before := p.Dst
+	w.track(n)
+	if !w.hook(n, unix.NF_INET_PRE_ROUTING, "prerouting") {
+		return false
+	}
+	if p.Dst != before {
+		w.ok(n, "nat", "destination %s becomes %s", before, destination(p.Dst, p.DstPort, p.Protocol))
+	}
+	return true
 }
 
 // forwards checks the settings that allow forwarding.
@@ -316,6 +367,10 @@ func (w *walk) leave(n *host.Namespace, f host.Found) bool {
 	w.posted()
 	if p.Src != before {
 		w.ok(n, "nat", "source %s becomes %s", before, p.Src)
+	}
+	if !w.reply && n == w.host.Own() && w.outside(n, link) && slices.Contains(w.known.Masqueraded, p.Src) {
+		return w.stop(n, "nat", Culprit{ID: "nat.masquerade", Fix: "tenon repair; tenon watch repairs it at once",
+			Text: fmt.Sprintf("the masquerade rule for %s is missing: packets leave %s with an address that only this host knows", p.Src, link.Name)})
 	}
 	next := f.Hop.Via
 	if !next.IsValid() {

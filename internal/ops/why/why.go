@@ -22,8 +22,15 @@ type Question struct {
 	Port     uint16 // of the destination
 }
 
-// Names returns a name of a namespace for the output, such as the container in it.
-type Names func(n *host.Namespace) string
+// Known is what the records of attachments add to the state of a host.
+type Known struct {
+	// Name returns a name of a namespace for the output, such as the container in it.
+	Name func(n *host.Namespace) string
+	// Masqueraded are addresses of containers in networks with ipMasq.
+	Masqueraded []netip.Addr
+	// Gone are containers that no longer have a namespace, by the addresses that they still hold.
+	Gone map[netip.Addr]string
+}
 
 // Verdict is the answer to a question.
 type Verdict string
@@ -64,12 +71,12 @@ type Culprit struct {
 }
 
 // Explain answers a question.
-func Explain(h *host.Host, names Names, q Question) (*Report, error) {
+func Explain(h *host.Host, known Known, q Question) (*Report, error) {
 	n := h.Namespace(q.Source)
 	if n == nil {
 		return nil, fmt.Errorf("namespace %s is not known", q.Source)
 	}
-	w := &walk{host: h, names: names, report: &Report{}, question: q, entries: map[string][]*entry{},
+	w := &walk{host: h, known: known, report: &Report{}, question: q, entries: map[string][]*entry{},
 		rules: map[string]*packet.Rules{}}
 	w.request(n)
 	return w.report, nil
@@ -78,7 +85,7 @@ func Explain(h *host.Host, names Names, q Question) (*Report, error) {
 // walk is the way of one flow, forward and back.
 type walk struct {
 	host     *host.Host
-	names    Names
+	known    Known
 	report   *Report
 	question Question
 	reply    bool
@@ -88,6 +95,8 @@ type walk struct {
 	rules    map[string]*packet.Rules
 	hops     int
 	path     []crossing
+	found    host.Found // the last route
+	bridged  bool       // br_netfilter has called the hook prerouting
 }
 
 // entry is the flow in the connection table of a namespace: as its first packet came and went.
@@ -110,6 +119,8 @@ func (t tuple) reversed() tuple { return tuple{t.dst, t.src, t.dstPort, t.srcPor
 type crossing struct {
 	from, to *host.Namespace
 	out, in  *host.Link
+	reply    bool
+	sender   netip.Addr
 }
 
 // ok adds a step that the packet has passed. It returns true.
@@ -118,7 +129,7 @@ func (w *walk) ok(n *host.Namespace, name, format string, args ...any) bool {
 }
 
 func (w *walk) step(n *host.Namespace, name, result, text string) bool {
-	w.report.Steps = append(w.report.Steps, Step{Name: name, Where: w.names(n), Reply: w.reply,
+	w.report.Steps = append(w.report.Steps, Step{Name: name, Where: w.known.Name(n), Reply: w.reply,
 		Result: result, Text: text})
 	return result == "ok"
 }
@@ -142,7 +153,7 @@ func (w *walk) in(n *host.Namespace) string {
 	if n == w.host.Own() {
 		return "on the host"
 	}
-	return "in " + w.names(n)
+	return "in " + w.known.Name(n)
 }
 
 // family returns "ipv4" or "ipv6" in names of settings.
