@@ -3,7 +3,6 @@ package text
 import (
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/tenon-cni/tenon/internal/ops/why"
 )
@@ -27,7 +26,7 @@ func Why(w io.Writer, r *why.Report) error {
 		fmt.Fprintf(w, " ? %s\n", d)
 	}
 	for _, c := range r.Culprits {
-		fmt.Fprintf(w, "\n%s\n", sentence(c.Text))
+		fmt.Fprintf(w, "\n%s\n", c.Text)
 		if c.Fix != "" {
 			fmt.Fprintf(w, "fix  %s\n", c.Fix)
 		}
@@ -37,5 +36,3 @@ func Why(w io.Writer, r *why.Report) error {
 	}
 	return nil
 }
-
-func sentence(s string) string { return strings.ToUpper(s[:1]) + s[1:] + "." }

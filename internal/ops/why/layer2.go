@@ -399,7 +399,7 @@ func (w *walk) overlap(n *host.Namespace) string {
 	}
 	for _, other := range n.Routes {
 		if l := n.Link(firstLink(other)); l != nil && other.Type == "unicast" && other.Dst.Bits() > 0 &&
-			other.Dst.Overlaps(r.Dst) && l.Index != w.found.Link() {
+			r.Dst.Bits() > 0 && other.Dst.Overlaps(r.Dst) && l.Index != w.found.Link() {
 			return fmt.Sprintf("; route %s dev %s overlaps %s dev %s", r.Dst, n.Link(w.found.Link()).Name, other.Dst, l.Name)
 		}
 	}
