@@ -120,10 +120,27 @@ func (d *discovery) read(p *place) (n Namespace, err error) {
 	}
 	err = p.ns.Visit(func() (err error) {
 		n.Settings = readSettings(namespaceSettings, n.Links)
+		n.LegacyTables = legacyTables()
 		n.Listeners, err = listeners()
 		return err
 	})
 	return n, err
+}
+
+// legacyTables lists the tables of legacy iptables in the namespace of the thread. They exist from
+// their first use on.
+func legacyTables() (list []string) {
+	for file, family := range map[string]string{"ip_tables_names": "ip", "ip6_tables_names": "ip6"} {
+		b, err := os.ReadFile("/proc/thread-self/net/" + file)
+		if err != nil {
+			continue // a kernel without legacy iptables
+		}
+		for _, table := range strings.Fields(string(b)) {
+			list = append(list, family+" "+table)
+		}
+	}
+	slices.Sort(list)
+	return list
 }
 
 // ruleset lists what nftables has in a namespace.

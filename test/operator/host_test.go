@@ -173,31 +173,22 @@ func (n *node) explain(flow string) *why.Report {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	known := why.Known{Name: n.name}
-	for _, r := range n.records {
-		for _, ip := range r.Result.IPs {
-			known.Masqueraded = append(known.Masqueraded, ip.Address.Addr())
-		}
+	places := &why.Places{Host: h}
+	for _, c := range []string{"web", "db"} {
+		places.Records = append(places.Records, n.records[c])
+	}
+	from, err := places.Find(source, n.Container(source).Path())
+	if err != nil {
+		n.t.Fatal(err)
 	}
 	to := netip.MustParseAddrPort(destination)
-	q := why.Question{To: to.Addr(), Port: to.Port(), Protocol: 6}
-	for _, ns := range h.Namespaces {
-		if n.name(&ns) == source {
-			q.Source = ns.ID
-		}
+	q := why.Question{Source: from.ID, To: to.Addr()}
+	if err := q.SetPort(fmt.Sprint(to.Port()), false); err != nil {
+		n.t.Fatal(err)
 	}
-	report, err := why.Explain(h, known, q)
+	report, err := places.Explain(q)
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	return report
-}
-
-func (n *node) name(ns *host.Namespace) string {
-	for _, c := range []string{"web", "db", "outside"} {
-		if len(ns.Paths) > 0 && ns.Paths[0] == n.Container(c).Path() {
-			return c
-		}
-	}
-	return "host"
 }
