@@ -28,7 +28,8 @@ var mayImport = map[string][]string{
 	},
 
 	// The state of a host, for the commands that explain it.
-	"internal/host": {"internal/netlink", "internal/nft", "internal/netns", "internal/statefile"},
+	"internal/host": {"internal/netlink", "internal/nft", "internal/iptables", "internal/netns",
+		"internal/statefile"},
 
 	// Plugins, the flows that they share, and the public package that provides these.
 	"plugins/all/link": {"plugins/all", "plugin", "invoke"},

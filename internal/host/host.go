@@ -48,9 +48,7 @@ type Namespace struct {
 	Forwarding []Forwarding      `json:"fdb,omitzero"` // of bridges and VXLAN devices
 	Listeners  []Listener        `json:"listeners,omitzero"`
 	Settings   map[string]string `json:"settings"` // sysctls of the namespace, "net.ipv4.ip_forward"
-	Ruleset    *nftmsg.Ruleset   `json:"nftables"`
-	// LegacyTables are tables of legacy iptables ("ip filter"), whose rules are not read.
-	LegacyTables []string `json:"legacyTables,omitzero"`
+	Ruleset    *nftmsg.Ruleset   `json:"nftables"` // with the tables of legacy iptables
 }
 
 // Peer is the identifier of a namespace in another one (ip-netns(8), NETNSA_NSID).

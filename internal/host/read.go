@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tenon-cni/tenon/internal/iptables/legacy"
 	"github.com/tenon-cni/tenon/internal/netlink"
 	"github.com/tenon-cni/tenon/internal/netns"
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
@@ -120,30 +121,13 @@ func (d *discovery) read(p *place) (n Namespace, err error) {
 	}
 	err = p.ns.Visit(func() (err error) {
 		n.Settings = readSettings(namespaceSettings, n.Links)
-		n.LegacyTables = legacyTables()
 		n.Listeners, err = listeners()
 		return err
 	})
 	return n, err
 }
 
-// legacyTables lists the tables of legacy iptables in the namespace of the thread. They exist from
-// their first use on.
-func legacyTables() (list []string) {
-	for file, family := range map[string]string{"ip_tables_names": "ip", "ip6_tables_names": "ip6"} {
-		b, err := os.ReadFile("/proc/thread-self/net/" + file)
-		if err != nil {
-			continue // a kernel without legacy iptables
-		}
-		for _, table := range strings.Fields(string(b)) {
-			list = append(list, family+" "+table)
-		}
-	}
-	slices.Sort(list)
-	return list
-}
-
-// ruleset lists what nftables has in a namespace.
+// ruleset lists what nftables and legacy iptables have in a namespace.
 func ruleset(ns *netns.NS) (*nftmsg.Ruleset, error) {
 	conn, err := nftmsg.Open(ns)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
@@ -153,7 +137,10 @@ func ruleset(ns *netns.NS) (*nftmsg.Ruleset, error) {
 		return nil, err
 	}
 	r, err := conn.List()
-	return r, errors.Join(err, conn.Close())
+	if err = errors.Join(err, conn.Close()); err != nil {
+		return nil, err
+	}
+	return r, legacy.Append(ns, r)
 }
 
 // peers returns the identifiers of other namespaces to which links lead. It asks about one place

@@ -16,6 +16,7 @@ var broken = []struct {
 	before, flow, create, want string
 }{
 	{1, ``, `web 203.0.113.9:9000`, `nft 'add table inet fw; add chain inet fw transit { type filter hook forward priority 0; policy drop; }'`, `chain inet fw transit drops`},
+	{2, ``, `web 203.0.113.9:9000`, `iptables-legacy -P FORWARD DROP`, `chain FORWARD of iptables-legacy`},
 	{3, ``, `web 203.0.113.9:9000`, `iptables -N DOCKER-USER; iptables -A FORWARD -j DOCKER-USER; iptables -P FORWARD DROP`, `FORWARD`},
 	{4, ``, `web 203.0.113.9:9000`, `nft 'add table inet firewalld; add chain inet firewalld filter_FORWARD { type filter hook forward priority 10; policy accept; }; add rule inet firewalld filter_FORWARD ct state established,related accept; add rule inet firewalld filter_FORWARD reject with icmpx admin-prohibited'`, `firewalld`},
 	{5, ``, `web 10.77.0.1:9100`, `nft 'add table inet fw; add chain inet fw in { type filter hook input priority 0; policy drop; }; add rule inet fw in ct state established accept'`, `inet fw in drops`},

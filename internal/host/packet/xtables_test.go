@@ -77,14 +77,24 @@ func xtTables(random *rand.Rand) string {
 // the translation with what happens to a datagram.
 func TestAgreesWithIPTables(t *testing.T) {
 	t.Parallel()
+	for _, variant := range []string{"iptables-nft-restore", "iptables-legacy-restore"} {
+		t.Run(variant, func(t *testing.T) {
+			t.Parallel()
+			testnet.Require(t, testnet.Tool(variant))
+			agrees(t, variant)
+		})
+	}
+}
+
+func agrees(t *testing.T, restore string) {
+	t.Helper()
 	r := newRouter(t)
-	testnet.Require(t, testnet.Tool("iptables-nft-restore"))
 	other := r.listen("server", 54)
 	random := newRandom(t)
 	verdicts, translated := map[packet.Verdict]int{}, 0
 	for i := range 200 {
 		text := xtTables(random)
-		if out, err := r.Host.Output(text, "iptables-nft-restore"); err != nil {
+		if out, err := r.Host.Output(text, restore); err != nil {
 			if exclusive.MatchString(out) {
 				continue
 			}
@@ -107,7 +117,7 @@ func TestAgreesWithIPTables(t *testing.T) {
 		if _, err := client.WriteTo([]byte("x"), net.UDPAddrFromAddrPort(dst)); err != nil {
 			t.Fatal(err)
 		}
-		if got := r.seen(map[int]*net.UDPConn{53: r.tested, 54: other}); got != want {
+		if got := r.seen(restore, map[int]*net.UDPConn{53: r.tested, 54: other}); got != want {
 			t.Fatalf("%d: to %s: %q arrives, evaluated %q: %+v\n%s", i, dst, got, want, result, text)
 		}
 		client.Close()
@@ -120,9 +130,12 @@ func TestAgreesWithIPTables(t *testing.T) {
 
 // seen removes all tables, waits until a datagram passes, and describes the one that arrived before
 // it.
-func (r *router) seen(sockets map[int]*net.UDPConn) (text string) {
+func (r *router) seen(restore string, sockets map[int]*net.UDPConn) (text string) {
 	r.t.Helper()
-	r.Host.Command("nft", "flush", "ruleset")
+	const none = "*mangle\nCOMMIT\n*nat\nCOMMIT\n*filter\n:FORWARD ACCEPT\nCOMMIT\n"
+	if _, err := r.Host.Output(none, restore); err != nil {
+		r.t.Fatal(err)
+	}
 	to := net.UDPAddrFromAddrPort(netip.AddrPortFrom(serverAddr, syncPort))
 	if _, err := r.client.WriteTo([]byte("x"), to); err != nil {
 		r.t.Fatal(err)

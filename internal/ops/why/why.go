@@ -6,7 +6,6 @@ package why
 import (
 	"fmt"
 	"net/netip"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -80,12 +79,6 @@ func Explain(h *host.Host, known Known, q Question) (*Report, error) {
 	w := &walk{host: h, known: known, report: &Report{}, question: q, entries: map[string][]*entry{},
 		rules: map[string]*packet.Rules{}}
 	w.request(n)
-	for i := range h.Namespaces {
-		if x := &h.Namespaces[i]; x.LegacyTables != nil {
-			w.report.Doubts = append(w.report.Doubts, fmt.Sprintf("the rules of legacy iptables %s are not read (tables %s)",
-				w.in(x), strings.Join(x.LegacyTables, ", ")))
-		}
-	}
 	return w.report, nil
 }
 
