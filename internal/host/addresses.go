@@ -91,7 +91,7 @@ func (r *reader) neighbours() (all []Neighbour, err error) {
 				n := Neighbour{Link: int(about.Ifindex), Addr: address(values, unix.NDA_DST),
 					MAC: mac(values), Proxy: about.Flags&ntfProxy != 0}
 				if err != nil || !n.Addr.IsValid() || n.Proxy != (flags == ntfProxy) ||
-					about.State == unix.NUD_NOARP { // multicast and loopback, which nobody resolves
+					about.State == unix.NUD_NOARP { // multicast and loopback need no resolution
 					return list, err
 				}
 				for _, s := range names(neighbourStates, uint32(about.State)) {

@@ -12,16 +12,16 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
-// Host is the state of a host when it was read. What could not be read is in Skipped.
+// Host is the state of a host when it was read.
 type Host struct {
 	Version    int               `json:"version"` // of this format: 1
 	Time       time.Time         `json:"time"`
 	Name       string            `json:"host"`
 	Kernel     string            `json:"kernel"` // uname -r
 	BootID     string            `json:"bootID,omitzero"`
-	Namespaces []Namespace       `json:"namespaces"` // the first is the host's own
-	Settings   map[string]string `json:"settings"`   // of all namespaces: sysctls such as "fs.inotify.max_user_instances"
-	Skipped    []Skipped         `json:"skipped,omitzero"`
+	Namespaces []Namespace       `json:"namespaces"`       // the first is the host's own
+	Settings   map[string]string `json:"settings"`         // of all namespaces: sysctls such as "fs.inotify.max_user_instances"
+	Skipped    []Skipped         `json:"skipped,omitzero"` // could not be read
 }
 
 // Skipped is something that could not be read, with the reason.

@@ -25,7 +25,7 @@ import (
 
 // Options select what Read reads beside the namespace of the caller.
 type Options struct {
-	// Paths lead to namespaces, such as those of attachments. A path that leads to none is ignored.
+	// Paths are paths of namespaces, for example of attachments. Read ignores other paths.
 	Paths []string
 	// OnlyPaths leaves out namespaces that only processes and other mounts lead to.
 	OnlyPaths bool

@@ -175,7 +175,7 @@ func masked(a netip.Addr, address, mask []byte) bool {
 }
 
 func matchState(m *machine, b []byte, _ byte) (met, ok bool) {
-	return m.packet.Conn.State&word(b) != 0, true // the bits are those of nftables
+	return m.packet.Conn.State&word(b) != 0, true // with the same bits as in nftables
 }
 
 func matchMark(m *machine, b []byte, _ byte) (met, ok bool) {

@@ -92,7 +92,7 @@ func agrees(t *testing.T, restore string) {
 	other := r.listen("server", 54)
 	random := newRandom(t)
 	verdicts, translated := map[packet.Verdict]int{}, 0
-	for i := range 200 {
+	for i := range *rulesets {
 		text := xtTables(random)
 		if out, err := r.Host.Output(text, restore); err != nil {
 			if exclusive.MatchString(out) {
@@ -123,7 +123,7 @@ func agrees(t *testing.T, restore string) {
 		client.Close()
 	}
 	t.Logf("%v, %d translated", verdicts, translated)
-	if verdicts[packet.Accept] < 20 || verdicts[packet.Drop] < 20 || translated < 20 {
+	if verdicts[packet.Accept] == 0 || verdicts[packet.Drop] == 0 || translated == 0 {
 		t.Errorf("the tables are too uniform: %v, %d translated", verdicts, translated)
 	}
 }

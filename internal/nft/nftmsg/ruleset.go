@@ -27,7 +27,7 @@ type TableState struct {
 	Dormant bool `json:"dormant,omitzero"` // its chains see no packets
 }
 
-// ListedChain is a chain. Hook, Type, Priority, Policy and Devices are those of a base chain.
+// ListedChain is a chain. Only base chains have the fields from Hook on.
 type ListedChain struct {
 	Table    Table    `json:"table"`
 	Name     string   `json:"name"`

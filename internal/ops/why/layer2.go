@@ -63,7 +63,7 @@ func (w *walk) prefix(n *host.Namespace) string {
 	return fmt.Sprintf("(in %s) ", w.known.Name(n))
 }
 
-// depart ends the walk at a link whose other end is not known.
+// depart ends the walk at a link to another host.
 func (w *walk) depart(n *host.Namespace, link *host.Link, next netip.Addr) bool {
 	if !w.resolved(n, link, next) {
 		return false
@@ -71,7 +71,7 @@ func (w *walk) depart(n *host.Namespace, link *host.Link, next netip.Addr) bool 
 	return w.end(n, "uplink", Left, "leaves through %s to %s; this host does not know the rest of the way", link.Name, next)
 }
 
-// resolved checks the neighbour entry of the next hop, without knowledge about who has the address.
+// resolved checks the neighbour entry of a next hop on another host.
 func (w *walk) resolved(n *host.Namespace, link *host.Link, next netip.Addr) bool {
 	i := neighbour(n, link, next)
 	if i != nil && (i.State == "failed" || i.State == "incomplete") {
@@ -337,8 +337,8 @@ func (w *walk) misled(n *host.Namespace, b, out, holder *host.Link) *Culprit {
 	return nil
 }
 
-// unknownOnBridge ends the walk: nobody behind a bridge has the next hop. A port that leads out of
-// this host may know it.
+// unknownOnBridge ends the walk: the next hop is behind no port of a bridge, except perhaps one that
+// leads to other hosts.
 func (w *walk) unknownOnBridge(n *host.Namespace, b, in *host.Link, next netip.Addr) bool {
 	for i := range n.Links {
 		l := &n.Links[i]
@@ -361,8 +361,8 @@ func (w *walk) bridgeAt(n *host.Namespace, link *host.Link) *host.Link {
 	return other.Link(peer.Master)
 }
 
-// nobody ends the walk because nobody behind a link of n has the next hop. at is where the host side
-// is, and b the bridge there, or nil.
+// nobody ends the walk: the next hop does not exist behind a link of n. The other end of the link is in
+// namespace at, on bridge b or, if b is nil, on none.
 func (w *walk) nobody(n *host.Namespace, name string, at *host.Namespace, b *host.Link, next netip.Addr) bool {
 	if c := w.gone(next); c != nil {
 		return w.stop(n, "neighbour", *c)

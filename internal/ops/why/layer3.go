@@ -47,8 +47,10 @@ func (w *walk) send(n *host.Namespace) bool {
 			return w.stop(n, "route", Culprit{ID: "address.none", Text: fmt.Sprintf(
 				"no interface %s has an address of the family of %s", w.in(n), p.Dst)})
 		}
+	}
+	if !w.reply {
 		w.report.Title = fmt.Sprintf("%s %s -> %s", w.known.Name(n), p.Src,
-			destination(p.Dst, p.DstPort, p.Protocol))
+			destination(p.Dst, w.question.Port, p.Protocol))
 	}
 	if found.Route.Type == "local" {
 		p.In = packet.Interface{}
@@ -142,6 +144,9 @@ func (w *walk) route(n *host.Namespace, q host.Query) (f host.Found, ok bool) {
 	l := n.Link(f.Link())
 	if l == nil {
 		return f, w.end(n, "route", Unknown, "the route %s has no link", f.Route.Dst)
+	}
+	if f.Route.Type == "local" {
+		return f, w.ok(n, "route", "%s is an address of %s (%s)", q.Dst, w.known.Name(n), command)
 	}
 	via := ""
 	if f.Hop.Via.IsValid() {
@@ -415,7 +420,7 @@ func (w *walk) accepted(n *host.Namespace) bool {
 	if p.Src != w.question.To {
 		return w.stop(n, "reply", w.untranslated(n))
 	}
-	return w.ok(n, "reply", "from %s", p.Src)
+	return w.ok(n, "arrives", "from %s", p.Src)
 }
 
 // untranslated explains a reply with another source than the destination of the request.
