@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tenon-cni/tenon/internal/iptables/legacy"
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
@@ -87,6 +89,22 @@ func (p Place) String() string {
 		return "the policy of " + chain
 	}
 	return fmt.Sprintf("rule %d of %s", p.Number, chain)
+}
+
+// Program returns the program and the table if the chain has the name of one of iptables, such as
+// "iptables-legacy" and "filter"; else two empty strings.
+func (p Place) Program() (program, table string) {
+	program = map[nftmsg.Family]string{nftmsg.IPv4: "iptables", nftmsg.IPv6: "ip6tables"}[p.Table.Family]
+	table, isLegacy := strings.CutSuffix(p.Table.Name, legacy.Suffix)
+	tables := []string{"filter", "nat", "mangle", "raw", "security"}
+	switch {
+	case program == "":
+	case isLegacy:
+		return program + "-legacy", table
+	case slices.Contains(tables, table) && p.Chain == strings.ToUpper(p.Chain):
+		return program, table
+	}
+	return "", ""
 }
 
 // Doubt is a rule that could not be evaluated, with the part that could not.

@@ -3,15 +3,11 @@ package why
 import (
 	"cmp"
 	"fmt"
-	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/host"
 	"github.com/tenon-cni/tenon/internal/host/packet"
-	"github.com/tenon-cni/tenon/internal/iptables/legacy"
-	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
 // hook evaluates the chains of a hook, which can change the packet.
@@ -107,28 +103,14 @@ func (w *walk) dropped(n *host.Namespace, r packet.Result, before packet.Packet,
 
 // title names a chain as its program does.
 func title(p *packet.Place) string {
-	if program, table := iptables(p); program != "" {
+	if program, table := p.Program(); program != "" {
 		return fmt.Sprintf("chain %s of %s (table %s)", p.Chain, program, table)
 	}
 	return fmt.Sprintf("chain %s %s %s", p.Table.Family, p.Table.Name, p.Chain)
 }
 
-// iptables returns the program and the table if a chain has the name of one of iptables.
-func iptables(p *packet.Place) (program, table string) {
-	program = map[nftmsg.Family]string{nftmsg.IPv4: "iptables", nftmsg.IPv6: "ip6tables"}[p.Table.Family]
-	table, isLegacy := strings.CutSuffix(p.Table.Name, legacy.Suffix)
-	switch {
-	case program == "":
-	case isLegacy:
-		return program + "-legacy", table
-	case slices.Contains([]string{"filter", "nat", "mangle", "raw", "security"}, table) && p.Chain == strings.ToUpper(p.Chain):
-		return program, table
-	}
-	return "", ""
-}
-
 func see(p *packet.Place) string {
-	if program, table := iptables(p); program != "" {
+	if program, table := p.Program(); program != "" {
 		return fmt.Sprintf("%s -t %s -S %s", program, table, p.Chain)
 	}
 	return fmt.Sprintf("nft -a list chain %s %s %s", p.Table.Family, p.Table.Name, p.Chain)
@@ -137,7 +119,7 @@ func see(p *packet.Place) string {
 // accept returns the command that accepts packets from the incoming interface.
 func accept(place *packet.Place, p *packet.Packet) string {
 	name := cmp.Or(p.In.Name, "lo")
-	if program, _ := iptables(place); program != "" {
+	if program, _ := place.Program(); program != "" {
 		return fmt.Sprintf("%s -I %s -i %s -j ACCEPT, and the reply direction", program, place.Chain, name)
 	}
 	return fmt.Sprintf("nft insert rule %s %s %s iifname %s accept, and the reply direction", place.Table.Family,
