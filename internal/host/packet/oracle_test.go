@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +19,10 @@ import (
 )
 
 // rulesets is the number of rule sets of each kind; some kinds need iptables to load them.
-var rulesets = flag.Int("rulesets", 60, "compare the kernel with `N` rule sets made at random")
+var (
+	rulesets = flag.Int("rulesets", 60, "compare the kernel with `N` rule sets made at random")
+	seed     = flag.Uint64("seed", 1, "of the random numbers; 0 is another one in each run")
+)
 
 func TestMain(m *testing.M) { testnet.Main(m) }
 
@@ -107,15 +108,12 @@ func (r *router) receive(conn *net.UDPConn, flags int) (from netip.Addr) {
 // newRandom returns a generator with a seed that the log names.
 func newRandom(t *testing.T) *rand.Rand {
 	t.Helper()
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("TENON_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
+	start := *seed
+	if start == 0 {
+		start = uint64(time.Now().UnixNano())
 	}
-	t.Logf("TENON_SEED=%d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
+	t.Logf("-seed %d", start)
+	return rand.New(rand.NewPCG(start, 0))
 }
 
 // read reads the host.

@@ -78,7 +78,7 @@ func (w *walk) dropped(n *host.Namespace, r packet.Result, before packet.Packet,
 		verb = "rejects"
 	}
 	what := fmt.Sprintf("packets from %s to %s", p.Src, destination(p.Dst, p.DstPort, p.Protocol))
-	c := Culprit{ID: "firewall.rule", See: see(r.By)}
+	c := Culprit{ID: "firewall.rule", See: list(r.By)}
 	e := w.entry
 	switch {
 	case r.By.Number == 0:
@@ -109,7 +109,7 @@ func title(p *packet.Place) string {
 	return fmt.Sprintf("chain %s %s %s", p.Table.Family, p.Table.Name, p.Chain)
 }
 
-func see(p *packet.Place) string {
+func list(p *packet.Place) string {
 	if program, table := p.Program(); program != "" {
 		return fmt.Sprintf("%s -t %s -S %s", program, table, p.Chain)
 	}

@@ -32,14 +32,14 @@ func (w *walk) transmit(n *host.Namespace, link *host.Link, next netip.Addr) boo
 // works checks the state of a link.
 func (w *walk) works(n *host.Namespace, link *host.Link) bool {
 	if !link.Up() {
-		return w.stop(n, "link", Culprit{ID: "link.down", See: "ip link show " + link.Name,
-			Text: fmt.Sprintf("%s is down", w.linkTitle(n, link)),
-			Fix:  w.prefix(n) + "ip link set " + link.Name + " up"})
+		return w.stop(n, "link", cause("link.down", "%s is down", w.linkTitle(n, link)).
+			fix("%s", w.prefix(n)+"ip link set "+link.Name+" up").
+			see("ip link show %s", link.Name))
 	}
 	if other, peer := w.host.Peer(n, link); link.Kind == "veth" && peer != nil && !peer.Up() {
-		return w.stop(other, "link", Culprit{ID: "link.down", See: "ip link show " + peer.Name,
-			Text: fmt.Sprintf("%s is down", w.linkTitle(other, peer)),
-			Fix:  w.prefix(other) + "ip link set " + peer.Name + " up"})
+		return w.stop(other, "link", cause("link.down", "%s is down", w.linkTitle(other, peer)).
+			fix("%s", w.prefix(other)+"ip link set "+peer.Name+" up").
+			see("ip link show %s", peer.Name))
 	}
 	return true
 }
@@ -75,9 +75,10 @@ func (w *walk) depart(n *host.Namespace, link *host.Link, next netip.Addr) bool 
 func (w *walk) resolved(n *host.Namespace, link *host.Link, next netip.Addr) bool {
 	i := neighbour(n, link, next)
 	if i != nil && (i.State == "failed" || i.State == "incomplete") {
-		return w.stop(n, "neighbour", Culprit{ID: "neighbour.failed",
-			Text: fmt.Sprintf("the next hop %s on %s does not answer%s", next, link.Name, w.byRule()),
-			Fix:  "correct the route, or look at the router", See: fmt.Sprintf("ip neigh show %s", next)})
+		return w.stop(n, "neighbour", cause("neighbour.failed",
+			"the next hop %s on %s does not answer%s", next, link.Name, w.byRule()).
+			fix("correct the route, or look at the router").
+			see("ip neigh show %s", next))
 	}
 	return true
 }
@@ -173,8 +174,8 @@ func (w *walk) received(n *host.Namespace, in *host.Link, next netip.Addr) bool 
 // bridge forwards a frame: from a port or, if in is nil, from the bridge itself.
 func (w *walk) bridge(n *host.Namespace, b, in *host.Link, next netip.Addr) bool {
 	if !b.Up() {
-		return w.stop(n, "bridge", Culprit{ID: "link.down", Text: fmt.Sprintf("bridge %s is down", b.Name),
-			Fix: "ip link set " + b.Name + " up"})
+		return w.stop(n, "bridge", cause("link.down", "bridge %s is down", b.Name).
+			fix("%s", "ip link set "+b.Name+" up"))
 	}
 	if in != nil && !w.port(n, b, in) {
 		return false
@@ -224,8 +225,8 @@ func (w *walk) port(n *host.Namespace, b, l *host.Link) bool {
 	if l.Port.State == "forwarding" {
 		return true
 	}
-	c := Culprit{ID: "bridge.state", See: "bridge link show dev " + l.Name,
-		Text: fmt.Sprintf("port %s of %s is in state %s", l.Name, b.Name, l.Port.State)}
+	c := cause("bridge.state", "port %s of %s is in state %s", l.Name, b.Name, l.Port.State).
+		see("bridge link show dev %s", l.Name)
 	if b.Bridge.STP {
 		c.ID = "bridge.stp"
 		c.Text = fmt.Sprintf("STP keeps %s in state %s for 2 × forward_delay (%d s)", l.Name, l.Port.State,
@@ -252,10 +253,11 @@ func (w *walk) sameVLAN(n *host.Namespace, b, in, out *host.Link) bool {
 	if slices.ContainsFunc(list, func(v host.VLAN) bool { return v.ID == from }) {
 		return true
 	}
-	return w.stop(n, "bridge", Culprit{ID: "bridge.vlan", See: "bridge vlan show",
-		Text: fmt.Sprintf("port %s has PVID %d; %s is not in VLAN %d (its PVID is %d)", inName, from, name, from,
-			host.PVID(list)),
-		Fix: "put both into one VLAN"})
+	return w.stop(n, "bridge", cause("bridge.vlan",
+		"port %s has PVID %d; %s is not in VLAN %d (its PVID is %d)",
+		inName, from, name, from, host.PVID(list)).
+		fix("put both into one VLAN").
+		see("bridge vlan show"))
 }
 
 // toPort forwards a frame to the port behind which the next hop is.
@@ -280,13 +282,17 @@ func (w *walk) toPort(n *host.Namespace, b, in *host.Link, next netip.Addr) bool
 	if in != nil {
 		switch {
 		case in == out && !out.Port.Hairpin:
-			return w.stop(n, "bridge", Culprit{ID: "bridge.hairpin", See: "bridge -d link show dev " + out.Name,
-				Text: fmt.Sprintf("hairpin is off on %s, so the bridge does not send the frame back to the port that it came from", out.Name),
-				Fix:  fmt.Sprintf("bridge link set dev %s hairpin on; set hairpinMode in the configuration", out.Name)})
+			return w.stop(n, "bridge", cause("bridge.hairpin",
+				"hairpin is off on %s, so the bridge does not send the frame back to the port that it came from",
+				out.Name).
+				fix("bridge link set dev %s hairpin on; set hairpinMode in the configuration", out.Name).
+				see("bridge -d link show dev %s", out.Name))
 		case in.Port.Isolated && out.Port.Isolated:
-			return w.stop(n, "bridge", Culprit{ID: "bridge.isolated", See: "bridge -d link show",
-				Text: fmt.Sprintf("both ports, %s and %s, are isolated; the bridge never forwards between isolated ports", in.Name, out.Name),
-				Fix:  fmt.Sprintf("bridge link set dev %s isolated off, or drop portIsolation", out.Name)})
+			return w.stop(n, "bridge", cause("bridge.isolated",
+				"both ports, %s and %s, are isolated; the bridge never forwards between isolated ports",
+				in.Name, out.Name).
+				fix("bridge link set dev %s isolated off, or drop portIsolation", out.Name).
+				see("bridge -d link show"))
 		}
 		if !w.bridgeRules(n, b, in, out) {
 			return false
@@ -329,10 +335,11 @@ func (w *walk) misled(n *host.Namespace, b, out, holder *host.Link) *Culprit {
 		if f.Sticky {
 			kind = "sticky"
 		}
-		return &Culprit{ID: "bridge.fdb", See: "bridge fdb show br " + b.Name,
-			Text: fmt.Sprintf("a %s entry in the forwarding database sends frames for %s to %s instead of %s", kind,
-				f.MAC, at.Name, out.Name),
-			Fix: fmt.Sprintf("bridge fdb del %s dev %s master", f.MAC, at.Name)}
+		return new(cause("bridge.fdb",
+			"a %s entry in the forwarding database sends frames for %s to %s instead of %s",
+			kind, f.MAC, at.Name, out.Name).
+			fix("bridge fdb del %s dev %s master", f.MAC, at.Name).
+			see("bridge fdb show br %s", b.Name))
 	}
 	return nil
 }
@@ -372,13 +379,15 @@ func (w *walk) nobody(n *host.Namespace, name string, at *host.Namespace, b *hos
 			return w.stop(at, "bridge", *c)
 		}
 		if w.packet.Dst != next { // the gateway of a container
-			return w.stop(at, "address", Culprit{ID: "address.gateway", See: "ip addr show dev " + b.Name,
-				Text: fmt.Sprintf("%s has lost %s, the gateway of %s", b.Name, next, w.packet.Src),
-				Fix:  fmt.Sprintf("ip addr add %s/%d dev %s; exclude %[3]s from NetworkManager", next, w.bits(next), b.Name)})
+			return w.stop(at, "address", cause("address.gateway",
+				"%s has lost %s, the gateway of %s", b.Name, next, w.packet.Src).
+				fix("ip addr add %s/%d dev %s; exclude %[3]s from NetworkManager", next, w.bits(next), b.Name).
+				see("ip addr show dev %s", b.Name))
 		}
 	}
-	return w.stop(n, "neighbour", Culprit{ID: "neighbour.none", See: fmt.Sprintf("%sip neigh show %s", w.prefix(n), next),
-		Text: fmt.Sprintf("nobody behind %s %s has %s%s%s", name, w.in(n), next, w.byRule(), w.overlap(n))})
+	return w.stop(n, "neighbour", cause("neighbour.none",
+		"nobody behind %s %s has %s%s%s", name, w.in(n), next, w.byRule(), w.overlap(n)).
+		see("%sip neigh show %s", w.prefix(n), next))
 }
 
 // gone returns the cause if the container with an address has ended.
@@ -387,8 +396,9 @@ func (w *walk) gone(a netip.Addr) *Culprit {
 	if !ok {
 		return nil
 	}
-	return &Culprit{ID: "attachment.gone", Fix: "tenon gc, or tenon del NETWORK - --id " + container,
-		Text: fmt.Sprintf("the network namespace of %s no longer exists; its attachment still has %s", container, a)}
+	return new(cause("attachment.gone",
+		"the network namespace of %s no longer exists; its attachment still has %s", container, a).
+		fix("tenon gc, or tenon del NETWORK - --id %s", container))
 }
 
 // overlap names another link with a network that contains the destination.
@@ -419,9 +429,11 @@ func (w *walk) wrongBridge(n, at *host.Namespace, b *host.Link, next netip.Addr)
 	if h := at.Holder(next); h != nil && h.Kind == "bridge" && h != b {
 		for _, l := range at.Links {
 			if other, _ := w.host.Peer(at, &l); l.Master == b.Index && (other == n || w.from(other)) {
-				return &Culprit{ID: "bridge.port", See: "ip link show " + l.Name,
-					Text: fmt.Sprintf("%s is a port of %s; %s has the gateway %s", w.linkTitle(at, &l), b.Name, h.Name, next),
-					Fix:  fmt.Sprintf("ip link set %s master %s", l.Name, h.Name)}
+				return new(cause("bridge.port",
+					"%s is a port of %s; %s has the gateway %s",
+					w.linkTitle(at, &l), b.Name, h.Name, next).
+					fix("ip link set %s master %s", l.Name, h.Name).
+					see("ip link show %s", l.Name))
 			}
 		}
 	}
@@ -436,9 +448,10 @@ func (w *walk) wrongBridge(n, at *host.Namespace, b *host.Link, next netip.Addr)
 			if m := at.Link(port.Master); m != nil {
 				where = m.Name
 			}
-			return &Culprit{ID: "bridge.port", See: "ip link show " + port.Name,
-				Text: fmt.Sprintf("%s is a port of %s, not of %s", w.linkTitle(at, port), where, b.Name),
-				Fix:  fmt.Sprintf("ip link set %s master %s", port.Name, b.Name)}
+			return new(cause("bridge.port",
+				"%s is a port of %s, not of %s", w.linkTitle(at, port), where, b.Name).
+				fix("ip link set %s master %s", port.Name, b.Name).
+				see("ip link show %s", port.Name))
 		}
 	}
 	return nil

@@ -44,8 +44,8 @@ func (w *walk) send(n *host.Namespace) bool {
 			return w.stop(n, "address", *c)
 		}
 		if p.Src, ok = w.chooseSource(n, found); !ok {
-			return w.stop(n, "route", Culprit{ID: "address.none", Text: fmt.Sprintf(
-				"no interface %s has an address of the family of %s", w.in(n), p.Dst)})
+			return w.stop(n, "route", cause("address.none",
+				"no interface %s has an address of the family of %s", w.in(n), p.Dst))
 		}
 	}
 	if !w.reply {
@@ -108,8 +108,10 @@ func (w *walk) duplicate(n *host.Namespace, link int) *Culprit {
 		if !a.Failed() || w.packet.Dst.Is4() {
 			continue
 		}
-		c := &Culprit{ID: "address.dad", See: "ip -6 addr show dadfailed", Fix: "remove the other one, then add the address again",
-			Text: fmt.Sprintf("%s on %s %s is in state dadfailed", a.Prefix.Addr(), n.Link(link).Name, w.in(n))}
+		c := new(cause("address.dad",
+			"%s on %s %s is in state dadfailed", a.Prefix.Addr(), n.Link(link).Name, w.in(n)).
+			fix("remove the other one, then add the address again").
+			see("ip -6 addr show dadfailed"))
 		for i := range w.host.Namespaces {
 			if other := &w.host.Namespaces[i]; other != n && other.Holder(a.Prefix.Addr()) != nil {
 				c.Text += fmt.Sprintf(": %s has it", w.known.Name(other))
@@ -133,13 +135,16 @@ func (w *walk) route(n *host.Namespace, q host.Query) (f host.Found, ok bool) {
 	switch f.Route.Type {
 	case "blackhole", "unreachable", "prohibit":
 		if f.Rule.Action != "lookup" {
-			return f, w.stop(n, "route", Culprit{ID: "route.refused", See: "ip rule",
-				Text: fmt.Sprintf("rule %d %s refuses packets to %s (%s)", f.Rule.Priority, w.in(n), q.Dst, f.Route.Type),
-				Fix:  fmt.Sprintf("ip rule del priority %d", f.Rule.Priority)})
+			return f, w.stop(n, "route", cause("route.refused",
+				"rule %d %s refuses packets to %s (%s)",
+				f.Rule.Priority, w.in(n), q.Dst, f.Route.Type).
+				fix("ip rule del priority %d", f.Rule.Priority).
+				see("ip rule"))
 		}
-		return f, w.stop(n, "route", Culprit{ID: "route.refused", See: command,
-			Text: fmt.Sprintf("%s route %s %s", f.Route.Type, f.Route.Dst, w.in(n)),
-			Fix:  fmt.Sprintf("ip route del %s %s", f.Route.Type, f.Route.Dst)})
+		return f, w.stop(n, "route", cause("route.refused",
+			"%s route %s %s", f.Route.Type, f.Route.Dst, w.in(n)).
+			fix("ip route del %s %s", f.Route.Type, f.Route.Dst).
+			see("%s", command))
 	}
 	l := n.Link(f.Link())
 	if l == nil {
@@ -159,8 +164,8 @@ func (w *walk) route(n *host.Namespace, q host.Query) (f host.Found, ok bool) {
 
 // noRoute explains why there is no route.
 func (w *walk) noRoute(n *host.Namespace, q host.Query, command string) Culprit {
-	c := Culprit{ID: "route.none", See: command,
-		Text: fmt.Sprintf("%s has no route to %s", w.subject(n), q.Dst)}
+	c := cause("route.none", "%s has no route to %s", w.subject(n), q.Dst).
+		see("%s", command)
 	family, setting := "ipv4", ""
 	if q.Dst.Is6() {
 		family = "ipv6"
@@ -270,14 +275,16 @@ const maxHops = 16
 // arrive processes a packet of the network layer that came through a link of a namespace.
 func (w *walk) arrive(n *host.Namespace, in *host.Link) bool {
 	if w.hops++; w.hops > maxHops {
-		return w.stop(n, "route", Culprit{ID: "route.loop", See: "ip route",
-			Text: fmt.Sprintf("the packet runs in a loop %s%s", w.in(n), w.overlap(n))})
+		return w.stop(n, "route", cause("route.loop",
+			"the packet runs in a loop %s%s", w.in(n), w.overlap(n)).
+			see("ip route"))
 	}
 	p := w.packet
 	p.In, p.Out = packet.InterfaceOf(n, in), packet.Interface{}
 	if p.Dst.Is6() && n.Settings["net.ipv6.conf."+in.Name+".disable_ipv6"] == "1" {
-		return w.stop(n, "sysctl", Culprit{ID: "sysctl.disable_ipv6",
-			Text: fmt.Sprintf("net.ipv6.conf.%s.disable_ipv6 is 1 %s", in.Name, w.in(n)), Fix: "set it to 0"})
+		return w.stop(n, "sysctl", cause("sysctl.disable_ipv6",
+			"net.ipv6.conf.%s.disable_ipv6 is 1 %s", in.Name, w.in(n)).
+			fix("set it to 0"))
 	}
 	if w.bridged {
 		w.bridged = false
@@ -327,9 +334,9 @@ func (w *walk) forwards(n *host.Namespace, in *host.Link) bool {
 	link := "net." + w.family() + ".conf." + in.Name + ".forwarding"
 	for _, setting := range []string{name, link} {
 		if n.Settings[setting] == "0" {
-			return w.stop(n, "sysctl", Culprit{ID: "sysctl.forwarding", See: "sysctl " + setting,
-				Text: fmt.Sprintf("%s is 0 %s", setting, w.in(n)),
-				Fix:  "sysctl -w " + setting + "=1, and the same in /etc/sysctl.d"})
+			return w.stop(n, "sysctl", cause("sysctl.forwarding", "%s is 0 %s", setting, w.in(n)).
+				fix("%s", "sysctl -w "+setting+"=1, and the same in /etc/sysctl.d").
+				see("sysctl %s", setting))
 		}
 	}
 	return true
@@ -353,11 +360,11 @@ func (w *walk) reversePath(n *host.Namespace, in *host.Link) bool {
 	if ok && n.Link(f.Link()) != nil {
 		way = "it leaves by " + n.Link(f.Link()).Name
 	}
-	return w.stop(n, "rp_filter", Culprit{ID: "sysctl.rp_filter",
-		Text: fmt.Sprintf("strict rp_filter on %s drops the packet from %s: its route back is another one (%s)",
-			in.Name, p.Src, way),
-		Fix: fmt.Sprintf("sysctl -w net.ipv4.conf.%s.rp_filter=2, or make the routes symmetric", in.Name),
-		See: fmt.Sprintf("sysctl net.ipv4.conf.all.rp_filter net.ipv4.conf.%s.rp_filter", in.Name)})
+	return w.stop(n, "rp_filter", cause("sysctl.rp_filter",
+		"strict rp_filter on %s drops the packet from %s: its route back is another one (%s)",
+		in.Name, p.Src, way).
+		fix("sysctl -w net.ipv4.conf.%s.rp_filter=2, or make the routes symmetric", in.Name).
+		see("sysctl net.ipv4.conf.all.rp_filter net.ipv4.conf.%s.rp_filter", in.Name))
 }
 
 // leave sends the packet through the link of its route, after the postrouting hook.
@@ -374,8 +381,10 @@ func (w *walk) leave(n *host.Namespace, f host.Found) bool {
 		w.ok(n, "nat", "source %s becomes %s", before, p.Src)
 	}
 	if !w.reply && n == w.host.Own() && w.outside(n, link) && slices.Contains(w.known.Masqueraded, p.Src) {
-		return w.stop(n, "nat", Culprit{ID: "nat.masquerade", Fix: "tenon repair; tenon watch repairs it at once",
-			Text: fmt.Sprintf("the masquerade rule for %s is missing: packets leave %s with an address that only this host knows", p.Src, link.Name)})
+		return w.stop(n, "nat", cause("nat.masquerade",
+			"the masquerade rule for %s is missing: packets leave %s with an address that only this host knows",
+			p.Src, link.Name).
+			fix("tenon repair"))
 	}
 	next := f.Hop.Via
 	if !next.IsValid() {
@@ -414,8 +423,8 @@ func (w *walk) local(n *host.Namespace, f host.Found, own bool) bool {
 func (w *walk) accepted(n *host.Namespace) bool {
 	p := w.packet
 	if n.ID != w.question.Source {
-		return w.stop(n, "reply", Culprit{ID: "reply.elsewhere",
-			Text: fmt.Sprintf("the reply to %s arrives %s, which has that address, too", p.Dst, w.in(n))})
+		return w.stop(n, "reply", cause("reply.elsewhere",
+			"the reply to %s arrives %s, which has that address, too", p.Dst, w.in(n)))
 	}
 	if p.Src != w.question.To {
 		return w.stop(n, "reply", w.untranslated(n))
@@ -426,8 +435,8 @@ func (w *walk) accepted(n *host.Namespace) bool {
 // untranslated explains a reply with another source than the destination of the request.
 func (w *walk) untranslated(n *host.Namespace) Culprit {
 	p := w.packet
-	c := Culprit{ID: "reply.untranslated",
-		Text: fmt.Sprintf("the reply of %s is never translated back to %s", p.Src, w.question.To)}
+	c := cause("reply.untranslated",
+		"the reply of %s is never translated back to %s", p.Src, w.question.To)
 	if v := w.host.Own().Settings["net.bridge.bridge-nf-call-"+w.tables()]; v == "0" {
 		c.ID = "sysctl.bridge-nf"
 		c.Text = fmt.Sprintf("the reply of %s stays on the bridge and is never translated back to %s: bridge-nf-call-%s is 0",
@@ -463,8 +472,8 @@ func (w *walk) listens(n *host.Namespace) bool {
 		}
 		loopback = loopback || a.IsLoopback()
 	}
-	c := Culprit{ID: "service.none", See: "ss -ln" + protocol[:1],
-		Text: fmt.Sprintf("no socket %s listens on port %d/%s", w.in(n), p.DstPort, protocol)}
+	c := cause("service.none", "no socket %s listens on port %d/%s", w.in(n), p.DstPort, protocol).
+		see("%s", "ss -ln"+protocol[:1])
 	if loopback {
 		c.ID = "service.loopback"
 		c.Text = fmt.Sprintf("the service on port %d/%s %s listens only on the loopback address", p.DstPort, protocol, w.in(n))

@@ -1,8 +1,6 @@
 package why
 
 import (
-	"fmt"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/host"
@@ -24,10 +22,10 @@ func (w *walk) large() {
 	}
 	for _, c := range w.path {
 		if c.out.MTU != c.in.MTU {
-			w.limit(c.from, Culprit{ID: "mtu.ends",
-				Text: fmt.Sprintf("%s %s has MTU %d, its peer %s %s has %d: the smaller end drops large frames",
-					c.out.Name, w.in(c.from), c.out.MTU, c.in.Name, w.in(c.to), c.in.MTU),
-				Fix: "set the same MTU on both ends, and on the bridge between them"})
+			w.limit(c.from, cause("mtu.ends",
+				"%s %s has MTU %d, its peer %s %s has %d: the smaller end drops large frames",
+				c.out.Name, w.in(c.from), c.out.MTU, c.in.Name, w.in(c.to), c.in.MTU).
+				fix("set the same MTU on both ends, and on the bridge between them"))
 			return
 		}
 	}
@@ -58,9 +56,10 @@ func (w *walk) tooBig(c crossing, size int) bool {
 	if r.Verdict == packet.Accept {
 		return w.ok(c.from, "mtu", "%s has MTU %d, links before it %d; senders learn that by ICMP", c.out.Name, c.out.MTU, size)
 	}
-	w.limit(c.from, Culprit{ID: "mtu.black-hole", See: see(r.By),
-		Text: fmt.Sprintf("%s has MTU %d, and %s drops the message \"fragmentation needed\": senders never learn it",
-			c.out.Name, c.out.MTU, title(r.By)),
-		Fix: "accept ICMP type 3, or clamp the maximum segment size"})
+	w.limit(c.from, cause("mtu.black-hole",
+		"%s has MTU %d, and %s drops the message \"fragmentation needed\": senders never learn it",
+		c.out.Name, c.out.MTU, title(r.By)).
+		fix("accept ICMP type 3, or clamp the maximum segment size").
+		see("%s", list(r.By)))
 	return false
 }

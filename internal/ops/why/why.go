@@ -174,3 +174,20 @@ func destination(a netip.Addr, port uint16, protocol uint8) string {
 	}
 	return netip.AddrPortFrom(a, port).String()
 }
+
+// cause returns a culprit without a fix.
+func cause(id, format string, args ...any) Culprit {
+	return Culprit{ID: id, Text: fmt.Sprintf(format, args...)}
+}
+
+// fix returns the culprit with its fix.
+func (c Culprit) fix(format string, args ...any) Culprit {
+	c.Fix = fmt.Sprintf(format, args...)
+	return c
+}
+
+// see returns the culprit with a command that shows the cause.
+func (c Culprit) see(format string, args ...any) Culprit {
+	c.See = fmt.Sprintf(format, args...)
+	return c
+}
