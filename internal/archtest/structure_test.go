@@ -24,8 +24,12 @@ var mayImport = map[string][]string{
 		"cni", "invoke", "network", "network/config", "plugin", "plugins", "plugins/all",
 		"internal/dhcp", "internal/firewalld", "internal/ipam", "internal/repair",
 		"internal/session",
-		"internal/kernel", "internal/statefile", "internal/document",
+		"internal/kernel", "internal/statefile", "internal/document", "internal/host",
 	},
+
+	// The state of a host, for the commands that explain it.
+	"internal/host": {"internal/netlink", "internal/nft", "internal/iptables", "internal/netns",
+		"internal/statefile"},
 
 	// Plugins, the flows that they share, and the public package that provides these.
 	"plugins/all/link": {"plugins/all", "plugin", "invoke"},

@@ -40,27 +40,42 @@ func (c *Conn) Namespaces() (own int, all []int, err error) {
 // nsid returns the identifier of a namespace in this one, and assigns a permanent one if there is
 // none.
 func (c *Conn) nsid(ns *netns.NS) (id int32, err error) {
-	var about unix.RtGenmsg
-	fd := Uint32(unix.NETNSA_FD, uint32(ns.Fd()))
-	ask := func() error {
-		return c.ask(unix.RTM_GETNSID, 0, about, []Attribute{fd}, func(m []byte) error {
-			values, err := ReadBody(m, &unix.RtGenmsg{})
-			id = int32(number(Find(values, unix.NETNSA_NSID)))
-			return err
-		})
-	}
-	if err := ask(); err != nil || id >= 0 {
+	if id, err = c.identifier(ns); err != nil || id >= 0 {
 		return id, err
 	}
+	var about unix.RtGenmsg
+	fd := Uint32(unix.NETNSA_FD, uint32(ns.Fd()))
 	unassigned := int32(unix.NETNSA_NSID_NOT_ASSIGNED) // the kernel chooses
 	if err := c.change(unix.RTM_NEWNSID, 0, about, fd,
 		Uint32(unix.NETNSA_NSID, uint32(unassigned))); err != nil {
 		return 0, fmt.Errorf("identifier of namespace %s: %w", ns, err)
 	}
-	if err := ask(); err != nil || id >= 0 {
+	if id, err = c.identifier(ns); err != nil || id >= 0 {
 		return id, err
 	}
 	return 0, fmt.Errorf("identifier of namespace %s: %w", ns, unix.ENOENT)
+}
+
+// Identifier returns the identifier that another namespace has in this one, ok is false if it has
+// none. It assigns none.
+func (c *Conn) Identifier(ns *netns.NS) (id int, ok bool, err error) {
+	n, err := c.identifier(ns)
+	if err != nil {
+		return 0, false, fmt.Errorf("identifier of namespace %s: %w", ns, err)
+	}
+	return int(n), n >= 0, nil
+}
+
+// identifier returns the identifier of a namespace in this one, NETNSA_NSID_NOT_ASSIGNED (-1) if it
+// has none.
+func (c *Conn) identifier(ns *netns.NS) (id int32, err error) {
+	err = c.ask(unix.RTM_GETNSID, 0, unix.RtGenmsg{},
+		[]Attribute{Uint32(unix.NETNSA_FD, uint32(ns.Fd()))}, func(m []byte) error {
+			values, err := ReadBody(m, &unix.RtGenmsg{})
+			id = int32(number(Find(values, unix.NETNSA_NSID)))
+			return err
+		})
+	return id, err
 }
 
 // Lives reports whether a namespace, by its identifier in this one, still has a user. The kernel

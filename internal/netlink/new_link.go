@@ -44,6 +44,14 @@ func modeNumber(modes []string, name string) (uint32, error) {
 	return uint32(n), nil
 }
 
+// Mode returns the name of a mode of a macvlan or ipvlan device, as in [NewLink], or its number.
+func Mode(kind string, number int) string {
+	if kind == "ipvlan" {
+		return modeName(ipvlanModes, number)
+	}
+	return modeName(macvlanModes, number)
+}
+
 func modeName(modes []string, number int) string {
 	if number >= len(modes) || modes[number] == "" {
 		return fmt.Sprint(number)
@@ -116,10 +124,9 @@ func (l *Link) readKind(data []byte) {
 			l.VRFTable = number(v)
 		case l.Kind == "vlan" && kind == unix.IFLA_VLAN_ID:
 			l.VLAN = number(v)
-		case l.Kind == "macvlan" && kind == unix.IFLA_MACVLAN_MODE:
-			l.Mode = modeName(macvlanModes, number(v))
-		case l.Kind == "ipvlan" && kind == unix.IFLA_IPVLAN_MODE:
-			l.Mode = modeName(ipvlanModes, number(v))
+		case l.Kind == "macvlan" && kind == unix.IFLA_MACVLAN_MODE,
+			l.Kind == "ipvlan" && kind == unix.IFLA_IPVLAN_MODE:
+			l.Mode = Mode(l.Kind, number(v))
 		}
 	}
 }

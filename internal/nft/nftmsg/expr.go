@@ -182,8 +182,8 @@ func (e NAT) Encode() netlink.Attribute {
 
 // Verdict decides about the packet.
 type Verdict struct {
-	Code  int32  // NF_DROP, …, NFT_RETURN, …
-	Chain string // of NFT_JUMP and NFT_GOTO
+	Code  int32  `json:"code"`           // NF_DROP, …, NFT_RETURN, …
+	Chain string `json:"chain,omitzero"` // of NFT_JUMP and NFT_GOTO
 }
 
 // The codes of the kernel that package unix lacks (include/uapi/linux/netfilter.h).

@@ -35,8 +35,8 @@ func (f Family) String() string {
 
 // Table is a table of a ruleset.
 type Table struct {
-	Family Family
-	Name   string
+	Family Family `json:"family"`
+	Name   string `json:"name"`
 }
 
 // Conn is an nfnetlink socket, bound to a namespace. It must be used by one goroutine at a time.

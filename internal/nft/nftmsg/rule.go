@@ -18,8 +18,8 @@ type Rule struct {
 
 // Raw is an expression as the kernel lists it. Encode returns it unchanged.
 type Raw struct {
-	Name string
-	Data []byte // attributes
+	Name string `json:"name"`
+	Data []byte `json:"data,omitzero"` // attributes
 }
 
 // Encode implements [Expr].
@@ -137,4 +137,21 @@ func (r Raw) numbers() (n [maxNumbered]uint32) {
 		}
 	}
 	return n
+}
+
+// RawOf returns an expression as the kernel would list it.
+func RawOf(e Expr) Raw {
+	return decodeExpr(e.Encode()[unix.SizeofRtAttr:])
+}
+
+// Encode implements [Expr].
+func (e Match) Encode() netlink.Attribute {
+	return encoded("match", netlink.String(unix.NFTA_MATCH_NAME, e.Name),
+		number(unix.NFTA_MATCH_REV, uint32(e.Revision)), netlink.Bytes(unix.NFTA_MATCH_INFO, e.Info))
+}
+
+// Encode implements [Expr].
+func (e Target) Encode() netlink.Attribute {
+	return encoded("target", netlink.String(unix.NFTA_TARGET_NAME, e.Name),
+		number(unix.NFTA_TARGET_REV, 0), netlink.Bytes(unix.NFTA_TARGET_INFO, e.Info))
 }

@@ -151,14 +151,14 @@ func (s Set) userdata() (b []byte) {
 
 // Element is an element of a set.
 type Element struct {
-	Key     []byte
-	KeyEnd  []byte   // the last key of a range, nil unless it is a range
-	Value   []byte   // in a map
-	Verdict *Verdict // in a verdict map
-	Comment string   // up to 254 bytes
+	Key     []byte   `json:"key"`
+	KeyEnd  []byte   `json:"keyEnd,omitzero"`  // the last key of a range, nil unless it is a range
+	Value   []byte   `json:"value,omitzero"`   // in a map
+	Verdict *Verdict `json:"verdict,omitzero"` // in a verdict map
+	Comment string   `json:"comment,omitzero"` // up to 254 bytes
 	// Timeout is the time, in whole milliseconds, after which the kernel removes the element from a
 	// set with timeouts; 0: never. It is not decoded.
-	Timeout time.Duration
+	Timeout time.Duration `json:"-"`
 }
 
 // encode returns the element as an element of a list.

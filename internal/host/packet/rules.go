@@ -1,0 +1,245 @@
+package packet
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/iptables/legacy"
+	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
+)
+
+// Rules is a ruleset, prepared for evaluation.
+type Rules struct {
+	bases  []nftmsg.ListedChain // by hook and priority
+	chains map[chainKey][]nftmsg.ListedRule
+	sets   map[chainKey]*nftmsg.ListedSet
+	lookup Lookup
+}
+
+type chainKey struct {
+	table nftmsg.Table
+	name  string
+}
+
+// Lookup answers the questions of rules about routes (fib and addrtype).
+type Lookup interface {
+	// Type returns the type of an address for this namespace (RTN_…).
+	Type(p *Packet, source bool) uint32
+	// Own returns the first address of an interface.
+	Own(index int, ipv4 bool) (netip.Addr, bool)
+	// Out returns the interface of the route to the source of a packet, which strict reverse path
+	// filters compare; ok is false if there is none.
+	Out(p *Packet, source bool) (out Interface, ok bool)
+}
+
+// NewRules prepares a ruleset. Chains of dormant tables see no packets.
+func NewRules(r *nftmsg.Ruleset, lookup Lookup) *Rules {
+	prepared := &Rules{lookup: lookup, chains: map[chainKey][]nftmsg.ListedRule{},
+		sets: map[chainKey]*nftmsg.ListedSet{}}
+	for _, c := range r.Chains {
+		dormant := slices.ContainsFunc(r.Tables, func(t nftmsg.TableState) bool {
+			return t.Table == c.Table && t.Dormant
+		})
+		if c.Base && !dormant {
+			prepared.bases = append(prepared.bases, c)
+		}
+	}
+	slices.SortStableFunc(prepared.bases, func(a, b nftmsg.ListedChain) int {
+		return cmp.Compare(a.Priority, b.Priority)
+	})
+	for _, rule := range r.Rules {
+		key := chainKey{rule.Table, rule.Chain}
+		prepared.chains[key] = append(prepared.chains[key], rule)
+	}
+	for i := range r.Sets {
+		s := &r.Sets[i]
+		prepared.sets[chainKey{s.Table, s.Name}] = s
+	}
+	return prepared
+}
+
+// Verdict is the fate of a packet at a hook.
+type Verdict string
+
+// The verdicts. After Unknown, such as a queue to a program, the fate is not known.
+const (
+	Accept  Verdict = "accept"
+	Drop    Verdict = "drop"
+	Reject  Verdict = "reject"
+	Unknown Verdict = "unknown"
+)
+
+// Place is a rule, or the policy of a base chain.
+type Place struct {
+	Table   nftmsg.Table
+	Chain   string
+	Number  int // of the rule in its chain, from 1; 0: the policy
+	Handle  uint64
+	Comment string
+}
+
+func (p Place) String() string {
+	chain := fmt.Sprintf("chain %s %s %s", p.Table.Family, p.Table.Name, p.Chain)
+	if p.Number == 0 {
+		return "the policy of " + chain
+	}
+	return fmt.Sprintf("rule %d of %s", p.Number, chain)
+}
+
+// Program returns the program and the table if the chain has the name of one of iptables, such as
+// "iptables-legacy" and "filter"; else two empty strings.
+func (p Place) Program() (program, table string) {
+	program = map[nftmsg.Family]string{nftmsg.IPv4: "iptables", nftmsg.IPv6: "ip6tables"}[p.Table.Family]
+	table, isLegacy := strings.CutSuffix(p.Table.Name, legacy.Suffix)
+	tables := []string{"filter", "nat", "mangle", "raw", "security"}
+	switch {
+	case program == "":
+	case isLegacy:
+		return program + "-legacy", table
+	case slices.Contains(tables, table) && p.Chain == strings.ToUpper(p.Chain):
+		return program, table
+	}
+	return "", ""
+}
+
+// Doubt is a rule that could not be evaluated, with the part that could not.
+type Doubt struct {
+	Place Place
+	Part  string
+}
+
+// Result is what a hook did with a packet.
+type Result struct {
+	Verdict Verdict
+	By      *Place  // the rule or policy that ended the walk, nil if no chain did
+	NAT     []Place // the rules that changed addresses, in their order
+	Passed  []Place // the rules with an accept verdict that matched
+	Doubts  []Doubt
+}
+
+// Hook evaluates the base chains of a hook (NF_INET_…) for a packet of the network layer, and applies
+// translations to it. Rules of NAT chains see only the first packet of a connection.
+func (r *Rules) Hook(hook uint32, p *Packet) Result {
+	families := []nftmsg.Family{nftmsg.INet, nftmsg.IPv6}
+	if p.is4() {
+		families[1] = nftmsg.IPv4
+	}
+	return r.walk(hook, families, p)
+}
+
+// Bridge evaluates the base chains of a hook (NF_BR_…) of family bridge.
+func (r *Rules) Bridge(hook uint32, p *Packet) Result {
+	return r.walk(hook, []nftmsg.Family{nftmsg.Bridge}, p)
+}
+
+func (r *Rules) walk(hook uint32, families []nftmsg.Family, p *Packet) Result {
+	result := Result{Verdict: Accept}
+	translated := false
+	for _, base := range r.bases {
+		if base.Hook != hook || !slices.Contains(families, base.Table.Family) ||
+			base.Type == "nat" && (p.Conn.State != New || translated) {
+			continue
+		}
+		w := &walker{rules: r, packet: p, result: &result, hook: hook, base: base}
+		end := w.policy()
+		translated = translated || w.translated
+		switch end.verdict {
+		case Accept:
+		default:
+			result.Verdict, result.By = end.verdict, &end.place
+			return result
+		}
+	}
+	return result
+}
+
+// outcome is the end of a chain.
+type outcome struct {
+	verdict Verdict // "" if no rule decided
+	place   Place
+}
+
+// walker is one walk through a base chain.
+type walker struct {
+	rules      *Rules
+	packet     *Packet
+	result     *Result
+	hook       uint32
+	base       nftmsg.ListedChain
+	translated bool
+	depth      int
+}
+
+// maxDepth limits jumps, as in the kernel (NFT_JUMP_STACK_SIZE).
+const maxDepth = 16
+
+func (w *walker) policy() outcome {
+	end := w.chain(w.base.Name)
+	if end.verdict != "" {
+		return end
+	}
+	end = outcome{Accept, Place{Table: w.base.Table, Chain: w.base.Name}}
+	if w.base.Drops {
+		end.verdict = Drop
+	}
+	return end
+}
+
+// chain evaluates a chain. The verdict is "" if it returns.
+func (w *walker) chain(name string) outcome {
+	if w.depth++; w.depth > maxDepth {
+		return outcome{verdict: Unknown}
+	}
+	defer func() { w.depth-- }()
+	for i, rule := range w.rules.chains[chainKey{w.base.Table, name}] {
+		place := Place{Table: rule.Table, Chain: name, Number: i + 1, Handle: rule.Handle,
+			Comment: rule.Comment}
+		m := machine{walker: w, place: place}
+		for _, e := range rule.Exprs {
+			if m.done = m.done || !m.step(e); m.done {
+				break
+			}
+		}
+		if place.Comment == "" {
+			place.Comment = m.comment
+		}
+		if m.doubt != "" {
+			w.result.Doubts = append(w.result.Doubts, Doubt{place, m.doubt})
+		}
+		if m.verdict == nil {
+			continue
+		}
+		switch v := *m.verdict; v.Code {
+		case nftmsg.Accept:
+			w.result.Passed = append(w.result.Passed, place)
+			return outcome{Accept, place}
+		case nftmsg.Drop:
+			return outcome{Drop, place}
+		case verdictReject:
+			return outcome{Reject, place}
+		case unix.NFT_RETURN:
+			return outcome{}
+		case unix.NFT_JUMP:
+			if end := w.chain(v.Chain); end.verdict != "" {
+				return end
+			}
+		case unix.NFT_GOTO:
+			return w.chain(v.Chain)
+		case unix.NFT_CONTINUE:
+		default: // queue and stolen
+			return outcome{Unknown, place}
+		}
+	}
+	return outcome{}
+}
+
+// verdictReject is the internal code of a rule that answers with an error.
+const verdictReject = -100
+
+// verdictQueue is NF_QUEUE: a program decides about the packet.
+const verdictQueue = 3
