@@ -133,12 +133,12 @@ func runElsewhere(t *testing.T, o options) (log string) {
 // in memory if possible: that file system lists files in another order.
 func copyOfRepository(t *testing.T) (dir string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "tenon-dist-test-")
+	parent, err := os.MkdirTemp("/dev/shm", "tenon-dist-test-")
 	if err != nil {
-		dir = t.TempDir()
+		parent = t.TempDir()
 	}
 	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
+		if err := os.RemoveAll(parent); err != nil {
 			t.Error(err)
 		}
 	})
@@ -146,7 +146,7 @@ func copyOfRepository(t *testing.T) (dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir = filepath.Join(dir, "copy")
+	dir = filepath.Join(parent, "copy")
 	output(t, "", "git", "clone", "-q", "--shared", root, dir)
 	changes := output(t, root, "git", "status", "--porcelain", "--no-renames", "-uall", "-z")
 	for change := range strings.SplitSeq(strings.TrimSuffix(changes, "\x00"), "\x00") {
