@@ -10,7 +10,7 @@ import (
 // Why prints the answer to the question why packets stop.
 func Why(w io.Writer, r *why.Report) error {
 	verdict := map[why.Verdict]string{
-		why.Delivered: "delivered, and the reply comes back", why.Left: "leaves this host",
+		why.Delivered: "delivered, and the reply too", why.Left: "leaves this host",
 		why.Limited: "small packets only", why.Stopped: "STOPPED", why.Unknown: "not known",
 	}[r.Verdict]
 	fmt.Fprintf(w, "%s   %s\n", r.Title, verdict)

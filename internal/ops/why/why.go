@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/host/packet"
 )
 
-// Question is a flow: does a first packet reach the destination, and does the reply come back?
+// Question is a flow: does a first packet reach the destination, and does the reply?
 type Question struct {
 	Source   string     // the ID of a namespace
 	From     netip.Addr // source address; invalid: the kernel's choice
