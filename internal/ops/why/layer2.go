@@ -107,7 +107,7 @@ func neighbour(n *host.Namespace, link *host.Link, a netip.Addr) *host.Neighbour
 func (w *walk) neighbour(n *host.Namespace, link *host.Link, other *host.Namespace, next netip.Addr) bool {
 	owner, _ := w.owner(other, link, next)
 	if owner == nil {
-		return w.nobody(n, link.Name, other, w.bridgeAt(n, link), next)
+		return w.noOwner(n, link.Name, other, w.bridgeAt(n, link), next)
 	}
 	entry := neighbour(n, link, next)
 	if entry == nil || entry.MAC == "" || entry.State == "failed" || entry.MAC == owner.MAC {
@@ -356,7 +356,7 @@ func (w *walk) unknownOnBridge(n *host.Namespace, b, in *host.Link, next netip.A
 			return w.depart(n, l, next)
 		}
 	}
-	return w.nobody(n, b.Name, n, b, next)
+	return w.noOwner(n, b.Name, n, b, next)
 }
 
 // bridgeAt returns the bridge at the other end of a link, nil if there is none.
@@ -368,9 +368,9 @@ func (w *walk) bridgeAt(n *host.Namespace, link *host.Link) *host.Link {
 	return other.Link(peer.Master)
 }
 
-// nobody ends the walk: the next hop does not exist behind a link of n. The other end of the link is in
+// noOwner ends the walk: the next hop does not exist behind a link of n. The other end of the link is in
 // namespace at, on bridge b or, if b is nil, on none.
-func (w *walk) nobody(n *host.Namespace, name string, at *host.Namespace, b *host.Link, next netip.Addr) bool {
+func (w *walk) noOwner(n *host.Namespace, name string, at *host.Namespace, b *host.Link, next netip.Addr) bool {
 	if c := w.gone(next); c != nil {
 		return w.stop(n, "neighbour", *c)
 	}
@@ -386,7 +386,8 @@ func (w *walk) nobody(n *host.Namespace, name string, at *host.Namespace, b *hos
 		}
 	}
 	return w.stop(n, "neighbour", cause("neighbour.none",
-		"nobody behind %s %s has %s%s%s", name, w.in(n), next, w.byRule(), w.overlap(n)).
+		"no interface behind %s %s has %s%s%s",
+		name, w.in(n), next, w.byRule(), w.overlap(n)).
 		see("%sip neigh show %s", w.prefix(n), next))
 }
 

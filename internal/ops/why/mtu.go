@@ -8,7 +8,7 @@ import (
 )
 
 // large checks whether large packets take the same way: links with two ends of different MTU lose
-// them silently, and a router must be able to tell the sender that a packet is too big (RFC 1191).
+// them silently, and a router has to report a packet that is too big to its sender (RFC 1191).
 func (w *walk) large() {
 	least := map[bool]int{} // of the links on the way before, by direction
 	for _, c := range w.path {

@@ -37,8 +37,8 @@ type Verdict string
 
 // The verdicts.
 const (
-	Delivered Verdict = "delivered" // and the reply comes back
-	Left      Verdict = "left"      // through an uplink: nobody here knows the rest
+	Delivered Verdict = "delivered" // and the reply, too
+	Left      Verdict = "left"      // through an uplink; the rest of the way is not known
 	Limited   Verdict = "limited"   // only large packets stop
 	Stopped   Verdict = "stopped"
 	Unknown   Verdict = "unknown" // a program or a rule that cannot be evaluated decides
