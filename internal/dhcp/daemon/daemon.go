@@ -37,6 +37,7 @@ type Daemon struct {
 	handedOver    chan struct{} // closed after another daemon has taken the socket
 
 	running        sync.WaitGroup // goroutines of leases
+	turns          chan struct{}  // has an element for each lease that is at work in the kernel
 	requests       context.Context
 	cancelRequests context.CancelFunc
 
@@ -51,6 +52,16 @@ type Daemon struct {
 // while it did not answer.
 const noteEvery = time.Minute
 
+// atWork is the number of leases that may enter namespaces and send at the same time. Each occupies
+// a thread of the Go runtime, which never ends, and after a start all leases send at once.
+const atWork = 16
+
+// turn waits for a turn to work in the kernel, and returns the function that ends it.
+func (d *Daemon) turn() (end func()) {
+	d.turns <- struct{}{}
+	return func() { <-d.turns }
+}
+
 // Run runs a daemon until its context ends. It does not release the leases.
 func Run(ctx context.Context, o Options) error {
 	o.Socket = cmp.Or(o.Socket, dhcp.DefaultSocket)
@@ -62,7 +73,7 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("hostprefix %q is not an absolute path", o.HostPrefix)
 	}
 	d := &Daemon{Options: o, host: host{o.HostPrefix}, all: map[string]*lease{},
-		handedOver: make(chan struct{})}
+		handedOver: make(chan struct{}), turns: make(chan struct{}, atWork)}
 	d.Socket = o.HostPrefix + o.Socket
 	d.idle = sync.NewCond(&d.mu)
 	d.requests, d.cancelRequests = context.WithCancel(context.WithoutCancel(ctx))

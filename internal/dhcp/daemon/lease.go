@@ -185,6 +185,7 @@ func (l *lease) look(ctx context.Context) error {
 		return nil
 	}
 	l.nextLook = time.Now().Add(l.d.LookEvery)
+	defer l.d.turn()()
 	at, err := l.open(ctx)
 	if errors.Is(err, errGone) {
 		return err
@@ -219,8 +220,10 @@ func (l *lease) work(ctx context.Context) error {
 func (l *lease) do(ctx context.Context, action any) error {
 	switch a := action.(type) {
 	case v4.Send:
+		defer l.d.turn()()
 		return l.sent(a.Message.Type(), l.send4(ctx, a))
 	case v6.Send:
+		defer l.d.turn()()
 		return l.sent(a.Message.Type, l.send6(ctx, a))
 	case v4.Probe:
 		l.probe4(ctx, a.Address)
