@@ -80,7 +80,7 @@ func build(t *testing.T, files map[string]string) string {
 	}
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", "example", ".")
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
+	cmd.Env = append(goEnvironment(t), "GOFLAGS=-mod=mod -modcacherw -trimpath", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -61,8 +61,7 @@ type module struct {
 	root string // of this repository
 }
 
-// libcniModule writes a program that requires libcni. Its go.sum has the modules of this
-// repository, because the test uses no network.
+// libcniModule writes a program that requires libcni. Its go.sum has the modules of this repository.
 func libcniModule(t *testing.T, files map[string]string) module {
 	t.Helper()
 	root, err := filepath.Abs("../..")
@@ -95,8 +94,7 @@ func (m module) sh(commands string) {
 	m.t.Helper()
 	cmd := exec.CommandContext(m.t.Context(), "sh", "-ec", commands)
 	cmd.Dir = m.dir
-	cmd.Env = append(os.Environ(), "TENON="+m.root, "CGO_ENABLED=0",
-		"GOFLAGS=-buildvcs=false", "GOPROXY=off", "GOSUMDB=off")
+	cmd.Env = append(goEnvironment(m.t), "TENON="+m.root)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		m.t.Fatalf("%s\n%v\n%s", commands, err, out)
 	}

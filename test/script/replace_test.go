@@ -51,9 +51,7 @@ func main() {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), name, arg...)
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=mod -modcacherw", "GOWORK=off",
-			"GOSUMDB=off", "GOMODCACHE="+t.TempDir(),
-			"GOPROXY=file://"+proxy+",file://"+filepath.Join(moduleCache(t), "cache/download"))
+		cmd.Env = append(goEnvironment(t, "file://"+proxy), "GOFLAGS=-mod=mod -modcacherw -trimpath", "GOWORK=off")
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", cmd, err, out)
@@ -78,14 +76,20 @@ func main() {
 	}
 }
 
-// moduleCache returns the directory of downloaded modules.
-func moduleCache(t *testing.T) string {
+// goEnvironment returns the environment of a go command that finds an empty module cache, as on the
+// machine of a new user: a test must not rely on what another one has downloaded. Modules come from
+// the named proxies, the cache of this machine, and the configured proxy. With -trimpath, packages are
+// not compiled again for each cache.
+func goEnvironment(t *testing.T, proxies ...string) []string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE").Output()
+	out, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE", "GOPROXY").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.TrimSpace(string(out))
+	configured := strings.Fields(string(out))
+	proxies = append(proxies, "file://"+filepath.Join(configured[0], "cache", "download"), configured[1])
+	return append(os.Environ(), "GOMODCACHE="+t.TempDir(), "GOFLAGS=-buildvcs=false -modcacherw -trimpath",
+		"GOPROXY="+strings.Join(proxies, ","), "GOSUMDB=off", "CGO_ENABLED=0")
 }
 
 // publish adds the module in dir to a module proxy (go.dev/ref/mod#goproxy-protocol).
