@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/conformance"
+	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/network/config"
@@ -557,6 +558,7 @@ func TestAddTimeout(t *testing.T) {
 	plugins := map[string]script{"first": {}, "second": {cni.Add: {Stay: 10 * time.Minute}},
 		"third": {}}
 	t.Run("of the call", func(t *testing.T) {
+		testnet.Long(t) // waits for the whole limit, which must be longer than ADD of the first plugin
 		t.Parallel()
 		r := newRig(t, plugins)
 		r.Timeout = time.Minute

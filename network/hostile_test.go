@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -74,6 +75,9 @@ func TestHostilePlugins(t *testing.T) {
 	var mu sync.Mutex
 	said := map[string]string{}
 	verbs := []cni.Command{cni.Add, cni.Del, cni.Check, cni.Status, cni.GC, cni.VersionCommand}
+	if testing.Short() {
+		verbs = verbs[:2]
+	}
 	each := func(name string, choose func(hostile) bool) {
 		t.Run(name, func(t *testing.T) {
 			for _, h := range hostiles {
@@ -102,12 +106,16 @@ func TestHostilePlugins(t *testing.T) {
 			fmt.Fprintf(&got, "%s: %s\n", verb, said[h.name+" "+string(verb)])
 		}
 	}
-	compareGolden(t, "testdata/hostile.golden", got.String())
+	compareGolden(t, "testdata/hostile.golden", got.String(), func(line string) bool {
+		verb, _, _ := strings.Cut(line, ":")
+		return strings.HasPrefix(line, "#") || slices.Contains(verbs, cni.Command(verb))
+	})
 }
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-func compareGolden(t *testing.T, path, got string) {
+// compareGolden compares a text with the lines of a golden file that keep selects.
+func compareGolden(t *testing.T, path, got string, keep func(line string) bool) {
 	t.Helper()
 	if *update {
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
@@ -118,7 +126,9 @@ func compareGolden(t *testing.T, path, got string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
+	lines := slices.DeleteFunc(strings.SplitAfter(string(want), "\n"),
+		func(line string) bool { return line != "" && !keep(line) })
+	if diff := cmp.Diff(strings.Join(lines, ""), got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

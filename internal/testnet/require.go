@@ -2,6 +2,7 @@ package testnet
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -23,7 +24,7 @@ type Need func() error
 // which the environment variable CI or TENON_STRICT is not empty, the test fails instead. There is
 // one exception: if TENON_VM is "later", a test that the kernel does not support is skipped, and a
 // later stage, scripts/vm-tests, finds it in the log and runs it under another kernel. A need that
-// is [Optional] skips the test in every stage. No other function skips tests.
+// is [Optional] skips the test in every stage. Only Require and [Long] skip tests.
 func Require(t testing.TB, needs ...Need) {
 	t.Helper()
 	for _, need := range needs {
@@ -39,6 +40,17 @@ func Require(t testing.TB, needs ...Need) {
 		default:
 			t.Skip("skipped:", err)
 		}
+	}
+}
+
+// Long skips a test in short mode, in which the gate runs (make test): a test that takes long and
+// proves a contract again that a shorter test proves. make test-all runs it, and so does -run with
+// its name.
+func Long(t testing.TB) {
+	t.Helper()
+	top, _, _ := strings.Cut(t.Name(), "/")
+	if testing.Short() && !strings.Contains(flag.Lookup("test.run").Value.String(), top) {
+		t.Skip("left out by -short") // test/report counts these tests by the text
 	}
 }
 

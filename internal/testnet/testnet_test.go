@@ -171,6 +171,7 @@ func TestSnapshotSeesVLANs(t *testing.T) {
 // TestSnapshotSeesSettings checks that a snapshot shows a change of any setting of a link, although
 // Snapshot does not read all settings of links each time.
 func TestSnapshotSeesSettings(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	host := prepared(t).Host
 	seen := 0

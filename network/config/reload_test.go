@@ -139,8 +139,12 @@ func TestReloadUnderLoad(t *testing.T) {
 	w := &carelessWriter{t: t, dir: filepath.Join(root, "net.d"), rand: rand.New(rand.NewPCG(1, 2))}
 	w.fill(w.dir)
 	f := openDirectory(t, config.Options{Dir: w.dir, Linger: time.Minute})
-	under(t, 1000, &checksummed{}, f, func() {
-		for range 1000 {
+	rounds := 1000
+	if testing.Short() {
+		rounds = 200
+	}
+	under(t, rounds, &checksummed{}, f, func() {
+		for range rounds {
 			w.change()
 			if w.rand.IntN(8) == 0 { // pause, so that there are new snapshots
 				time.Sleep(15 * time.Millisecond)

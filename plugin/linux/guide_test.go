@@ -34,6 +34,7 @@ func TestGuideBuilds(t *testing.T) {
 
 // TestGuideSuite runs the tests of the guide's plugin. Faults must be injected.
 func TestGuideSuite(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("go"), testnet.Tool("ip"), tracer.Supported,
 		testnet.Kernel(kernel.FeatureMacvlan))

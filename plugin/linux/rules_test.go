@@ -58,6 +58,7 @@ func quarantineRuntime(t *testing.T) *plugintest.Runtime {
 }
 
 func TestRuleSetSuite(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	testnet.Require(t, testnet.Kernel(kernel.FeatureNFT), testnet.Tool("nft"))
 	plugintest.Run(t, plugintest.Suite{

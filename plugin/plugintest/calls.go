@@ -72,10 +72,11 @@ type callSweep struct {
 	*Runtime
 	verb      cni.Command
 	breakages []breakage
-	hooked    bool   // each change has already failed in this process
-	clean     string // the state without an attachment
-	host      string // the state of the host and Dir, without the container
-	injected  int    // number of injected faults
+	hooked    bool          // each change has already failed in this process
+	clean     string        // the state without an attachment
+	host      string        // the state of the host and Dir, without the container
+	injected  int           // number of injected faults
+	took      time.Duration // by the verb without a fault, which shows the speed of the host
 }
 
 func (s *callSweep) run() {
@@ -84,10 +85,10 @@ func (s *callSweep) run() {
 	s.host = s.objects(s.Host)
 	s.Container(broken)
 	s.clean = s.objects(s.Spaces()...)
-	settings := settingsOf(s.State())
+	settings := s.settings()
 	changes := s.undisturbed()
 	list := s.breakages
-	for n := 0; n < len(changes); n += step() {
+	for n := 0; n < len(changes); n++ {
 		tried := list
 		if (s.hooked || len(changes)*len(list) > enough) && !allFaults {
 			tried = list[n%len(list):][:1]
@@ -105,14 +106,14 @@ func (s *callSweep) run() {
 		s.t.Logf("%d system calls that change something, %d faults injected", len(changes),
 			s.injected)
 	}
-	s.same(settings, settingsOf(s.State()))
+	s.same(settings, s.settings())
 }
 
-// settingsOf returns the lines of a state that are settings below /proc/sys/net. Reading them takes
+// settings returns the lines of the state that are settings below /proc/sys/net. Reading them takes
 // long, so the suite compares them once, after all faults. Other lines contain interface indexes,
 // which differ after GC.
-func settingsOf(state string) string {
-	return strings.Join(slices.DeleteFunc(strings.Split(state, "\n"), func(line string) bool {
+func (r *Runtime) settings() string {
+	return strings.Join(slices.DeleteFunc(strings.Split(testnet.Snapshot(r.t, r.Spaces(), r.Dir), "\n"), func(line string) bool {
 		return !strings.Contains(line, " sysctl ")
 	}), "\n")
 }
@@ -125,7 +126,9 @@ func (s *callSweep) undisturbed() []tracer.Change {
 	s.t.Helper()
 	q := s.breakable(s.verb)
 	before := s.objects(s.Spaces()...)
+	began := time.Now()
 	run := s.traced(q, tracer.Fault{})
+	s.took = time.Since(began)
 	if run.Code != 0 || run.Killed {
 		s.t.Fatalf("%s, as a process under ptrace: exit status %d\n%s%s", s.verb, run.Code,
 			run.Stdout, run.Stderr)
@@ -221,10 +224,7 @@ var cleansUp = map[cni.Command]string{cni.Del: "PL-DEL-01, PL-DEL-05", cni.GC: "
 // background.
 func (s *callSweep) expect(before string, spaces []*Namespace, complaint string) {
 	s.t.Helper()
-	limit := 10 * time.Second
-	if sampled {
-		limit = time.Minute
-	}
+	limit := max(10*time.Second, 10*s.took)
 	diff := testnet.Diff(before, s.objects(spaces...))
 	for end := time.Now().Add(limit); diff != "" &&
 		time.Now().Before(end); time.Sleep(30 * time.Millisecond) {

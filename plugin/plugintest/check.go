@@ -23,11 +23,11 @@ func check(_ *testing.T, r *Runtime) {
 	}
 	r.Add("c")
 	r.Check("c")
-	before := r.State()
+	before := r.state()
 	for range times(50) {
 		r.Check("c")
 	}
-	r.Unchanged(before)
+	r.unchanged(before)
 	if r.hasInterface("c") {
 		r.Must(r.withNeighbour("c"))
 	}

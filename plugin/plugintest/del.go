@@ -16,19 +16,16 @@ import (
 func del(_ *testing.T, r *Runtime) {
 	r.Add("other")
 	cases := slices.Concat(delCases, r.brokenConfigurations())
-	if sampled {
-		cases = cases[:min(len(cases), len(delCases)+2)]
-	}
 	for _, c := range cases {
 		if !c.blind && !c.gone {
 			r.Container(c.container)
 		}
 	}
-	before := r.State()
+	before := r.state()
 	for _, c := range cases {
 		r.delCase(c)
 	}
-	r.Unchanged(before)
+	r.unchanged(before)
 	r.renamed()
 	r.Check("other")
 }
@@ -40,7 +37,7 @@ func (r *Runtime) renamed() {
 	r.t.Helper()
 	const container = "renamed"
 	r.Container(container)
-	before := r.State()
+	before := r.state()
 	r.Add(container)
 	if !r.makesInterface(container) {
 		r.Del(container)
@@ -54,7 +51,7 @@ func (r *Runtime) renamed() {
 			inside.Command("ip", "link"))
 	}
 	r.Del(container)
-	r.Unchanged(before)
+	r.unchanged(before)
 }
 
 // delCase is one way to call DEL.

@@ -3,7 +3,6 @@ package plugintest
 import (
 	"encoding/json"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 
@@ -12,26 +11,12 @@ import (
 
 var errFault = errors.New("injected fault")
 
-// sampled reduces the tests on an emulated machine (scripts/vm-tests), where they take many times
-// as long and which only serves to test its kernel. It selects one example of a suite, only the
-// kernel-dependent contracts of suites other than TestSuite, one wrong member of the configuration,
-// every eighth failing change, and a fifth of all repetitions. It does not compare the settings
-// below /proc/sys/net, because reading them takes most of the time.
-var sampled = os.Getenv("TENON_SAMPLE") != ""
-
-// times returns the number of repetitions.
+// times returns the number of repetitions: a fifth in short mode.
 func times(n int) int {
-	if sampled {
+	if testing.Short() {
 		return n / 5
 	}
 	return n
-}
-
-func step() int {
-	if sampled {
-		return 8
-	}
-	return 1
 }
 
 // fault fails one change that the plugin makes through the kernel package of Tenon.
@@ -66,7 +51,7 @@ func faults(t *testing.T, r *Runtime) {
 	if hooked {
 		r.hooks(t)
 	}
-	if r.first || !hooked || allFaults {
+	if !hooked || allFaults || r.first && !testing.Short() {
 		r.calls(t, hooked)
 	}
 }
@@ -105,8 +90,8 @@ func (r *Runtime) breakable(verb cni.Command) Request {
 }
 
 func (r *Runtime) faultsOf(verb cni.Command) {
-	before := r.State()
-	for n := 0; ; n += step() {
+	before, settings := r.objects(r.Spaces()...), r.settings()
+	for n := 0; ; n++ {
 		q := r.breakable(verb)
 		f := &fault{after: n}
 		_, err := f.do(r, q)
@@ -116,6 +101,7 @@ func (r *Runtime) faultsOf(verb cni.Command) {
 			}
 			r.t.Logf("%d changes", n)
 			r.Del(broken)
+			r.same(settings, r.settings())
 			return
 		}
 		r.checkFault(f, err)
@@ -125,7 +111,7 @@ func (r *Runtime) faultsOf(verb cni.Command) {
 		if verb == cni.GC { // GC may leave the contents of the namespace, which end with it
 			r.Del(broken)
 		}
-		if r.Unchanged(before); r.t.Failed() {
+		if r.same(before, r.objects(r.Spaces()...)); r.t.Failed() {
 			r.t.Fatalf("after failure of %q: undo the changes before it (PL-ADD-10, PL-DEL-01)",
 				f.op)
 		}

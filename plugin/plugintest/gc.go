@@ -30,7 +30,7 @@ func gc(_ *testing.T, r *Runtime) {
 	kept := r.stateOf(spaces...)
 	r.Add("stale-1")
 	r.Add("stale-2")
-	before := r.State()
+	before := r.state()
 	q := r.Collect()
 	delete(q.Conf, validKey)
 	r.Refused(q, cni.CodeInvalidConfig)
@@ -39,7 +39,7 @@ func gc(_ *testing.T, r *Runtime) {
 		q.Conf[validKey] = list
 		r.Refused(q, cni.CodeInvalidConfig, cni.CodeDecodingFailure)
 	}
-	r.Unchanged(before)
+	r.unchanged(before)
 
 	r.Must(r.Collect("kept", "long-gone"))
 	r.same(kept, r.stateOf(spaces...))

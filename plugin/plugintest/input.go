@@ -16,7 +16,7 @@ import (
 // accept keys that it does not know.
 func input(_ *testing.T, r *Runtime) {
 	r.Container("c")
-	before := r.State()
+	before := r.state()
 	whole := r.marshal(r.Conf)
 	for _, stdin := range [][]byte{
 		{}, []byte("null"), []byte("[]"), []byte(`"x"`), []byte("\x00"), whole[:len(whole)/2],
@@ -43,7 +43,7 @@ func input(_ *testing.T, r *Runtime) {
 		}
 	}
 	r.unknown()
-	r.Unchanged(before)
+	r.unchanged(before)
 }
 
 // unknown sends ADD keys that no plugin knows. ADD must accept them or fail with code 2 and a

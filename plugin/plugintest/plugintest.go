@@ -248,22 +248,17 @@ func asksForExample(suite string) bool {
 func Run(t *testing.T, s Suite) {
 	t.Helper()
 	s.served = &served{versions: map[cni.Version]bool{}}
-	further := sampled && t.Name() != "TestSuite" && !asksForExample(t.Name())
+	short := testing.Short() && !asksForExample(t.Name())
 	if s.Examples == nil {
 		s.Examples = s.Plugin.Examples()
 	}
 	if len(s.Examples) == 0 {
 		t.Fatalf("plugin %s has no examples to test with", s.Plugin.Name)
 	}
-	if !further {
-		t.Run("leaks", func(t *testing.T) { leaks(newUsed(t, &s, s.Examples[0])) })
-	}
+	t.Run("leaks", func(t *testing.T) { leaks(newUsed(t, &s, s.Examples[0])) })
 	for _, c := range contracts {
-		if further && !c.kernel {
-			continue
-		}
 		examples := s.Examples
-		if !c.every || sampled && !asksForExample(t.Name()) {
+		if !c.every || short && c.kernel {
 			examples = examples[:1]
 		}
 		t.Run(c.name, func(t *testing.T) {

@@ -75,7 +75,7 @@ func previous(_ *testing.T, r *Runtime) {
 		return
 	}
 	r.Container("c")
-	before := r.State()
+	before := r.state()
 	for _, v := range r.suite.Plugin.Versions {
 		r.Conf["cniVersion"] = v.String()
 		for _, verb := range []cni.Command{cni.Add, cni.Check} {
@@ -101,7 +101,7 @@ func previous(_ *testing.T, r *Runtime) {
 		}
 	})
 	r.sloppy()
-	r.Unchanged(before)
+	r.unchanged(before)
 }
 
 // sloppy calls ADD with previous results that need repair. The result must equal the result for the

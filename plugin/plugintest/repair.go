@@ -20,7 +20,7 @@ func repair(_ *testing.T, r *Runtime) {
 	testnet.Require(r.t, testnet.Kernel(kernel.FeatureNFT), testnet.Tool("nft"))
 	r.Add("a")
 	r.Add("b")
-	before := r.State()
+	before := r.state()
 	for _, damage := range []string{"flush ruleset", "list ruleset"} {
 		r.Host.Command("nft", damage)
 		for range 2 {
@@ -30,16 +30,16 @@ func repair(_ *testing.T, r *Runtime) {
 				}
 			}
 		}
-		r.Unchanged(before)
+		r.unchanged(before)
 	}
 	gone := r.Request(cni.Check, "b")
 	r.Del("b")
 	r.Remove("b")
-	without := r.State()
+	without := r.state()
 	if err := r.repair(gone); err != nil && cni.CodeOf(err) != cni.CodeUnknownContainer {
 		r.t.Errorf("repair of a container that no longer exists: %v", err)
 	}
-	r.Unchanged(without)
+	r.unchanged(without)
 	r.Del("a")
 }
 

@@ -13,9 +13,9 @@ import (
 // PL-ADD-03
 func repeat(_ *testing.T, r *Runtime) {
 	r.Container("c")
-	unattached := r.State()
+	unattached := r.state()
 	r.Add("c")
-	before := r.State()
+	before := r.state()
 	again, err := r.Do(r.t.Context(), r.Request(cni.Add, "c"))
 	if (err == nil) != r.suite.repeatable() {
 		r.t.Errorf("second ADD of an attachment: error %v; success required by Suite.Repeatable or the role chained: %t (PL-ADD-03)",
@@ -25,14 +25,14 @@ func repeat(_ *testing.T, r *Runtime) {
 		r.t.Errorf("second ADD of an attachment has result %s, want the first result, %s", again,
 			r.prev["c"])
 	}
-	r.Unchanged(before)
+	r.unchanged(before)
 	if r.makesInterface("c") {
 		another := r.Request(cni.Add, "c")
 		another.ContainerID = "another"
 		r.refusedName(another, before)
 		another.Command = cni.Del // a runtime calls DEL after a failed ADD
 		r.Must(another)
-		r.Unchanged(before)
+		r.unchanged(before)
 		another = r.Request(cni.Add, "c")
 		another.Conf["name"] = "another"
 		r.refusedName(another, before)
@@ -43,7 +43,7 @@ func repeat(_ *testing.T, r *Runtime) {
 	r.Del("c")
 	r.addAtOnce("c")
 	r.Del("c")
-	r.Unchanged(unattached)
+	r.unchanged(unattached)
 }
 
 // addAtOnce makes simultaneous ADDs of one attachment.
@@ -79,5 +79,5 @@ func (r *Runtime) refusedName(q Request, before string) {
 	if _, err := r.Do(r.t.Context(), q); err == nil {
 		r.t.Errorf("ADD of %s succeeds although its namespace already has %s, want an error (PL-ADD-03)", q.ContainerID, q.IfName)
 	}
-	r.Unchanged(before)
+	r.unchanged(before)
 }

@@ -15,7 +15,7 @@ import (
 func versions(_ *testing.T, r *Runtime) {
 	const container = "c"
 	r.Container(container)
-	before := r.State()
+	before := r.state()
 	r.announced()
 	r.newest(cni.Add)
 	full := r.Add(container)
@@ -70,7 +70,7 @@ func versions(_ *testing.T, r *Runtime) {
 		}
 		r.Refused(r.Collect(), code)
 	}
-	r.Unchanged(before)
+	r.unchanged(before)
 }
 
 // beyondOldest reports whether v is 0.1.0 or 0.2.0, which can express one address of each family,

@@ -65,6 +65,7 @@ func TestSuite(t *testing.T) {
 // TestSuiteInContainer runs the suite with linkInContainer: earlier plugins have created the parent
 // and the default route in the container.
 func TestSuiteInContainer(t *testing.T) {
+	testnet.Long(t)
 	testnet.Require(t, macvlans)
 	inside := suite
 	inside.Setup, inside.Drifts = nil, nil

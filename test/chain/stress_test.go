@@ -36,6 +36,7 @@ func rounds(t *testing.T) int {
 // the first ADDs race for bridge, gateway address, rule set and data directory. It measures
 // nothing, which is the task of test/bench. scripts/test runs it alone.
 func TestStress(t *testing.T) {
+	testnet.Long(t)
 	const containers = 200
 	plugins := install(t)
 	n := testnet.New(t)

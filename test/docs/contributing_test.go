@@ -2,6 +2,7 @@ package docs
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,7 +50,7 @@ func TestContributing(t *testing.T) {
 	suite := filepath.Join(dir, "suite")
 	build := exec.Command("go", "test", "-vet=off", "-c", "-o", suite, "-overlay", list, "./plugins/innerbridge")
 	build.Dir = repository
-	run := exec.Command(suite)
+	run := exec.Command(suite, fmt.Sprintf("-test.short=%t", testing.Short()))
 	run.Dir = dir
 	for _, cmd := range []*exec.Cmd{build, run} {
 		if out, err := cmd.CombinedOutput(); err != nil {

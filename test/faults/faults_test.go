@@ -23,11 +23,9 @@ var pluginDir = os.Getenv("TENON_PLUGINS")
 // all adds slow faults and faults that differ little.
 var all = os.Getenv("TENON_FAULTS") == "all"
 
-// emulated is true on an emulated processor (scripts/vm-tests), which is many times slower: the
-// sweep then breaks only every emulatedSample-th of the usual changes.
-var emulated = os.Getenv("TENON_SAMPLE") != ""
-
-const emulatedSample = 6
+// shortSample is the share of the usual changes that the sweep breaks in short mode, in which
+// scripts/vm-tests runs it on slow virtual processors.
+const shortSample = 6
 
 func TestMain(m *testing.M) {
 	if !runAsRuntime(os.Args) {
@@ -100,6 +98,7 @@ var scenarios = []scenario{
 }
 
 func TestNothingIsLeft(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	plugins := builtPlugins(t)
 	for _, s := range slices.Concat(scenarios, chained) {
@@ -160,6 +159,7 @@ func build(t *testing.T) (tenon, plugins string) {
 
 // The upstream plugins leave objects behind; the sweep must find them.
 func TestSweepFindsWhatReferencePluginsLeave(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	const upstream = "/usr/lib/cni"
 	testnet.Require(t, testnet.Tool(filepath.Join(upstream, "bridge")))
@@ -187,6 +187,7 @@ func TestSweepFindsWhatReferencePluginsLeave(t *testing.T) {
 // TestSettingsAreLookedAt: the sweep compares settings not after each fault, but finds each
 // difference.
 func TestSettingsAreLookedAt(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	var found []string
 	s := scenario{plugin: "loopback", conf: map[string]any{"cniVersion": "1.0.0"}}

@@ -20,6 +20,7 @@ import (
 // finished attachments then clean up. If a plugin is killed or fails, the runtime cleans up itself,
 // or its successor does. A neighbour is not harmed (CACHE-11, LIF-04, RT-DEL-08).
 func TestRuntimeIsKilled(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	testnet.Require(t, testnet.Kernel(kernel.FeatureIFB, kernel.FeatureShaping))
 	tenon, plugins := build(t)

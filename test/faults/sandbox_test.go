@@ -103,6 +103,7 @@ func (j job) caller() invoke.Caller {
 // after recovery by the next one, the container has all networks or none, and a neighbour is not
 // harmed (LIF-04).
 func TestSandboxRuntimeIsKilled(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	_, plugins := build(t)
 	for _, row := range []struct {

@@ -51,8 +51,8 @@ type rig struct {
 
 func newRig(t testing.TB, plugins string, s scenario, report func(finding string)) *rig {
 	t.Helper()
-	if emulated {
-		s.sample = max(s.sample, 1) * emulatedSample
+	if testing.Short() {
+		s.sample = max(s.sample, 1) * shortSample
 	}
 	r := &rig{t: t, plugins: plugins, sample: s.sample, env: s.env, report: report, net: testnet.New(t, "container"), state: t.TempDir(), settle: testnet.Patience}
 	if s.setup != nil {

@@ -36,6 +36,7 @@ func (n *node) installScript(name string) {
 // TestShellPlugin: a plugin that is a shell script, added by a drop-in file after Tenon's plugins:
 // all verbs, its messages on standard error, and its errors.
 func TestShellPlugin(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	l := newLab(t, plugins)
 	l.installNote()

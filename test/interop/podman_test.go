@@ -160,6 +160,7 @@ func TestPodman(t *testing.T) {
 // TestPodmanTakeover: Podman detaches containers with the plugins of the other implementation.
 // Tenon's GC removes objects that the upstream plugins do not know.
 func TestPodmanTakeover(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	testnet.Require(t, testnet.Tool(upstream+"/bridge"), testnet.Tool("iptables"))
 	p := newPodman(t)

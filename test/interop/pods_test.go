@@ -67,6 +67,7 @@ func TestContainerd(t *testing.T) {
 
 // TestContainerdStatus: without a usable network, containerd reports that it is not ready, and why.
 func TestContainerdStatus(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	c := newContainerd(t)
 	c.install()
@@ -92,6 +93,7 @@ func TestContainerdStatus(t *testing.T) {
 // TestContainerdKilled: containerd, killed during an ADD, does not know the pod afterwards. Tenon's
 // GC removes its remains and keeps the running pods.
 func TestContainerdKilled(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	c := newContainerd(t)
 	tenon := c.install()
@@ -139,6 +141,7 @@ func (c *containerd) endNamespaces(except string) {
 // TestContainerdForgets: after containerd lost its state, GC with a list of live attachments
 // deletes the others.
 func TestContainerdForgets(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	c := newContainerd(t)
 	tenon := c.install()
@@ -168,6 +171,7 @@ func TestContainerdForgets(t *testing.T) {
 // without pod IDs and results. Plugins and their tests rely on it: the names of members, which
 // containerd spells inconsistently, and the arguments of Kubernetes.
 func TestContainerdSends(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	c := newContainerd(t)
 	c.install()

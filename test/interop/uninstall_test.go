@@ -14,6 +14,7 @@ import (
 // open connection continues, upstream's DEL succeeds with the input that libcni passes, and Tenon
 // leaves nothing on the node.
 func TestUninstall(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	l := upstreamLab(t)
 	outside := l.Uplink()

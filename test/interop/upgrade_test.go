@@ -32,6 +32,7 @@ func earlierVersion(t *testing.T) (command, dir string) {
 // TestUpgrade attaches with an earlier version and calls CHECK, DEL and GC of this one, and the
 // other way round. Nothing may remain.
 func TestUpgrade(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	_, dir := earlierVersion(t)
 	rows := append(slices.Clone(takeovers), // and what Debian's plugins lack
@@ -57,6 +58,7 @@ func TestUpgrade(t *testing.T) {
 // set. This version's command then repairs the attachment from the record, checks it and detaches
 // it.
 func TestUpgradeRepair(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	command, dir := earlierVersion(t)
 	l := newLab(t, dir)

@@ -69,6 +69,7 @@ func (l *lab) must(args ...string) string {
 // TestUpstreamPlugins: a chain of the upstream plugins under Tenon's runtime leaves nothing behind
 // after ADD, CHECK, DEL and GC. They are too old for GC; recorded attachments get DEL.
 func TestUpstreamPlugins(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	upstreamLab(t).chain()
 }

@@ -14,6 +14,7 @@ import (
 // it. A container of another segment, of a VLAN, and of a trunk on the same bridge and in the same
 // subnet does not reach them. The last DEL removes all rows.
 func TestSegment(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	everywhere(t, func(t *testing.T, start start, f family) {
 		c := newCluster(t, 2, start, f)
@@ -67,6 +68,7 @@ func TestSegment(t *testing.T) {
 // TestMesh: among three hosts with tunnels between each two, each port of the segment receives a
 // broadcast once, and its sender not at all.
 func TestMesh(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	everywhere(t, func(t *testing.T, start start, f family) {
 		c := newCluster(t, 3, start, f)
@@ -109,6 +111,7 @@ func TestMesh(t *testing.T) {
 // TestMTU: the MTU of a segment is the largest with which packets fit into the underlay's 1500
 // bytes.
 func TestMTU(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	everywhere(t, func(t *testing.T, start start, f family) {
 		c := newCluster(t, 2, start, f)
@@ -143,6 +146,7 @@ func TestMTU(t *testing.T) {
 // TestRestarts: the traffic of a segment continues after the end of either daemon and its restart,
 // and while ovsdb-server is down.
 func TestRestarts(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	everywhere(t, func(t *testing.T, start start, f family) {
 		c := newCluster(t, 2, start, f)

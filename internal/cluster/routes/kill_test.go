@@ -213,6 +213,7 @@ func transitions() map[string][2]routes.Want {
 // TestKilled: a process is killed before each change. Afterwards Apply reaches the wanted state,
 // and Remove leaves nothing.
 func TestKilled(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	for name, states := range transitions() {
 		t.Run(name, func(t *testing.T) {
@@ -230,6 +231,9 @@ func TestFaults(t *testing.T) {
 	t.Parallel()
 	for name, states := range transitions() {
 		t.Run(name, func(t *testing.T) {
+			if name != "change" { // which adds, changes and removes
+				testnet.Long(t)
+			}
 			t.Parallel()
 			s := newSingle(t)
 			fault := errors.New("fault")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/dhcp/v4"
+	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/internal/testnet/dhcpserver"
 )
 
@@ -18,6 +19,7 @@ import (
 // exchange, options without end, addresses that no node can have) sets an address or stops the
 // daemon.
 func TestHostileServer(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
 	asked := 0

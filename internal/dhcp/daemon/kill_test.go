@@ -75,6 +75,7 @@ func (d *node) eventuallyAnswers() {
 // TestKill checks that no address is lost or left behind when a daemon that renews 50 leases is
 // killed 100 times.
 func TestKill(t *testing.T) {
+	testnet.Long(t)
 	const leases, kills = 50, 100
 	var names []string
 	for i := range leases {

@@ -175,6 +175,7 @@ func TestLost(t *testing.T) {
 // TestNoServer checks that DEL interrupts an ADD that waits for a server, and that the error of ADD
 // names the missing answer and the interface.
 func TestNoServer(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a", "b")
 	d := newNode(t, n)

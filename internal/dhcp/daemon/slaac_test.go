@@ -63,6 +63,7 @@ func TestSLAAC(t *testing.T) {
 // TestNoRouter checks that ADD fails in time without a router, and that the daemon releases the
 // IPv4 address.
 func TestNoRouter(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	n := dhcpserver.NewNet(t, "a")
 	s := dhcpserver.Start(t, n, isc, pool, 60)

@@ -368,6 +368,7 @@ func TestRefused(t *testing.T) {
 // TestLargeTransactions checks that the socket buffers do not limit the size of a transaction or of
 // its refusal.
 func TestLargeTransactions(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	ns, c := setup(t)
 	const many = 100_000

@@ -77,7 +77,11 @@ func TestManyRequestsClaimManyBlocks(t *testing.T) {
 }
 
 func TestSmallPoolIsUsedExactly(t *testing.T) {
-	const nodes, rounds, units = 10, 10, 13 // a /28 without network, gateway, broadcast
+	const nodes, units = 10, 13 // a /28 without network, gateway, broadcast
+	rounds := 10
+	if testing.Short() {
+		rounds = 2
+	}
 	inWorld(t, func(w *world) {
 		w.pool(cluster.Pool{Range: prefix("10.64.0.0/24"), BlockBits: 28,
 			Cooldown: cluster.Duration(time.Second)})

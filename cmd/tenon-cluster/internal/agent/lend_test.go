@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/memkv"
 	"github.com/tenon-cni/tenon/internal/cluster"
 	"github.com/tenon-cni/tenon/internal/cluster/local"
+	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
 // lenders is a pool of two blocks with a node each; the block of the second is full.
@@ -182,6 +183,7 @@ func TestBorrowerIsFenced(t *testing.T) {
 // TestLendInterrupted loses each call of the owner or the borrower during a loan, alone or with
 // all later ones, and kills the agent. Afterwards files and store agree.
 func TestLendInterrupted(t *testing.T) {
+	testnet.Long(t)
 	lost := rpctypes.ErrGRPCTimeout
 	faults := map[string]memkv.Fault{
 		"lost request": {Error: lost},

@@ -89,9 +89,10 @@ func (p *Port) Cut() { p.host.Command("ip", "link", "set", p.name, "down") }
 // Join takes the link up again.
 func (p *Port) Join() { p.host.Command("ip", "link", "set", p.name, "up") }
 
-// Start starts a cluster and waits until every member answers.
+// Start starts a cluster and waits until every member answers. In short mode it skips the test.
 func Start(t testing.TB, o Options) *Cluster {
 	t.Helper()
+	testnet.Long(t)
 	testnet.Require(t, testnet.Root, testnet.Tool("nsenter"))
 	if o.Members == 0 {
 		o.Members = 3

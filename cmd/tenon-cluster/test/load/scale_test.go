@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
 // small is a run of less than a minute.
@@ -28,6 +30,7 @@ func simulated(t *testing.T, s settings) (r *report) {
 
 // TestScale runs a small simulation. Blind nodes must write as much as others.
 func TestScale(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	s := small()
 	full := simulated(t, s)
