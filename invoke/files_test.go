@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/tenon-cni/tenon/internal/testnet/exefile"
 	"github.com/tenon-cni/tenon/invoke"
 )
 
@@ -16,7 +17,7 @@ func TestProcessHoldsFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "plugin")
 	const script = "#!/bin/sh\nreadlink /proc/$$/fd/3 /proc/$$/fd/4\nexit 0\n"
-	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
+	if err := exefile.Write(path, []byte(script)); err != nil {
 		t.Fatal(err)
 	}
 	call, want := add(path), ""

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/internal/testnet/exefile"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/network/config"
@@ -202,7 +203,7 @@ func (r *rig) shell(name, script string) {
 	r.t.Helper()
 	text := "#!/bin/sh\ndir=" + r.plugins + "\n" + script + "\n"
 	_ = os.Remove(filepath.Join(r.plugins, name)) // could be a link to this program
-	if err := os.WriteFile(filepath.Join(r.plugins, name), []byte(text), 0o700); err != nil {
+	if err := exefile.Write(filepath.Join(r.plugins, name), []byte(text)); err != nil {
 		r.t.Fatal(err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/testnet/exefile"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/network/config"
@@ -50,7 +51,7 @@ func (r *rig) plugin(t *testing.T, name, script string) {
 	t.Helper()
 	text := "#!/bin/sh\necho \"$CNI_COMMAND $TRACEPARENT $TRACESTATE $BAGGAGE\" >>" + r.dir + "/" +
 		name + ".seen\n" + script + "\n"
-	if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o700); err != nil {
+	if err := exefile.Write(filepath.Join(r.dir, name), []byte(text)); err != nil {
 		t.Fatal(err)
 	}
 }

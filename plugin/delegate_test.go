@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/testnet/exefile"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/plugin"
 )
@@ -134,7 +135,7 @@ func TestDelegateAnswerIsRepaired(t *testing.T) {
 	dir := t.TempDir()
 	const script = "#!/bin/sh\ncat >/dev/null\n" +
 		`echo '{"cniVersion":"0.4.0","ips":[{"version":"4","address":"fd00::2/64","gateway":"10.0.0.1","interface":0}]}'`
-	if err := os.WriteFile(filepath.Join(dir, "pool"), []byte(script), 0o755); err != nil {
+	if err := exefile.Write(filepath.Join(dir, "pool"), []byte(script)); err != nil {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
@@ -235,7 +236,7 @@ func TestDelegateProcess(t *testing.T) {
 			for path, script := range map[string]string{first: row.script, second: "exit 1"} {
 				script = "#!/bin/sh\necho this is $0 >&2\n" + script
 				if err := errors.Join(os.Mkdir(filepath.Dir(path), 0o700),
-					os.WriteFile(path, []byte(script), 0o700)); err != nil {
+					exefile.Write(path, []byte(script))); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/testnet/exefile"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/plugin"
 )
@@ -44,7 +45,7 @@ func pluginDir(t *testing.T, types ...string) string {
 	for _, typ := range types {
 		script := "#!/bin/sh\necho '{\"cniVersion\":\"1.1.0\",\"dns\":{\"domain\":\"file." + typ +
 			"\"}}'\n"
-		if err := os.WriteFile(filepath.Join(dir, typ), []byte(script), 0o700); err != nil {
+		if err := exefile.Write(filepath.Join(dir, typ), []byte(script)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -211,7 +212,7 @@ func TestLinkedContext(t *testing.T) {
 	defer lock.Close()
 	dir := t.TempDir()
 	script := "#!/bin/sh\nreadlink /proc/$$/fd/3 >$0.inherits\necho '{\"cniVersion\":\"1.1.0\"}'\n"
-	if err := os.WriteFile(filepath.Join(dir, "pool"), []byte(script), 0o700); err != nil {
+	if err := exefile.Write(filepath.Join(dir, "pool"), []byte(script)); err != nil {
 		t.Fatal(err)
 	}
 	l := plugin.Linked{Plugins: []plugin.Definition{waits, delegator},

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/testnet/exefile"
 	"github.com/tenon-cni/tenon/invoke"
 )
 
@@ -76,6 +77,6 @@ func TestDelegates(t *testing.T) {
 	must(os.Remove(file))
 	const script = "#!/bin/sh\ntest $CNI_COMMAND != ADD ||\n" +
 		`echo '{"cniVersion":"1.1.0","ips":[{"address":"10.9.0.9/24"}]}'` + "\n"
-	must(os.WriteFile(file, []byte(script), 0o755))
+	must(exefile.Write(file, []byte(script)))
 	cycle("a foreign file", 2, "10.9.0.9/24")
 }

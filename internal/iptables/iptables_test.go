@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/iptables"
 	"github.com/tenon-cni/tenon/internal/netns"
 	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/internal/testnet/exefile"
 )
 
 func TestMain(m *testing.M) { testnet.Main(m) }
@@ -240,7 +241,7 @@ func TestNoTool(t *testing.T) {
 func TestDeadline(t *testing.T) {
 	ns := testnet.New(t).Host
 	dir := t.TempDir()
-	must(t, os.WriteFile(dir+"/iptables-restore", []byte("#!/bin/sh\nexec sleep 60\n"), 0o700))
+	must(t, exefile.Write(dir+"/iptables-restore", []byte("#!/bin/sh\nexec sleep 60\n")))
 	t.Setenv("PATH", dir+":/usr/bin:/bin")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -291,7 +292,7 @@ func TestMadeByOthersMeanwhile(t *testing.T) {
 	must(t, err)
 	script := "#!/bin/sh\nif mkdir " + dir +
 		"/once 2>/dev/null; then\n iptables -t nat -N CHAIN\n iptables -t nat -A CHAIN -p tcp -j ACCEPT\nfi\nexec " + restore + " \"$@\"\n"
-	must(t, os.WriteFile(dir+"/iptables-restore", []byte(script), 0o700))
+	must(t, exefile.Write(dir+"/iptables-restore", []byte(script)))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	undo, err := nat.Apply(t.Context(), testnet.NS(t, ns),
 		owner.Edit(iptables.IPv4, prefixes("10.1.2.3/24")), true)

@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/nft"
 	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/internal/testnet/exefile"
 )
 
 var chain = iptables.Masquerade{Chain: "CNI-1", Comment: "one"}
@@ -227,7 +228,7 @@ func TestMasqueradeIPTablesCalledOff(t *testing.T) {
 	real, err := exec.LookPath("iptables-restore")
 	must(t, err)
 	dir := t.TempDir()
-	must(t, os.WriteFile(dir+"/iptables-restore", []byte("#!/bin/sh\n"+real+" \"$@\"\nexec sleep 60\n"), 0o700))
+	must(t, exefile.Write(dir+"/iptables-restore", []byte("#!/bin/sh\n"+real+" \"$@\"\nexec sleep 60\n")))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	b := setup(t)
 	b.Host.Command("iptables", "-t", "nat", "-A", "POSTROUTING", "-o", "eth9", "-j", "MASQUERADE")
@@ -249,7 +250,7 @@ func TestIPTablesProcesses(t *testing.T) {
 	for _, tool := range []string{"iptables-restore", "iptables-save", "ip6tables-restore", "ip6tables-save"} {
 		path, err := exec.LookPath(tool)
 		must(t, err)
-		must(t, os.WriteFile(filepath.Join(dir, tool), []byte("#!/bin/sh\necho "+tool+" >>"+log+"\nexec "+path+" \"$@\"\n"), 0o700))
+		must(t, exefile.Write(filepath.Join(dir, tool), []byte("#!/bin/sh\necho "+tool+" >>"+log+"\nexec "+path+" \"$@\"\n")))
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	b := setup(t)

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tenon-cni/tenon/internal/testnet/exefile"
 )
 
 const name = "tenon-test"
@@ -61,7 +63,7 @@ func TestOutput(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	script := "#!/bin/sh\nif [ \"$2\" = bad ]; then echo why >&2; exit 1; fi\necho \"$@\"; cat\n"
-	if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
+	if err := exefile.Write(filepath.Join(dir, name), []byte(script)); err != nil {
 		t.Fatal(err)
 	}
 	reply, err := Output(t.Context(), []byte("{}"), name, "call", "/socket")

@@ -21,6 +21,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/internal/testnet/exefile"
 	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/network/config"
 	"github.com/tenon-cni/tenon/plugin"
@@ -383,7 +384,7 @@ func TestRepairForeign(t *testing.T) {
 	h.Host.Command("nft", "flush", "ruleset")
 	path := filepath.Join(h.PluginDirs[0], "ptp")
 	must(t, os.Rename(path, path+".old"))
-	must(t, os.WriteFile(path, []byte("#!/bin/sh\nexit 1\n"), 0o755))
+	must(t, exefile.Write(path, []byte("#!/bin/sh\nexit 1\n")))
 	h.repair()
 	if got := h.rules(); got != "" {
 		t.Errorf("rules:\n%s", got)

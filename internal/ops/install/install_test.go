@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/ops/install"
 	"github.com/tenon-cni/tenon/internal/statefile"
+	"github.com/tenon-cni/tenon/internal/testnet/exefile"
 )
 
 // TestMain lets the tests install the test binary: "alpha" and "beta" are plugins, "old" supports
@@ -151,7 +152,7 @@ func TestConcurrentRuns(t *testing.T) {
 
 func write(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
+	if err := exefile.Write(path, []byte(content)); err != nil {
 		t.Fatal(err)
 	}
 }

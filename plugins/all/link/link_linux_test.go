@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/internal/testnet/exefile"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/network/config"
@@ -60,7 +61,7 @@ func (n *node) replace(plugin, script string) {
 	n.t.Helper()
 	path := filepath.Join(n.plugins, plugin)
 	must(n.t, os.Remove(path))
-	must(n.t, os.WriteFile(path, []byte("#!/bin/sh\n"+script), 0o755))
+	must(n.t, exefile.Write(path, []byte("#!/bin/sh\n"+script)))
 }
 
 // cycle attaches the container, checks it and detaches it. It returns the result of ADD as text,
