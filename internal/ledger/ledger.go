@@ -16,6 +16,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -150,23 +151,27 @@ func absent(err error) bool {
 
 // Names returns the names that have a value, sorted. It removes values of an earlier boot.
 func (l Ledger) Names() ([]string, error) {
-	entries, err := os.ReadDir(l.Dir)
+	files, err := statefile.NamesIn(l.Dir)
 	if absent(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
+	slices.Sort(files)
 	var names []string
 	var errs []error
-	for _, e := range entries {
-		path, err := l.Path(e.Name())
-		if err != nil || !e.Type().IsRegular() {
+	for _, file := range files {
+		path, err := l.Path(file)
+		if err != nil {
+			continue
+		}
+		if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
 			continue
 		}
 		switch _, err := l.current(path); {
 		case err == nil:
-			names = append(names, e.Name())
+			names = append(names, file)
 		case !absent(err):
 			errs = append(errs, err)
 		}

@@ -132,10 +132,10 @@ func (s Store) mark(r *Record) {
 // Dues returns the hashes of the containers that have a file about unfinished operations, or a
 // draft of one.
 func (s Store) Dues() ([]string, error) {
-	entries, err := readDir(s.dueDir(), "attachments due for DEL")
+	names, err := namesIn(s.dueDir(), "attachments due for DEL")
 	var hashes []string
-	for _, e := range entries {
-		hashes = append(hashes, strings.TrimPrefix(e.Name(), draftPrefix))
+	for _, name := range names {
+		hashes = append(hashes, strings.TrimPrefix(name, draftPrefix))
 	}
 	return hashes, err
 }

@@ -67,12 +67,12 @@ func Canonical(dir string) (string, error) {
 // sweep removes links to directories that no longer exist. A runtime may recreate its directory
 // concurrently and find the link still in place; sweep then restores the link.
 func (g Registry) sweep() error {
-	entries, err := os.ReadDir(g.Dir)
+	names, err := statefile.NamesIn(g.Dir)
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		entry := filepath.Join(g.Dir, e.Name())
+	for _, name := range names {
+		entry := filepath.Join(g.Dir, name)
 		path, err := os.Readlink(entry)
 		if err != nil || exists(path) {
 			continue
@@ -103,14 +103,15 @@ type stateDir struct {
 // list returns the registered state directories that exist, and an error for entries that are not
 // links to a directory.
 func (g Registry) list() ([]stateDir, error) {
-	entries, err := os.ReadDir(g.Dir)
+	names, err := statefile.NamesIn(g.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+	slices.Sort(names)
 	var dirs []stateDir
 	var errs []error
-	for _, e := range entries {
-		path, err := os.Readlink(filepath.Join(g.Dir, e.Name()))
+	for _, name := range names {
+		path, err := os.Readlink(filepath.Join(g.Dir, name))
 		if err != nil {
 			errs = append(errs, err)
 			continue

@@ -88,17 +88,15 @@ func ioFailure(operation string, err error) error {
 	return cni.Errorf(cni.CodeIOFailure, "%s: %w", operation, err)
 }
 
-// readDir returns the entries of a directory, or none if it does not exist. what describes the
-// entries in errors.
-func readDir(dir, what string) ([]fs.DirEntry, error) {
-	entries, err := os.ReadDir(dir)
+// namesIn returns the sorted names of the files in a directory, or none if it does not exist. It
+// misses no file that exists during the call. what describes the files in errors.
+func namesIn(dir, what string) ([]string, error) {
+	names, err := statefile.NamesIn(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, ioFailure(what, err)
-	}
-	return entries, nil
+	slices.Sort(names)
+	return names, ioFailure(what, err)
 }
 
 // NoteDel records the start of DEL of an attachment. It renames the record, which keeps its content
@@ -270,10 +268,10 @@ func (s Store) Sweep(network string) error {
 
 // each calls f with the sorted names of files that start with prefix, until f returns an error.
 func (s Store) each(prefix string, f func(name string) error) error {
-	entries, err := readDir(s.dir(), "records")
-	for _, e := range entries {
-		if err == nil && strings.HasPrefix(e.Name(), prefix) {
-			err = ioFailure("records", f(e.Name()))
+	names, err := namesIn(s.dir(), "records")
+	for _, name := range names {
+		if err == nil && strings.HasPrefix(name, prefix) {
+			err = ioFailure("records", f(name))
 		}
 	}
 	return err

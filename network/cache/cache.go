@@ -17,6 +17,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -72,14 +73,15 @@ func (d Dir) Get(a cni.Attachment) (*Entry, error) {
 // Files returns the sorted paths of the files, or none if the directory does not exist. It skips
 // names that start with a dot. The error is an [*fs.PathError] if the directory cannot be read.
 func (d Dir) Files() ([]string, error) {
-	entries, err := os.ReadDir(d.results())
+	names, err := statefile.NamesIn(d.results())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+	slices.Sort(names)
 	var paths []string
-	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), ".") {
-			paths = append(paths, filepath.Join(d.results(), e.Name()))
+	for _, name := range names {
+		if !strings.HasPrefix(name, ".") {
+			paths = append(paths, filepath.Join(d.results(), name))
 		}
 	}
 	return paths, err

@@ -87,13 +87,14 @@ func (s *Store) statePath(pool string) string { return s.path(poolsDir, pool+suf
 func (s *Store) Pools() ([]string, error) {
 	var all []string
 	for dir, end := range map[string]string{poolsDir: suffix, addressesDir: ""} {
-		entries, err := os.ReadDir(s.path(dir))
+		files, err := statefile.NamesIn(s.path(dir))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		for _, e := range entries {
-			name, ok := strings.CutSuffix(e.Name(), end)
-			if ok && e.IsDir() == (end == "") && cluster.ValidateName(name) == nil {
+		for _, file := range files {
+			name, ok := strings.CutSuffix(file, end)
+			info, err := os.Lstat(s.path(dir, file))
+			if ok && err == nil && info.IsDir() == (end == "") && cluster.ValidateName(name) == nil {
 				all = append(all, name)
 			}
 		}

@@ -96,7 +96,7 @@ func (d *dir) names() ([]string, error) {
 	}
 	f := os.NewFile(uintptr(fd), d.path)
 	defer f.Close()
-	return f.Readdirnames(-1)
+	return statefile.Names(f)
 }
 
 func (d *dir) stat(name string) (unix.Stat_t, error) {
