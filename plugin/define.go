@@ -28,6 +28,7 @@ func DefineFlow(i Info, new func() (Configuration, Plugin)) Definition {
 type Definition struct {
 	Info
 	new   func() (Configuration, Plugin)
+	file  string                // name of the file that was called, if [Select] found it
 	watch func(op string) error // see [Call.Watch]
 }
 

@@ -15,6 +15,7 @@ import (
 type Delegator struct {
 	input
 	plugin string // name of the calling plugin
+	file   string // name of its file, or ""
 }
 
 // Find looks up a delegate without calling it. The code of an error is [cni.CodeInvalidEnvironment]
@@ -94,7 +95,7 @@ func (d Delegator) optional(_ []byte, err error) error {
 
 func (d Delegator) call(ctx context.Context, typ string, verb cni.Command) ([]byte, error) {
 	// Prevents endless recursion: ADD fails earlier, DEL and GC have nothing to do.
-	if typ == d.plugin {
+	if typ == d.plugin || typ != "" && typ == d.file {
 		return nil, nil
 	}
 	path, err := d.Find(typ)

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/tenon-cni/tenon/invoke"
 )
@@ -43,8 +42,8 @@ type Linked struct {
 	Plugins []Definition
 
 	// Accept, if it is set, makes Linked look up all plugins as files, delegates too. Linked then
-	// runs a plugin in this process only if a file has its name and Accept returns true for the
-	// file's path; it executes all other files. Accept must support concurrent calls.
+	// runs a plugin in this process only if [Select] returns it for a file and Accept returns true
+	// for the file's path; it executes all other files. Accept must support concurrent calls.
 	Accept func(path string) bool
 
 	// Log receives the output that plugins otherwise write to standard error. nil stands for
@@ -59,28 +58,28 @@ type Linked struct {
 // Call implements [invoke.Caller].
 func (l Linked) Call(ctx context.Context, c invoke.Call) (invoke.Reply, error) {
 	typ, linked := invoke.LinkedType(c.Path)
+	d, found := l.definition(typ)
 	if !linked {
 		typ = filepath.Base(c.Path)
-		linked = l.accepts(typ, c)
-	}
-	if !linked {
-		return l.Process.Call(ctx, c)
+		if d, found = l.accepts(c); !found {
+			return l.Process.Call(ctx, c)
+		}
 	}
 	local := invoke.Local{}
-	if d, ok := l.definition(typ); ok {
+	if found {
 		local[typ] = d.handler(input{caller: l, log: l.log(), linked: true})
 	}
 	return local.Call(ctx, c)
 }
 
-// accepts reports whether a plugin in the list can serve the call of a file. A plugin that is
-// called without a verb describes itself, which only a process can do.
-func (l Linked) accepts(typ string, c invoke.Call) bool {
+// accepts returns the plugin in the list that can serve the call of a file, and false if there is
+// none. A plugin that is called without a verb describes itself, which only a process can do.
+func (l Linked) accepts(c invoke.Call) (Definition, bool) {
 	if l.Accept == nil || c.Env.Command == "" {
-		return false
+		return Definition{}, false
 	}
-	_, ok := l.definition(typ)
-	return ok && l.Accept(c.Path)
+	d, ok := Select(l.Plugins, c.Path, c.Stdin)
+	return d, ok && l.Accept(c.Path)
 }
 
 // log returns the logger of plugins; nil is [slog.Default].
@@ -103,11 +102,4 @@ func (l Linked) Find(paths []string, typ string) (string, error) {
 	return invoke.Find(paths, typ)
 }
 
-func (l Linked) definition(typ string) (Definition, bool) {
-	for _, d := range slices.Backward(l.Plugins) {
-		if d.Name == typ {
-			return d, true
-		}
-	}
-	return Definition{}, false
-}
+func (l Linked) definition(typ string) (Definition, bool) { return byName(l.Plugins, typ) }

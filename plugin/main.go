@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -37,8 +38,61 @@ func Main(d Definition, caller invoke.Caller, version string) int {
 			version, versions)
 		return 0
 	}
+	return answer(env, caller, func([]byte) (Definition, error) { return d, nil })
+}
+
+// MainOf runs one call of the plugin in defs that [Select] returns for this process, as [Main]
+// does, and returns the exit status. If there is no such plugin, it prints an error object and
+// returns 1. A program that contains no plugin passes no defs.
+//
+// MainOf does nothing and returns false if the process is not called as a plugin. It is called as a
+// plugin if the file name of the program is the name of a plugin in defs, or ends in a hyphen and
+// such a name, or if CNI_COMMAND is set and the program has no arguments.
+func MainOf(defs []Definition, caller invoke.Caller, version string) (status int, called bool) {
+	path := os.Args[0]
+	program, env := filepath.Base(path), cni.EnvFrom(os.Getenv)
+	if _, ok := byNames(defs, []string{program}); !ok && (env.Command == "" || len(os.Args) > 1) {
+		return 0, false
+	}
+	if d, ok := Select(defs, path, nil); ok {
+		return Main(d, caller, version), true
+	}
+	return answer(env, caller, func(request []byte) (Definition, error) {
+		if d, ok := Select(defs, path, request); ok {
+			return d, nil
+		}
+		return Definition{}, noPlugin(defs, program, typesOf(request).Type)
+	}), true
+}
+
+// noPlugin returns the error of a call that names no plugin.
+func noPlugin(defs []Definition, program, typ string) error {
+	if len(defs) == 0 {
+		return cni.Errorf(cni.CodeInvalidEnvironment, "%s is not a CNI plugin", program)
+	}
+	names := make([]string, len(defs))
+	for i, d := range defs {
+		names[i] = d.Name
+	}
+	return cni.Errorf(cni.CodeInvalidEnvironment,
+		"%s is not a CNI plugin: neither its file name nor type %q of the configuration names one",
+		program, typ).
+		WithDetails("name the file after a plugin, as in bridge or my-bridge; the plugins are " +
+			strings.Join(names, ", "))
+}
+
+// answer carries out one call of the plugin that choose returns for the request, and returns the
+// exit status.
+func answer(
+	env cni.Env, caller invoke.Caller, choose func(request []byte) (Definition, error),
+) int {
 	if env.Command == cni.VersionCommand {
-		return write(d.versionReply(pollStdin(versionWait)))
+		stdin := pollStdin(versionWait)
+		d, err := choose(stdin)
+		if err != nil {
+			return fail(err, errorVersion(stdin))
+		}
+		return write(d.versionReply(stdin))
 	}
 	// A write to a closed pipe must return an error instead of ending the process.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
@@ -46,6 +100,15 @@ func Main(d Definition, caller invoke.Caller, version string) int {
 	if err != nil {
 		return fail(cni.Errorf(cni.CodeIOFailure, "read standard input: %w", err), cni.Newest)
 	}
+	d, err := choose(stdin)
+	if err != nil {
+		return fail(err, errorVersion(stdin))
+	}
+	return d.main(env, caller, stdin)
+}
+
+// main serves a call and writes the result or the error object to standard output.
+func (d Definition) main(env cni.Env, caller invoke.Caller, stdin []byte) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	if t, ok := invoke.TraceFromEnv(os.Getenv); ok {

@@ -261,13 +261,13 @@ func (d Definition) decode(ctx context.Context, in input) (*Call, Plugin, error)
 	} else {
 		decodeLeniently(in.stdin, conf)
 	}
-	if strict && common.IPAM.Type == i.Name {
+	if typ := common.IPAM.Type; strict && typ != "" && (typ == i.Name || typ == d.file) {
 		return nil, nil, cni.Errorf(cni.CodeInvalidConfig,
-			"ipam.type: %s cannot be its own IPAM plugin", i.Name)
+			"ipam.type: %s cannot be its own IPAM plugin", typ)
 	}
 	c := &Call{
 		Common: common, Env: env, Version: v, conf: conf, stdin: in.stdin,
-		Delegate: Delegator{input: in, plugin: i.Name}, Linked: in.linked, Watch: d.watch,
+		Delegate: Delegator{input: in, plugin: i.Name, file: d.file}, Linked: in.linked, Watch: d.watch,
 	}
 	trace, _ := invoke.TraceFrom(ctx)
 	c.Log = slog.New(&logHandler{in.logger().Handler(), c, trace.ID()})

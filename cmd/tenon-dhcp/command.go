@@ -58,10 +58,6 @@ func run(args []string) int {
 
 // hold runs the daemon.
 func hold(ctx context.Context, o dhcp.DaemonOptions, _ []string) (err error) {
-	// Runtimes and tools may call any file in the plugin directory.
-	if os.Getenv("CNI_COMMAND") != "" {
-		return fmt.Errorf("%s is not a CNI plugin; the plugin is dhcp", dhcp.Program)
-	}
 	level := slog.LevelInfo
 	if o.Debug {
 		level = slog.LevelDebug

@@ -2,9 +2,19 @@
 // its libraries would slow the start of every plugin.
 package main
 
-import "os"
+import (
+	"os"
+
+	"github.com/tenon-cni/tenon/plugin"
+)
 
 // version is set when the program is linked.
 var version = "unknown"
 
-func main() { os.Exit(run(os.Args[1:])) }
+func main() {
+	// Runtimes and tools may call any file in the plugin directory.
+	if status, called := plugin.MainOf(nil, nil, version); called {
+		os.Exit(status)
+	}
+	os.Exit(run(os.Args[1:]))
+}

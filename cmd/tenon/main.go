@@ -1,10 +1,9 @@
-// Command tenon is the command line of Tenon. Started under the name of a plugin, it acts as that
-// plugin.
+// Command tenon is the command line of Tenon. Started under the name of a plugin, or by a runtime, it
+// acts as that plugin.
 package main
 
 import (
 	"os"
-	"path/filepath"
 
 	"github.com/tenon-cni/tenon/internal/cli"
 	"github.com/tenon-cni/tenon/plugin"
@@ -14,17 +13,17 @@ import (
 // version is set when the binary is linked.
 var version = "unknown"
 
-func main() { os.Exit(run(filepath.Base(os.Args[0]))) }
+func main() { os.Exit(run()) }
 
-func run(name string) int {
+func run() int {
 	caller := plugin.Caller(all.Plugins, os.Getenv("TENON_EXEC") == "always")
-	if name == "dhcp" && len(os.Args) > 1 && os.Args[1] == "daemon" {
-		return cli.RunDHCPDaemon(os.Args[2:], version, caller)
-	}
-	for _, d := range all.Plugins {
-		if d.Name == name {
-			return plugin.Main(d, caller, version)
+	if len(os.Args) > 1 && os.Args[1] == "daemon" {
+		if d, ok := plugin.Select(all.Plugins, os.Args[0], nil); ok && d.Name == "dhcp" {
+			return cli.RunDHCPDaemon(os.Args[2:], version, caller)
 		}
+	}
+	if status, called := plugin.MainOf(all.Plugins, caller, version); called {
+		return status
 	}
 	return cli.Run(os.Args[1:], version, caller)
 }

@@ -5,8 +5,6 @@ package repair
 import (
 	"context"
 	"errors"
-	"path/filepath"
-	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
@@ -92,12 +90,10 @@ func gather(
 	all := make(repairs, len(calls))
 	for i, call := range calls {
 		p := &pending{call: call}
-		name := filepath.Base(call.Path)
-		d := slices.IndexFunc(plugins, func(d plugin.Definition) bool { return d.Name == name })
-		if d < 0 || !isOurs(call.Path) {
+		if d, ok := plugin.Select(plugins, call.Path, call.Stdin); !ok || !isOurs(call.Path) {
 			p.Err = ErrForeign
 		} else {
-			p.Err = p.ask(ctx, plugins[d])
+			p.Err = p.ask(ctx, d)
 		}
 		if p.Err != nil { // all repairs of a plugin, or none
 			p.Repairs = session.Repairs{}

@@ -24,7 +24,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -131,10 +130,8 @@ var linkedIn []plugin.Definition
 // call them in their own process, or start the test binary under the name of a plugin: Main then
 // runs that plugin, and the suite can test plugins as processes.
 func Main(m *testing.M, linked ...plugin.Definition) {
-	for _, d := range slices.Backward(linked) {
-		if d.Name == filepath.Base(os.Args[0]) {
-			os.Exit(plugin.Main(d, plugin.Caller(linked, false), "test"))
-		}
+	if status, called := plugin.MainOf(linked, plugin.Caller(linked, false), "test"); called {
+		os.Exit(status)
 	}
 	linkedIn = linked
 	// With the race detector a process would sleep for a second before it ends.

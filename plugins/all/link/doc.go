@@ -5,8 +5,8 @@
 //
 // The import registers the plugins of package plugins/all with [invoke.RegisterLinked]. Callers of
 // [invoke.Linked] then look plugins up as files as before, and run a plugin in this process if its
-// file is Tenon's and has the name of one of these plugins; delegates such as host-local too. They
-// execute all other files. Programs that use libcni need no other change if their go.mod replaces
+// file is Tenon's and [plugin.Select] finds it; delegates such as host-local too. They execute all
+// other files. Programs that use libcni need no other change if their go.mod replaces
 // github.com/containernetworking/cni with Tenon's module compat/cni. [plugin.Linked] describes how
 // a call in this process differs from a process.
 //

@@ -144,8 +144,11 @@ exit 1`)
 // A plugin in this process and a plugin process return equal errors and equal replies to VERSION.
 func TestSameOutput(t *testing.T) {
 	n := newNode(t)
-	for _, name := range []string{"dhcp", "tenon"} {
+	for _, name := range []string{"dhcp", "alias"} {
 		must(t, os.Symlink("bridge", filepath.Join(n.plugins, name)))
+	}
+	for _, name := range []string{"cnv-bridge", "tenon"} {
+		must(t, os.Link(filepath.Join(n.plugins, "bridge"), filepath.Join(n.plugins, name)))
 	}
 	absent := filepath.Join(t.TempDir(), "socket")
 	for name, c := range map[string]invoke.Call{
@@ -154,7 +157,13 @@ func TestSameOutput(t *testing.T) {
 			Stdin: []byte(`{"cniVersion":"1.1.0","name":"x","type":"bridge","mtu":"a"}`)},
 		"bridge, VERSION": {Env: cni.Env{Command: cni.VersionCommand},
 			Stdin: []byte(`{"cniVersion":"1.0.0"}`)},
-		"bridge, no verb": {},
+		"bridge, no verb":           {},
+		"alias, which links to one": {Env: cni.Env{Command: cni.VersionCommand}},
+		"cnv-bridge, DEL": {Env: cni.Env{Command: cni.Del, ContainerID: "c", IfName: "eth0"},
+			Stdin: []byte(`{"cniVersion":"1.1.0","name":"x","type":"cnv-bridge","mtu":"a"}`)},
+		"tenon, by its type": {Env: cni.Env{Command: cni.Check, ContainerID: "c", IfName: "eth0",
+			Netns: n.Container("c").Path()},
+			Stdin: []byte(`{"cniVersion":"1.1.0","name":"x","type":"bridge"}`)},
 		"dhcp, no daemon": {Env: cni.Env{Command: cni.Status, Path: n.plugins},
 			Stdin: fmt.Appendf(nil, `{"cniVersion":"1.1.0","name":"x","type":"macvlan",
 				"ipam":{"type":"dhcp","daemonSocketPath":%q}}`, absent)},
@@ -162,7 +171,7 @@ func TestSameOutput(t *testing.T) {
 	} {
 		plugin, situation, _ := strings.Cut(name, ", ")
 		wantProcesses := 0
-		if situation == "no verb" || plugin == "tenon" {
+		if situation == "no verb" || situation == "which is not a plugin" {
 			wantProcesses = 1
 		}
 		c.Path = filepath.Join(n.plugins, plugin)

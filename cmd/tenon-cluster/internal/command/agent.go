@@ -1,13 +1,11 @@
 package command
 
 import (
-	"errors"
 	"log/slog"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/settings"
-	"github.com/tenon-cni/tenon/internal/cluster"
 )
 
 func (a *app) agent() *cobra.Command {
@@ -22,10 +20,6 @@ Routes stay when it stops; --remove removes them.`,
 		Example: a.examples("agent", "agent --routes vxlan --labels zone=a"),
 		Args:    arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// Runtimes and tools may call any file in the plugin directory.
-			if command, _ := a.Lookup("CNI_COMMAND"); command != "" {
-				return hint(errors.New(cluster.Program+" is not a CNI plugin"), "the plugin is cluster")
-			}
 			conf, err := settings.Load(cmd.Flags(), a.Lookup)
 			if err != nil {
 				return err
