@@ -22,7 +22,7 @@ func run() int {
 			return cli.RunDHCPDaemon(os.Args[2:], version, caller)
 		}
 	}
-	if status, called := plugin.MainOf(all.Plugins, caller, version); called {
+	if status, called := plugin.MainOf(all.Plugins, caller, all.Version(version)); called {
 		return status
 	}
 	return cli.Run(os.Args[1:], version, caller)

@@ -35,7 +35,7 @@ in. Without NAME, lists the plugins.`,
 				if d.Name != args[0] {
 					continue
 				}
-				if status := plugin.Main(d, a.plain, a.version); status != 0 {
+				if status := plugin.Main(d, a.plain, all.Version(a.version)); status != 0 {
 					return exitStatus(status)
 				}
 				return nil
