@@ -595,6 +595,7 @@ func TestOldest(t *testing.T) {
 
 // TestHugeDirectory: all operations work with 60,000 reservations of upstream.
 func TestHugeDirectory(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	if !inMemory(t) {
 		return

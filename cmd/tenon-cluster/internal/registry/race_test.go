@@ -247,7 +247,11 @@ func (m *member) draw(ctx context.Context) error {
 // fenced and return. No two nodes ever use the same block or address, and the invariants hold
 // throughout.
 func TestCrowd(t *testing.T) {
-	for seed := range uint64(8) {
+	seeds := uint64(8)
+	if testing.Short() {
+		seeds = 2
+	}
+	for seed := range seeds {
 		bubble(t, fmt.Sprint("seed ", seed), func(t *testing.T) { runCrowd(t, seed) })
 	}
 }
