@@ -210,7 +210,7 @@ func ruleOf(f Family, r nftmsg.Rule) Rule {
 		case nftmsg.Target:
 			out.Verdict = e.Name
 			if e.Name == "DNAT" {
-				out.DNAT = xtablesDNAT(f, e.Info)
+				out.DNAT = XTablesDNAT(f, e.Info)
 			}
 		case nftmsg.Match:
 			if e.Name == "comment" {
@@ -238,10 +238,10 @@ func ruleOf(f Family, r nftmsg.Rule) Rule {
 	return out
 }
 
-// xtablesDNAT decodes the lowest address and port of the target DNAT (struct
+// XTablesDNAT decodes the lowest address and port of the target DNAT (struct
 // nf_nat_ipv4_multi_range_compat and struct nf_nat_range in include/uapi/linux/netfilter/nf_nat.h,
-// with the fields that follow).
-func xtablesDNAT(f Family, info []byte) netip.AddrPort {
+// with the fields that follow). Both variants of iptables use these structures.
+func XTablesDNAT(f Family, info []byte) netip.AddrPort {
 	const flags, oldSize, addrs, ports = 4, 20, 32, 4 // bytes
 	at, length, portAt := flags, addrLen6, flags+addrs
 	if f == IPv4 {

@@ -65,8 +65,8 @@ func pruneReference(s *chained.Session, container string, mine func(netip.Addr) 
 func (c *Config) refuseReference(s *chained.Session) error {
 	free := []string{s.ContainerID} // containers without conflicts
 	for i, t := range referenceTables {
-		rules, err := referenceRules(s, t)
-		if err != nil {
+		rules, err := s.Host.Rules.Of(t, referenceMappings)
+		if kernel.UnlessNoNFT(err) != nil {
 			return err
 		}
 		if err := c.refuseIPTables(s, kernel.Family(i)); err != nil {
@@ -80,7 +80,7 @@ func (c *Config) refuseReference(s *chained.Session) error {
 			}
 			if i := slices.IndexFunc(c.maps, theirs.Overlaps); i < 0 {
 				continue
-			} else if gone, err := r.takeOver(s); !gone {
+			} else if gone, err := ofReference(s, r).takeOver(s); !gone {
 				return errors.Join(chained.InUse(c.maps[i].String(), r.Comment), err)
 			}
 			free = append(free, r.Comment)
@@ -94,42 +94,40 @@ var families = []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
 
 // foreign is a rule outside the rule set of host ports that leads a port to a container.
 type foreign struct {
-	kernel.Rule
+	holder string                      // describes the container
+	to     netip.Addr                  // the container's address; not valid if unknown
 	of     func(a cni.Attachment) bool // reports whether an attachment belongs to the container
 	remove func() error                // removes the rule and other rules of the container
 }
 
 // takeOver removes the rule if its container no longer exists, and reports whether it did.
 func (f foreign) takeOver(s *chained.Session) (bool, error) {
-	if !f.DNAT.IsValid() {
+	if !f.to.IsValid() {
 		return false, nil
 	}
 	gone, err := s.Vanished(func(alias string) bool {
 		a, ok := session.Tagged(alias)
 		return ok && f.of(a)
-	}, f.DNAT.Addr())
+	}, f.to)
 	if !gone {
 		return false, err
 	}
-	s.LogTakeOver(f.Comment, f.DNAT.Addr())
+	s.LogTakeOver(f.holder, f.to)
 	return true, f.remove()
 }
 
-// referenceRules lists the mappings in a table of upstream's backend nftables.
-func referenceRules(s *chained.Session, t kernel.Table) (all []foreign, err error) {
-	rules, err := s.Host.Rules.Of(t, referenceMappings)
-	for _, r := range rules {
-		all = append(all, foreign{
-			Rule: r,
-			of:   func(a cni.Attachment) bool { return a.Container == r.Comment },
-			remove: func() error {
-				return pruneReference(s, r.Comment, func(a netip.Addr) bool {
-					return a == r.DNAT.Addr()
-				})
-			},
-		})
+// ofReference returns a mapping in a table of upstream's backend nftables.
+func ofReference(s *chained.Session, r kernel.Rule) foreign {
+	return foreign{
+		holder: r.Comment,
+		to:     r.DNAT.Addr(),
+		of:     func(a cni.Attachment) bool { return a.Container == r.Comment },
+		remove: func() error {
+			return pruneReference(s, r.Comment, func(a netip.Addr) bool {
+				return a == r.DNAT.Addr()
+			})
+		},
 	}
-	return all, kernel.UnlessNoNFT(err)
 }
 
 // refuseIPTables refuses ports that iptables chains of other containers forward, in either variant.
@@ -160,38 +158,30 @@ func (c *Config) refuseIPTables(s *chained.Session, f kernel.Family) error {
 		if i < 0 {
 			continue
 		}
-		if gone, err := takeOverChain(s, f, e); !gone {
+		if gone, err := takeOverChain(s, e, rules); !gone {
 			return errors.Join(chained.InUse(c.maps[i].String(), e.Comment), err)
 		}
 	}
 	return nil
 }
 
-// takeOverChain removes the chain that an entry jumps to if its container no longer exists, and
-// reports whether it did.
-func takeOverChain(s *chained.Session, f kernel.Family, e kernel.NATRule) (bool, error) {
-	rules, err := s.Host.Rules.Of(kernel.Table{
-		Family: referenceTables[f].Family, Name: "nat",
-	}, e.Chain)
-	for _, r := range rules {
-		if !r.DNAT.IsValid() {
-			continue
-		}
-		r.Comment = e.Comment
-		chain := foreign{
-			Rule: r,
-			of: func(a cni.Attachment) bool {
-				return ownChain(a.Network, a.Container) == e.Chain
-			},
-			remove: func() error {
-				return s.Host.Rules.RemoveIPTables(kernel.IPTables{
-					Table: "nat", Removal: kernel.IPTablesRemoval{In: hostPorts, Target: e.Chain},
-				})
-			},
-		}
-		return chain.takeOver(s)
+// takeOverChain removes the chain that an entry jumps to, in both variants, if its container no
+// longer exists, and reports whether it did. rules are the rules of the chain.
+func takeOverChain(s *chained.Session, e kernel.NATRule, rules []kernel.NATRule) (bool, error) {
+	i := slices.IndexFunc(rules, func(r kernel.NATRule) bool { return r.To.IsValid() })
+	if i < 0 {
+		return false, nil
 	}
-	return false, kernel.UnlessNoNFT(err)
+	return foreign{
+		holder: e.Comment,
+		to:     rules[i].To.Addr(),
+		of:     func(a cni.Attachment) bool { return ownChain(a.Network, a.Container) == e.Chain },
+		remove: func() error {
+			return s.Host.Rules.RemoveIPTables(kernel.IPTables{
+				Table: "nat", Removal: kernel.IPTablesRemoval{In: hostPorts, Target: e.Chain},
+			})
+		},
+	}.takeOver(s)
 }
 
 // leadsOn reports whether a rule of a container's chain matches packets of a mapping.

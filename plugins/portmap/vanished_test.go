@@ -30,39 +30,50 @@ func (h *host) vanish(container string, bridge int) {
 }
 
 // TestVanishedHolder: the next container gets the port of a holder that vanished without DEL, with
-// every pair of backends and an old version. An existing holder keeps its port.
+// every pair of backends and an old version. An existing holder keeps its port. The rules of the
+// holder can be in a table of legacy iptables, which a host restores at boot.
 func TestVanishedHolder(t *testing.T) {
-	t.Parallel()
+	t.Run("legacy", func(t *testing.T) { // first, because it changes PATH
+		testnet.LegacyIPTables(t)
+		for _, second := range backends {
+			t.Run(second, func(t *testing.T) { testVanishedHolder(t, "iptables", second) })
+		}
+	})
 	for _, first := range backends {
 		for _, second := range backends {
 			t.Run(first+" "+second, func(t *testing.T) {
 				t.Parallel()
 				testnet.Require(t, testnet.Tool("iptables-restore"))
-				h := newHost(t, "")
-				ports := both(8080, 80, "")
-				for _, c := range []string{"gone", "alive", "next"} {
-					h.attach(c, 0)
-				}
-				h.conf["backend"] = first
-				h.add("gone", ports)
-				h.add("alive", both(8081, 80, ""))
-				h.conf["name"], h.conf["backend"], h.conf["cniVersion"] = "net2", second, "0.4.0"
-				h.prev["next"] = bytes.Replace(h.prev["next"], []byte(`"cniVersion":"1.1.0"`),
-					[]byte(`"cniVersion":"0.4.0"`), 1)
-				serve(t, h.Container("next"), "next", "", 80)
-
-				h.refused(session.CodeInUse, "next", ports)
-				h.vanish("gone", 0)
-				h.add("next", ports)
-				answers(t, h.lan, "192.0.2.1:8080", "next")
-				answers(t, h.lan, "[2001:db8::1]:8080", "next")
-				h.check("next", ports)
-				h.refused(session.CodeInUse, "next", both(8081, 80, ""))
-				h.conf["name"], h.conf["backend"], h.conf["cniVersion"] = "net1", first, "1.1.0"
-				h.check("alive", both(8081, 80, ""))
+				testVanishedHolder(t, first, second)
 			})
 		}
 	}
+}
+
+func testVanishedHolder(t *testing.T, first, second string) {
+	t.Helper()
+	h := newHost(t, "")
+	ports := both(8080, 80, "")
+	for _, c := range []string{"gone", "alive", "next"} {
+		h.attach(c, 0)
+	}
+	h.conf["backend"] = first
+	h.add("gone", ports)
+	h.add("alive", both(8081, 80, ""))
+	h.conf["name"], h.conf["backend"], h.conf["cniVersion"] = "net2", second, "0.4.0"
+	h.prev["next"] = bytes.Replace(h.prev["next"], []byte(`"cniVersion":"1.1.0"`),
+		[]byte(`"cniVersion":"0.4.0"`), 1)
+	serve(t, h.Container("next"), "next", "", 80)
+
+	h.refused(session.CodeInUse, "next", ports)
+	h.vanish("gone", 0)
+	h.add("next", ports)
+	answers(t, h.lan, "192.0.2.1:8080", "next")
+	answers(t, h.lan, "[2001:db8::1]:8080", "next")
+	h.check("next", ports)
+	h.refused(session.CodeInUse, "next", both(8081, 80, ""))
+	h.conf["name"], h.conf["backend"], h.conf["cniVersion"] = "net1", first, "1.1.0"
+	h.check("alive", both(8081, 80, ""))
 }
 
 // TestHolderOfOthers: if the upstream plugins attached the holder, no link names it. It keeps its

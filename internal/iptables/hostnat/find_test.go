@@ -2,6 +2,7 @@ package hostnat_test
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -213,5 +214,33 @@ func restore(t testing.TB, ns *testnet.Namespace, tool, rules string) {
 		}
 		ns.Command("sh", "-c", "printf '%s\\n' \"$1\" | "+tool+" --noflush", "sh",
 			strings.Join(append(table, "COMMIT"), "\n"))
+	}
+}
+
+// TestTo: the destination of a target DNAT is known in both variants, with ranges too.
+func TestTo(t *testing.T) {
+	t.Parallel()
+	for _, variant := range []string{"nft", "legacy"} {
+		for f, row := range [][2]string{iptables.IPv4: {"iptables", "10.1.2.3"},
+			iptables.IPv6: {"ip6tables", "[fd00::3]"}} {
+			tool := row[0] + "-" + variant
+			testnet.Require(t, testnet.Tool(tool))
+			host := testnet.New(t).Host
+			for _, to := range []string{row[1] + ":80", row[1] + ":80-99"} {
+				host.Command(tool, "-t", "nat", "-A", "PREROUTING", "-p", "tcp", "--dport", "8080:8099",
+					"-j", "DNAT", "--to-destination", to)
+			}
+			host.Command(tool, "-t", "nat", "-A", "PREROUTING", "-p", "tcp", "-j", "REDIRECT",
+				"--to-ports", "80")
+			rules, err := open(t, host, iptables.Family(f)).Rules("PREROUTING")
+			var got []string
+			for _, r := range rules {
+				got = append(got, r.To.String())
+			}
+			want := []string{row[1] + ":80", row[1] + ":80", "invalid AddrPort"}
+			if err != nil || !slices.Equal(got, want) {
+				t.Errorf("%s: %q, %v, want %q", tool, got, err, want)
+			}
+		}
 	}
 }

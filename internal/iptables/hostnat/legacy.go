@@ -17,6 +17,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/iptables"
 	"github.com/tenon-cni/tenon/internal/netlink"
 	"github.com/tenon-cni/tenon/internal/netns"
+	"github.com/tenon-cni/tenon/internal/nft"
 )
 
 // The kernel returns a legacy table as one blob of consecutive rules. If iptables created the
@@ -284,7 +285,7 @@ func entryAt(f iptables.Family, blob []byte, at uint32) (e entry, err error) {
 	if err := e.matches(b[head:target]); err != nil {
 		return e, err
 	}
-	return e, e.target(b[target:next])
+	return e, e.target(f, b[target:next])
 }
 
 func (e *entry) matches(b []byte) error {
@@ -305,7 +306,7 @@ func (e *entry) matches(b []byte) error {
 // Verdicts of struct xt_standard_target; values that are not negative are offsets.
 const verdictAccept, verdictDrop, verdictReturn = -2, -1, -5
 
-func (e *entry) target(b []byte) error {
+func (e *entry) target(f iptables.Family, b []byte) error {
 	name := netlink.Text(b[2 : 2+nameLength])
 	switch {
 	case name == "ERROR":
@@ -313,6 +314,9 @@ func (e *entry) target(b []byte) error {
 		return nil
 	case name != "":
 		e.Target = name
+		if name == "DNAT" {
+			e.To = nft.XTablesDNAT([...]nft.Family{nft.IPv4, nft.IPv6}[f], b[targetHeader:])
+		}
 		return nil
 	case len(b) < targetHeader+4:
 		return errBlob

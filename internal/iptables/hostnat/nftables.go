@@ -35,11 +35,12 @@ type nftReader struct {
 	family nftmsg.Family
 	load   any
 	mask   []byte
+	values map[uint32][]byte // of registers
 }
 
 // fromNFT decodes a rule of a table of the families IPv4 and IPv6.
 func fromNFT(f nftmsg.Family, r nftmsg.Rule) Rule {
-	n := nftReader{family: f}
+	n := nftReader{family: f, values: map[uint32][]byte{}}
 	n.Comment = r.Comment
 	for _, raw := range r.Exprs {
 		n.expr(raw)
@@ -61,13 +62,15 @@ func (n *nftReader) expr(raw nftmsg.Raw) {
 		n.match(e.Name, e.Revision, e.Info)
 	case nftmsg.Target:
 		n.Target = e.Name
+		if e.Name == "DNAT" {
+			n.To = nft.XTablesDNAT(n.family, e.Info)
+		}
 	case nftmsg.Verdict:
 		n.verdict(e)
+	case nftmsg.Immediate:
+		n.values[e.Register] = e.Value
 	case nftmsg.NAT:
-		n.Target = "SNAT"
-		if e.Type == unix.NFT_NAT_DNAT {
-			n.Target = "DNAT"
-		}
+		n.nat(e)
 	case nftmsg.Mask:
 		n.mask = e.Bits
 	case nftmsg.Raw:
@@ -75,6 +78,20 @@ func (n *nftReader) expr(raw nftmsg.Raw) {
 	default:
 		n.load, n.mask = e, nil
 	}
+}
+
+func (n *nftReader) nat(e nftmsg.NAT) {
+	n.Target = "SNAT"
+	if e.Type != unix.NFT_NAT_DNAT {
+		return
+	}
+	n.Target = "DNAT"
+	var port uint16
+	if v := n.values[e.Port]; len(v) >= 2 {
+		port = binary.BigEndian.Uint16(v)
+	}
+	addr, _ := netip.AddrFromSlice(n.values[e.Addr])
+	n.To = netip.AddrPortFrom(addr, port)
 }
 
 func (n *nftReader) raw(e nftmsg.Raw) {

@@ -15,6 +15,8 @@ type Rule struct {
 	Target string // the verdict or target, as iptables names it; "" for a jump
 	Chain  string // the chain that the rule jumps to; "" if it does not jump
 	Goto   bool   // the end of Chain is the end of this chain
+	// To is the lowest address and port to which target DNAT leads.
+	To netip.AddrPort
 
 	Source, Dest         Network
 	SourceType, DestType AddrType

@@ -252,16 +252,16 @@ func covers(m kernel.PortMapping, protocol string, port int) bool {
 		strings.HasPrefix(m.String(), strings.ToLower(protocol)+" ")
 }
 
-// inIPTables reports whether a rule of iptables publishes ports of the attachment, as upstream
-// portmap does.
+// inIPTables reports whether a rule of either variant of iptables publishes ports of the
+// attachment, as upstream portmap does.
 func (d *Details) inIPTables(host *kernel.Space) (bool, error) {
 	comment := fmt.Sprintf("dnat name: %q id: %q", d.Network, d.Container)
-	for _, t := range []kernel.Table{{Family: kernel.TableIPv4, Name: "nat"}, {Family: kernel.TableIPv6, Name: "nat"}} {
-		rules, err := host.Rules.Of(t, "CNI-HOSTPORT-DNAT")
-		if kernel.UnlessNoNFT(err) != nil {
+	for _, f := range []kernel.Family{kernel.IPv4, kernel.IPv6} {
+		rules, err := host.Rules.OfNAT(f, "CNI-HOSTPORT-DNAT")
+		if err != nil {
 			return false, err
 		}
-		if slices.ContainsFunc(rules, func(r kernel.Rule) bool { return r.Comment == comment }) {
+		if slices.ContainsFunc(rules, func(r kernel.NATRule) bool { return r.Comment == comment }) {
 			return true, nil
 		}
 	}
