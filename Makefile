@@ -1,5 +1,5 @@
 # make demo   shows Tenon at work in a sandbox; it changes nothing on the host
-# make test   runs the gate: every contract, in eight minutes
+# make test   runs the gate: every contract, in ten minutes
 # Both need Go; make test also needs root and installs missing Debian packages.
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
@@ -15,7 +15,7 @@ MODULES  := $(patsubst %/go.mod,%,$(wildcard cmd/*/go.mod cmd/*/*/go.mod))
 .PHONY: help
 help:
 	@echo 'make demo          build, then attach, inspect and detach containers in a sandbox'
-	@echo 'make test          run the gate, as CI does (8 minutes on two processors, root)'
+	@echo 'make test          run the gate, as CI does (10 minutes on two processors, root)'
 	@echo 'make test-all      run every test of this host and of virtual machines; STAGES="vm fuzz" runs some'
 	@echo 'make test-clients  test with containerd 2, Kubernetes, kube-proxy rules and firewalld'
 	@echo 'make test-image    test the container image, the manifests and the Helm chart'
