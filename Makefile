@@ -8,6 +8,9 @@ PREFIX  ?= /usr/local
 DIR     ?= /opt/cni/bin
 FUZZTIME ?= 60s
 
+# A go.work in a parent directory is not part of this repository.
+export GOWORK = off
+
 # The programs, and the modules below cmd: a program with large libraries is a module of its own.
 PROGRAMS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
 MODULES  := $(patsubst %/go.mod,%,$(wildcard cmd/*/go.mod cmd/*/*/go.mod))
@@ -17,12 +20,7 @@ help:
 	@echo 'make demo          build, then attach, inspect and detach containers in a sandbox'
 	@echo 'make test          run the gate, as CI does (10 minutes on two processors, root)'
 	@echo 'make test-all      run every test of this host and of virtual machines; STAGES="vm fuzz" runs some'
-	@echo 'make test-clients  test with containerd 2, Kubernetes, kube-proxy rules and firewalld'
-	@echo 'make test-image    test the container image, the manifests and the Helm chart'
-	@echo 'make test-programs  build and run containerd 2, go-cni, cnitool on module compat/cni'
-	@echo 'make test-dist     build a release twice, compare the bytes, and start all programs'
-	@echo 'make test-packages  install, upgrade and remove the deb and rpm packages in a Debian root'
-	@echo 'make test-platforms  run core tests under other kernels and processors (hours, root)'
+	@echo 'make test-release  test with newer runtimes, releases and other platforms; STAGES=clients runs some'
 	@echo 'make race          run every test with the race detector'
 	@echo 'make fuzz          run every fuzz target for FUZZTIME (default 60s)'
 	@echo 'make lint          run gofmt, go vet, staticcheck and the checks of the language'
@@ -55,6 +53,12 @@ test:
 test-all:
 	@scripts/test $(or $(STAGES),all)
 
+.PHONY: test-release
+test-release:
+	@set -e; for stage in $(or $(STAGES),clients programs image dist packages platforms); do \
+		scripts/test-$$stage; \
+	done
+
 .PHONY: race
 race:
 	@scripts/test-deps
@@ -62,26 +66,6 @@ race:
 	@for module in otel compat/cni packaging $(MODULES); do \
 		CGO_ENABLED=1 go -C $$module test -race ./... || exit; \
 	done
-
-.PHONY: test-clients
-test-clients:
-	@scripts/test-clients
-
-.PHONY: test-image
-test-image:
-	@scripts/test-image
-
-.PHONY: test-programs
-test-programs:
-	@scripts/test-programs
-
-.PHONY: test-packages
-test-packages:
-	@scripts/test-packages
-
-.PHONY: test-platforms
-test-platforms:
-	@scripts/test-platforms
 
 .PHONY: bench
 bench: build
@@ -100,10 +84,6 @@ lint:
 .PHONY: dist
 dist:
 	@go -C packaging run ./dist $(DISTFLAGS)
-
-.PHONY: test-dist
-test-dist:
-	@scripts/test-dist
 
 .PHONY: release-notes
 release-notes:
