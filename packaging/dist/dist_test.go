@@ -28,7 +28,7 @@ import (
 
 // With -full, TestDist builds all artefacts for all processors, the second time without Go's build
 // cache.
-var full = flag.Bool("full", false, "build everything, without a cache (make test-dist)")
+var full = flag.Bool("full", false, "build everything, without a cache (make test-release STAGES=dist)")
 
 // runVariable makes TestMain run dist itself.
 const runVariable = "TENON_DIST_TEST_RUN"
