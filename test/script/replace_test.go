@@ -89,7 +89,7 @@ func goEnvironment(t *testing.T, proxies ...string) []string {
 	configured := strings.Fields(string(out))
 	proxies = append(proxies, "file://"+filepath.Join(configured[0], "cache", "download"), configured[1])
 	return append(os.Environ(), "GOMODCACHE="+t.TempDir(), "GOFLAGS=-buildvcs=false -modcacherw -trimpath",
-		"GOPROXY="+strings.Join(proxies, ","), "GOSUMDB=off", "CGO_ENABLED=0")
+		"GOPROXY="+strings.Join(proxies, ","), "GOSUMDB=off", "CGO_ENABLED=0", "GOWORK=")
 }
 
 // publish adds the module in dir to a module proxy (go.dev/ref/mod#goproxy-protocol).
