@@ -30,6 +30,9 @@ func (k Keys) Root() string { return k.root }
 // Meta returns the key of [Meta].
 func (k Keys) Meta() string { return k.root + "meta" }
 
+// Doubt returns the key of the [Doubt] about the store.
+func (k Keys) Doubt() string { return k.root + "doubt" }
+
 // Pools returns the prefix of all pools.
 func (k Keys) Pools() string { return k.root + "pools/" }
 

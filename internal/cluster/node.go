@@ -14,6 +14,22 @@ type Meta struct {
 	Nonce  string `json:"nonce"`
 }
 
+// Doubt says why the store cannot be trusted: it was restored or replaced. The key exists from the
+// change of the nonce in [Meta] until an operator has confirmed all nodes. While it exists, no node
+// gets anything that it did not have before.
+type Doubt struct {
+	Schema int       `json:"schema"`
+	Cause  string    `json:"cause"`
+	Author string    `json:"author"` // the node that noticed it, or the operator
+	Since  time.Time `json:"since"`
+}
+
+// Mark is a state of the store.
+type Mark struct {
+	Etcd     uint64 `json:"etcd"` // ID of etcd's cluster
+	Revision int64  `json:"revision"`
+}
+
 // NodeState is the state of a node in the store.
 type NodeState string
 

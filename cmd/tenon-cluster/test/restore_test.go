@@ -3,6 +3,7 @@ package test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/test/lab"
@@ -10,38 +11,38 @@ import (
 	"github.com/tenon-cni/tenon/internal/cluster/local"
 )
 
-// TestRestoredSnapshot restores yesterday's snapshot (scenario 16). The store has forgotten blocks
-// that nodes use, and shows a block as its earlier owner's that another node has claimed since.
-// Nodes notice it themselves, before an operator confirms the store. Then they go on.
+// TestRestoredSnapshot restores a snapshot that has no block of n0, and all transactions of the other
+// nodes (scenario 16). Package agent has the cases in virtual time. Here all nodes find out with
+// etcd's own answers, from the first node that does, and go on after an operator's confirmation.
 func TestRestoredSnapshot(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s lab.Server) {
 		t.Parallel()
-		w := onEtcd(t, s, quick(4))
-		add := func(m *member, from, to int) { _, _ = addMany(m, from, to) }
-		for _, m := range w.nodes[:3] {
-			add(m, 0, 10)
+		w := onEtcd(t, s, quick(3))
+		for _, m := range w.nodes[1:] {
+			w.untilAdded(m, 0)
 		}
-		debian := slices.Equal(s.Command, lab.Debian.Command)
 		backup, restore := w.etcd.Copy, w.etcd.Rewind
-		if debian {
+		if slices.Equal(s.Command, lab.Debian.Command) {
 			backup, restore = w.etcd.Snapshot, w.etcd.Restore
 		}
 		old := backup()
-		w.handOver(w.nodes[0], w.nodes[3])
-		for _, m := range w.nodes {
-			add(m, 100, 140) // claims blocks that the snapshot does not have
+		for i := range 5 {
+			w.untilAdded(w.nodes[0], i)
 		}
 		w.check()
 		restore(old)
-		if *every { // no agent may claim before it has noticed the restore
-			for _, m := range w.nodes {
-				add(m, 200, 220)
-			}
+		for _, m := range w.nodes { // whatever they get now, no other node has
+			_, _ = addMany(m, 100, 140)
 		}
-		wait(2 * w.o.ttl)
 		for _, m := range w.nodes {
-			add(m, 300, 320)
+			w.until(func() error {
+				if p := m.Status(t.Context()).Problems; !strings.Contains(fmt.Sprint(p), "restored") {
+					return fmt.Errorf("node %s does not mention the restore: %q", m.Name, p)
+				}
+				return nil
+			})
+			_, _ = addMany(m, 200, 240)
 		}
 		w.checkHolders()
 		w.operate()
@@ -63,50 +64,12 @@ func (w *world) untilAdded(m *member, i int) {
 	})
 }
 
-// handOver lets a node return all of its blocks and another one claim them.
-func (w *world) handOver(from, to *member) {
-	w.t.Helper()
-	blocks, err := from.Blocks(w.t.Context())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	for _, c := range from.Containers() {
-		if err := from.Del(w.t.Context(), c); err != nil {
-			w.t.Fatal(err)
-		}
-	}
-	w.until(func() error { return w.setState(from, cluster.NodeDraining) })
-	w.untilState(from, cluster.NodeDraining, 1, 0)
-	for i := 1000; ; i++ {
-		w.untilAdded(to, i)
-		own, err := to.Blocks(w.t.Context())
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		for _, b := range own {
-			if b.Block == blocks[0].Block {
-				w.until(func() error { return w.setState(from, cluster.NodeActive) })
-				return
-			}
-		}
-	}
-}
-
-// operate does what the operator does: "confirm --restored", detach the containers in blocks that
-// the store has forgotten, "confirm --all-nodes".
+// operate does what the operator does: detach the containers in blocks that the store has
+// forgotten, "confirm --all-nodes".
 func (w *world) operate() {
 	w.t.Helper()
-	w.until(func() error {
-		_, err := w.reg.NewNonce(w.t.Context())
-		return err
-	})
-	wait(2 * w.o.ttl)
-	detached := 0
 	for _, m := range w.nodes {
-		detached += w.detachLost(m)
-	}
-	if detached == 0 {
-		w.t.Error("no node has noticed that the store has forgotten its blocks")
+		w.detachLost(m)
 	}
 	for _, m := range w.nodes {
 		w.until(func() error {
@@ -124,8 +87,8 @@ func (w *world) operate() {
 	}
 }
 
-// detachLost deletes the containers of a node in lost blocks, and returns their number.
-func (w *world) detachLost(m *member) (detached int) {
+// detachLost deletes the containers of a node in lost blocks.
+func (w *world) detachLost(m *member) {
 	w.t.Helper()
 	blocks, err := m.Blocks(w.t.Context())
 	if err != nil {
@@ -141,9 +104,7 @@ func (w *world) detachLost(m *member) (detached int) {
 				if err := m.Del(w.t.Context(), l.Owner.Container); err != nil {
 					w.t.Error(err)
 				}
-				detached++
 			}
 		}
 	}
-	return detached
 }

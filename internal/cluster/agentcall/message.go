@@ -58,6 +58,7 @@ type Status struct {
 	MTU      int          `json:"mtu,omitempty"`
 	Peers    int          `json:"peers"`
 	Contact  time.Time    `json:"contact,omitzero"` // the last answer of the store
+	Settled  time.Time    `json:"settled,omitzero"` // until then the agent claims no blocks
 	Problems []string     `json:"problems,omitempty"`
 	Pools    []PoolStatus `json:"pools"`
 }

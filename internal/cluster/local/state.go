@@ -113,5 +113,9 @@ type Node struct {
 	Epoch    uint64 `json:"epoch"`
 	Store    string `json:"store"`
 	Revision int64  `json:"revision,omitempty"` // the newest one of the node's document
-	MTU      int    `json:"mtu,omitempty"`      // for container interfaces; 0 if not known
+	// Seen is the newest state of the store that the node has seen.
+	Seen cluster.Mark `json:"seen,omitzero"`
+	// Restored is why the node does not trust the store. An operator's confirmation empties it.
+	Restored string `json:"restored,omitempty"`
+	MTU      int    `json:"mtu,omitempty"` // for container interfaces; 0 if not known
 }

@@ -40,7 +40,10 @@ type Options struct {
 	Changes func(ctx context.Context, changed func(pool string)) error
 	// Guard makes the kernel drop packets from blocks after the given times, if not nil; see
 	// [routes.Hold].
-	Guard  func(ctx context.Context, left map[netip.Prefix]time.Duration) error
+	Guard func(ctx context.Context, left map[netip.Prefix]time.Duration) error
+	// Breaks returns how often all connections to the store have broken, if not nil. A restored
+	// store breaks them.
+	Breaks func() uint64
 	Notify func(state string) // reports to the service manager (sd_notify(3)), if not nil
 }
 
@@ -73,15 +76,18 @@ type Agent struct {
 	tried chan struct{}
 	// planned has an event while claims are planned.
 	planned chan struct{}
+	seen    *registry.Seen // the evidence about the store, in memory
 
 	mu       sync.Mutex         // guards the following fields
 	bound    *registry.Registry // its writes fail if the store is replaced
 	session  *registry.Session
 	identity local.Node
 	fenced   bool          // in the store, and not rejoined
-	restored bool          // the store is not the one that the node knew: see confirm
-	rewound  bool          // the store has lost transactions of this node
+	nonce    string        // of the store in the last attempt to join
 	newest   int64         // the newest revision of the node's document that the agent has seen
+	kept     time.Time     // when newest and seen were last made durable
+	settleAt time.Time     // when other nodes have had the time to doubt the store
+	breaks   uint64        // the last answer of Options.Breaks
 	rival    rival         // another host that may use the identity
 	contact  stamp         // of the last answer of the store
 	view     registry.View // of the last list or watch
@@ -130,8 +136,11 @@ func New(o Options) *Agent {
 	if o.Notify == nil {
 		o.Notify = func(string) {}
 	}
+	seen := new(registry.Seen)
+	o.Registry = o.Registry.Judged(seen)
 	return &Agent{
 		o:        o,
+		seen:     seen,
 		log:      o.Log,
 		turn:     make(chan struct{}, 1),
 		wake:     make(chan struct{}, 1),

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -19,7 +20,7 @@ import (
 //
 // After a restored snapshot, or with another store, both must agree: the store may show a block
 // that this node gave back since, and that another node has claimed.
-func (a *Agent) confirm(ctx context.Context, meta cluster.Meta) error {
+func (a *Agent) confirm(ctx context.Context) error {
 	if err := a.resolve(ctx); err != nil {
 		return err
 	}
@@ -41,7 +42,9 @@ func (a *Agent) confirm(ctx context.Context, meta cluster.Meta) error {
 	if err := a.findRewind(ctx, n, owned); err != nil {
 		return err
 	}
-	a.setRestored(meta)
+	if err := errors.Join(a.distrust(), a.keepSeen()); err != nil {
+		return err
+	}
 	for _, name := range known {
 		owned[name] = append(owned[name], []local.Block{}...)
 	}
@@ -56,37 +59,6 @@ func (a *Agent) confirm(ctx context.Context, meta cluster.Meta) error {
 		}
 	}
 	return a.remember(func(l *local.Node) { l.Epoch = n.Epoch })
-}
-
-// setRestored decides whether the store is the one that the node knows.
-func (a *Agent) setRestored(meta cluster.Meta) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.identity.Store != meta.Nonce {
-		a.rewound, a.newest = false, 0 // an operator has noticed it, too
-	}
-	a.restored = a.rewound || a.identity.Store != meta.Nonce
-	if a.restored {
-		a.problem("restored", "the store was restored or replaced: this node claims no blocks "+
-			"until an operator has run `tenon-cluster confirm --restored`, `check` and "+
-			"`confirm --all-nodes`")
-	} else {
-		delete(a.problems, "restored")
-	}
-}
-
-// isRestored reports whether the store is not the one that the node knows.
-func (a *Agent) isRestored() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.restored
-}
-
-// setRewound records that the store has lost transactions of this node.
-func (a *Agent) setRewound() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.rewound = true
 }
 
 // findRewind looks for blocks of the present epoch that the node has and the store does not show.
@@ -106,28 +78,13 @@ func (a *Agent) findRewind(
 		for _, b := range p.State.Blocks {
 			if b.Phase == local.Owned && b.Epoch == n.Epoch && !slices.ContainsFunc(owned[name],
 				func(o local.Block) bool { return o.Block == b.Block && o.Nonce == b.Nonce }) {
-				a.setRewound()
+				a.seen.Doubt("block %s of pool %s, which this node owns, is missing", b.Block, name)
 			}
 		}
 		if err := p.Close(); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// accept notices that an operator has confirmed the node's blocks after a restored snapshot.
-func (a *Agent) accept(n registry.Node) error {
-	a.mu.Lock()
-	restored, known := a.restored, a.identity.Store
-	a.mu.Unlock()
-	if !restored || n.Store == known {
-		return nil
-	}
-	if err := a.remember(func(l *local.Node) { l.Store = n.Store }); err != nil {
-		return err
-	}
-	a.lose() // join again, with the store that the operator has confirmed
 	return nil
 }
 
@@ -214,9 +171,9 @@ func (a *Agent) merge(
 		if slices.ContainsFunc(keep, same) {
 			continue
 		}
-		if a.isRestored() {
-			a.log.Error("the store shows a block that this node does not know; not using it",
-				"pool", pool, "block", o.Block)
+		if err := a.mayGrow(); err != nil { // if it only has to wait, drifted finds the block later
+			a.log.Warn("the store shows a block that this node does not know; not using it",
+				"pool", pool, "block", o.Block, "cause", err)
 			continue
 		}
 		keep = append(keep, o)

@@ -74,6 +74,7 @@ func deathAt(t *testing.T, call int, commit memkv.Commit) (died bool) {
 		dead := make(chan struct{})
 		n.dieAt(call, commit, dead)
 		n.startWith(client)
+		pass(4 * time.Minute) // other nodes have had their time
 		n.life()
 		select {
 		case <-dead:
@@ -88,7 +89,7 @@ func deathAt(t *testing.T, call int, commit memkv.Commit) (died bool) {
 		}
 		n.kill()
 		n.start()
-		pass(5 * time.Minute)
+		pass(9 * time.Minute)
 		n.mustAdd("pods", "after")
 		pass(3 * time.Minute)
 		n.matches()

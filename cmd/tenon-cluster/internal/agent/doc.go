@@ -4,6 +4,11 @@
 // other nodes to a [Router]. The plugin cluster allocates from the blocks without the agent; while
 // the agent or the store is down, it allocates from what the node has.
 //
+// An address is given out only from a block that the store shows as this node's, in a store that
+// descends from every state that this node has seen: see trust.go. Restores are tolerated while one
+// agent that has seen the lost transactions reaches the store. An operator's word is needed for
+// nodes that are off meanwhile, and to grow again.
+//
 // All clocks, random numbers and connections are options, so that an agent runs in a bubble of
 // testing/synctest. Package registry makes the transactions, package local reads and writes the
 // files.

@@ -36,7 +36,7 @@ func TestFencedWhileItAllocates(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.pool(cluster.Pool{Range: prefix("10.64.0.0/16"), BlockBits: 29})
 		n, other := w.node("n1").start(), w.node("n2").start()
-		pass(time.Second)
+		pass(time.Minute)
 		var attached []string
 		var running sync.WaitGroup
 		running.Go(func() {

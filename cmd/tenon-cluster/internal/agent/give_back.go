@@ -78,7 +78,7 @@ type returning struct {
 // returns gives the blocks back that are marked as returning, and then drops them from the files.
 // The caller has the turn.
 func (a *Agent) returns(ctx context.Context) error {
-	if a.isRestored() {
+	if a.mayGrow() != nil {
 		return nil // the block may be another node's
 	}
 	marked, err := a.marked(ctx)

@@ -54,6 +54,12 @@ func (a *Agent) grow(ctx context.Context, pool string, have []string) error {
 	if err := a.attempted(ctx); err != nil { // it may be about to confirm the blocks
 		return err
 	}
+	if fresh, err := a.hasOther(ctx, pool, have); fresh || err != nil {
+		return err
+	}
+	if err := a.settled(ctx); err != nil {
+		return err
+	}
 	f := a.plan(pool, have)
 	a.mu.Lock()
 	f.wait++
@@ -294,10 +300,11 @@ func (a *Agent) mayClaim(ctx context.Context, name string) (registry.Pool, error
 			return p, fmt.Errorf("pool %s: %w", name, registry.ErrNotFound)
 		}
 	}
+	if err := a.mayGrow(); err != nil {
+		return p, err
+	}
 	own := ownedOf(s.Node, p)
 	switch {
-	case a.isRestored():
-		return p, errRestored
 	case s.Node.State == cluster.NodeDraining:
 		return p, errDraining
 	case !a.uses(p):

@@ -33,16 +33,11 @@ func (a *Agent) identify() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.identity, a.newest = n, n.Revision
+	a.seen.Reset(n.Seen)
+	if n.Restored != "" {
+		a.seen.Doubt("%s", n.Restored)
+	}
 	return nil
-}
-
-// rememberNewest writes the newest revision of the node's document, so that the next agent notices
-// a restored store, too.
-func (a *Agent) rememberNewest() error {
-	a.mu.Lock()
-	newest := a.newest
-	a.mu.Unlock()
-	return a.remember(func(n *local.Node) { n.Revision = newest })
 }
 
 // remember writes a change of the node's own document.

@@ -99,8 +99,11 @@ func readIntent(path string) (in intent, err error) {
 }
 
 // resolve finds the outcomes of claims that were interrupted, and excludes that one commits later.
-// The caller has the turn.
+// Intents stay while the node may not grow. The caller has the turn.
 func (a *Agent) resolve(ctx context.Context) error {
+	if a.mayGrow() != nil {
+		return nil
+	}
 	left, err := a.intents(intentClaim)
 	if err := errors.Join(err, a.dropDrafts()); err != nil {
 		return err

@@ -191,7 +191,7 @@ func (a *Agent) restore(ctx context.Context, pool string, addr netip.Addr) (err 
 // lendUpkeep repays borrowed addresses that are not used, and restores lent ones that were
 // repaid. The caller has the turn.
 func (a *Agent) lendUpkeep(ctx context.Context) error {
-	if a.isRestored() {
+	if a.mayGrow() != nil {
 		return nil
 	}
 	names, err := a.o.Local.Pools()

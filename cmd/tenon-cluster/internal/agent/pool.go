@@ -86,6 +86,9 @@ func (a *Agent) fill(st *local.State, name string) {
 // adopt adds blocks to the states of their pools.
 func (a *Agent) adopt(ctx context.Context, blocks []registry.Block) error {
 	s, err := a.joined()
+	if err == nil && len(blocks) > 0 {
+		err = errors.Join(a.mayGrow(), a.keepSeen()) // the answer may come from a restored store
+	}
 	if err != nil {
 		return err
 	}

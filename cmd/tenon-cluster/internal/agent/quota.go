@@ -29,6 +29,9 @@ func (a *Agent) draw(ctx context.Context, pool, namespace string) error {
 	if err := a.attempted(ctx); err != nil {
 		return err
 	}
+	if err := a.settled(ctx); err != nil {
+		return err
+	}
 	end, err := a.exclusive(ctx)
 	if err != nil {
 		return err

@@ -1,13 +1,19 @@
 package agent_test
 
 import (
+	"context"
 	"fmt"
+	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/agent"
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/memkv"
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/cluster"
+	"github.com/tenon-cni/tenon/internal/cluster/agentcall"
 	"github.com/tenon-cni/tenon/internal/cluster/local"
 )
 
@@ -156,4 +162,206 @@ func TestStoreRestoredWhileTheAgentIsDown(t *testing.T) {
 			w.Errorf("problems %q do not mention the restored store", got)
 		}
 	})
+}
+
+// TestQuietNodeNoticesRestore restores a snapshot that has all transactions of n1, and not all of
+// n2. n1 must not claim the blocks that n2 has.
+func TestQuietNodeNoticesRestore(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.pool(cluster.Pool{Range: prefix("10.64.0.0/25"), BlockBits: 29})
+		n1, n2 := w.node("n1").start(), w.node("n2").start()
+		n1.mustAdd("pods", "a")
+		n2.mustAdd("pods", "b")
+		pass(time.Minute)
+		old, holder := w.kv.Backup(), map[netip.Addr]bool{}
+		for i := range 40 {
+			if a, err := n2.add("pods", fmt.Sprint("b", i)); err == nil {
+				holder[a] = true
+			}
+		}
+		pass(time.Minute)
+		w.kv.Restore(old)
+		pass(5 * time.Minute)
+		for i := range 40 {
+			a, err := n1.add("pods", fmt.Sprint("a", i))
+			if err != nil {
+				break
+			}
+			if holder[a] {
+				t.Error(a, "has two holders")
+			}
+		}
+	})
+}
+
+// forgetful is a store that has lost a block of n2, which n2 has noticed and n1 has not seen. The
+// pool has a free block for n1.
+func (w *world) forgetful() (n1, n2 *node, old *memkv.Backup) {
+	w.Helper()
+	w.pool(cluster.Pool{Range: prefix("10.64.0.0/24"), BlockBits: 29})
+	n1, n2 = w.node("n1").start(), w.node("n2").start()
+	n1.mustAdd("pods", "a")
+	n2.mustAdd("pods", "b")
+	pass(time.Minute)
+	old = w.kv.Backup()
+	n1.kill()
+	n2.fill("c", 12)
+	pass(time.Minute)
+	w.kv.Restore(old)
+	pass(time.Minute)
+	if !n2.distrusts() {
+		w.Fatalf("n2 has not noticed the restore: %q", n2.status().Problems)
+	}
+	return n1, n2, old
+}
+
+// fill adds containers, which may fail, and returns the addresses.
+func (n *node) fill(name string, count int) map[netip.Addr]bool {
+	got := map[netip.Addr]bool{}
+	for i := range count {
+		if a, err := n.add("pods", fmt.Sprint(name, i)); err == nil {
+			got[a] = true
+		}
+	}
+	return got
+}
+
+// distrusts reports whether the status of a node names a restored store.
+func (n *node) distrusts() bool {
+	return strings.Contains(strings.Join(n.status().Problems, "\n"), "restored")
+}
+
+// confirmAll is `tenon-cluster confirm --all-nodes`.
+func (w *world) confirmAll() {
+	w.Helper()
+	s, err := w.admin.Snapshot(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, n := range s.Nodes {
+		confirm := func(n *cluster.Node) { n.Store = s.Meta.Nonce }
+		if _, err := w.admin.Update(w.Context(), n, confirm); err != nil {
+			w.Fatal(err)
+		}
+	}
+	if err := w.admin.EndDoubt(w.Context(), s.Meta.Nonce); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// TestOneNodeSpeaksForAll: the node that notices a restore says so in the store. No node grows
+// before an operator's confirmation: neither one that was off, nor one that joins for the first
+// time.
+func TestOneNodeSpeaksForAll(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		n1, n2, _ := w.forgetful()
+		n1.start()
+		n3 := w.node("n3").start()
+		pass(5 * time.Minute)
+		if got := n3.fill("e", 12); len(got) > 0 {
+			w.Errorf("a new node has addresses %v", got)
+		}
+		if got := n1.fill("e", 12); len(got) != 4 {
+			w.Errorf("n1 has %d new addresses, expected the 4 of its block", len(got))
+		}
+		for _, n := range []*node{n1, n2, n3} {
+			if !n.distrusts() {
+				w.Errorf("%s does not mention the restore: %q", n.name, n.status().Problems)
+			}
+		}
+		for _, c := range n2.attached() { // as check asks for
+			n2.del("pods", c)
+		}
+		w.confirmAll()
+		pass(2 * time.Minute)
+		for _, n := range []*node{n1, n2, n3} {
+			if got := n.fill("f", 12); len(got) != 12 || n.distrusts() {
+				w.Errorf("%s has %d addresses after the confirmation; %q", n.name, len(got),
+					n.status().Problems)
+			}
+		}
+		w.check()
+	})
+}
+
+// TestRestoreIsNotForgotten restarts the agent that has noticed a restore, and restores the store
+// again, so that the store does not know either.
+func TestRestoreIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	ends := map[string]func(*node){"SIGKILL": (*node).kill, "SIGTERM": func(n *node) { n.stop() }}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(w *world) {
+				n1, n2, old := w.forgetful()
+				end(n2)
+				w.kv.Restore(old)
+				pass(time.Minute)
+				n2.start()
+				pass(2 * time.Minute)
+				before := len(n2.stored().Blocks)
+				n2.fill("d", 12)
+				if after := len(n2.stored().Blocks); after > before || !n2.distrusts() {
+					w.Errorf("n2 has %d blocks in the store, and had %d; %q", after, before,
+						n2.status().Problems)
+				}
+				n1.start()
+				pass(2 * time.Minute)
+				if !n1.distrusts() {
+					w.Errorf("n1 does not know: %q", n1.status().Problems)
+				}
+			})
+		})
+	}
+}
+
+// TestGrowthWaitsAfterAllConnectionsBroke: after a break, a node that needs a block lets other nodes
+// speak first. A block that was claimed meanwhile is not used before.
+func TestGrowthWaitsAfterAllConnectionsBroke(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.pool(cluster.Pool{Range: prefix("10.64.0.0/24"), BlockBits: 29})
+		var breaks atomic.Uint64
+		n := w.node("n1")
+		n.change = func(o *agent.Options) { o.Breaks = breaks.Load }
+		n.start()
+		n.fill("a", 4) // claims a second block ahead
+		pass(time.Minute)
+		q := &agentcall.Request{Verb: agentcall.Grow, Pool: "pods", Have: nonces(n.state("pods"))}
+		start := time.Now()
+		breaks.Add(1)
+		short, cancel := context.WithTimeout(w.Context(), 20*time.Second)
+		defer cancel()
+		if r := n.agent.Handle(short, q); r.Error == nil || time.Since(start) > time.Second {
+			w.Errorf("growth after %s: %v, expected an error at once", time.Since(start),
+				r.Error)
+		}
+		n.client.Fault(func(c memkv.Call) memkv.Fault {
+			if c.Write && strings.Contains(strings.Join(c.Keys, " "), "/blocks/") {
+				breaks.Add(1) // while the claim is on its way
+			}
+			return memkv.Fault{}
+		})
+		if r := n.agent.Handle(w.Context(), q); r.Error == nil || time.Since(start) < 30*time.Second {
+			w.Errorf("growth after %s: %v, expected a claim without success after a lease time",
+				time.Since(start), r.Error)
+		}
+		if got := len(n.stored().Blocks); got != 3 || len(n.blocks("pods")) != 2 {
+			w.Errorf("%d blocks in the store, in the files %q; expected 3 and 2", got, n.blocks("pods"))
+		}
+		pass(time.Minute)
+		if got := n.blocks("pods"); len(got) != 3 {
+			w.Errorf("blocks after another lease time: %q, expected 3", got)
+		}
+	})
+}
+
+// nonces returns the nonces of the blocks in a state.
+func nonces(s local.State) (all []string) {
+	for _, b := range s.Blocks {
+		all = append(all, b.Nonce)
+	}
+	return all
 }

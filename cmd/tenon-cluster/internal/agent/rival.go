@@ -23,29 +23,27 @@ const rivalTimes = 3
 
 // excludeRival waits for the end of the lease that an earlier boot of this node took. If the lease
 // is renewed meanwhile, another host runs with a copy of this node's files. The error then wraps
-// [registry.ErrIdentity].
-func (a *Agent) excludeRival(ctx context.Context) error {
+// [registry.ErrIdentity]. It returns the node before it joins, the zero Node if it is new.
+func (a *Agent) excludeRival(ctx context.Context) (registry.Node, error) {
 	n, err := a.store().Node(ctx, a.o.Node.Name)
 	if errors.Is(err, registry.ErrNotFound) {
-		return nil
+		return n, nil
 	}
 	if err != nil {
-		return err
+		return n, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if n.Identity == a.identity.Identity && n.Revision < a.newest {
-		a.rewound = true // Join would hide it: it writes the document with a new revision
-	}
 	if n.Identity != a.identity.Identity || n.Boot == a.o.BootID || !n.Live || !alive(n) {
 		a.rival = rival{}
-		return nil
+		return n, nil
 	}
 	if a.rival.boot != n.Boot {
 		a.rival = rival{n.Boot, time.Now()}
 	}
 	if time.Since(a.rival.since) < rivalTimes*a.o.TTL {
-		return errEarlierBoot
+		return n, errEarlierBoot
 	}
-	return fmt.Errorf("%w: boot %s of the same identity keeps its lease", registry.ErrIdentity, n.Boot)
+	return n, fmt.Errorf("%w: boot %s of the same identity keeps its lease", registry.ErrIdentity,
+		n.Boot)
 }

@@ -100,7 +100,9 @@ func (a *Agent) beat(ctx context.Context) error {
 	}
 	defer end()
 	at := a.now() // hold counts from before the request
-	if err = a.renew(ctx); err == nil {
+	err = a.renew(ctx)
+	a.report("trust", a.distrust())
+	if err == nil {
 		a.touch(at)
 		err = a.upkeep(ctx)
 	}
@@ -108,9 +110,21 @@ func (a *Agent) beat(ctx context.Context) error {
 	return err
 }
 
-// renew proves that the node may go on. After the loss of the lease, or when another node suspects
-// this one, it joins again; after fencing it gives the blocks up.
+// renew proves that the node may go on, and reports to all nodes that the store was restored.
 func (a *Agent) renew(ctx context.Context) error {
+	for {
+		if err := a.prolong(ctx); err != nil {
+			return err
+		}
+		if spoken, err := a.speak(ctx); err != nil || !spoken {
+			return err
+		}
+	}
+}
+
+// prolong renews the lease. After the loss of the lease, or when another node suspects this one, it
+// joins again; after fencing it gives the blocks up.
+func (a *Agent) prolong(ctx context.Context) error {
 	for {
 		s, err := a.joined()
 		if err != nil {
@@ -154,10 +168,6 @@ func (a *Agent) refresh(ctx context.Context) error {
 		return err
 	}
 	switch {
-	case n.Revision < s.Node.Revision:
-		a.setRewound()
-		a.lose()
-		return nil
 	case n.Identity != s.Node.Identity || n.Boot != s.Node.Boot:
 		a.lose()
 		return fmt.Errorf("%w (boot %s)", registry.ErrIdentity, n.Boot)
@@ -210,20 +220,19 @@ func (a *Agent) lose() {
 func (a *Agent) setNode(n registry.Node) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if n.Revision < a.newest && !a.rewound {
-		a.rewound, a.session = true, nil // only a restored snapshot explains it; join again
+	if a.session == nil {
+		return
 	}
-	if a.session != nil {
-		a.session = &registry.Session{Node: n, Lease: a.session.Lease}
-		a.newest = max(a.newest, n.Revision)
+	if n.Revision < a.newest && !a.distrusts() {
+		a.seen.Doubt("the revision of this node's document was %d and is %d", a.newest, n.Revision)
 	}
+	a.session = &registry.Session{Node: n, Lease: a.session.Lease}
+	a.newest = max(a.newest, n.Revision)
 }
 
 // touch records the time of an answer of the store.
 func (a *Agent) touch(at stamp) {
-	a.mu.Lock()
-	a.contact = at
-	a.mu.Unlock()
+	a.meet(at)
 	a.report("contact", a.o.Local.SetContact())
 }
 
@@ -245,24 +254,35 @@ func (a *Agent) document() cluster.Node {
 // join makes the node known, or known again, and confirms its blocks.
 func (a *Agent) join(ctx context.Context) error {
 	at := a.now() // hold counts from before the request
-	meta, err := a.o.Registry.Meta(ctx)
+	meta, doubt, err := a.o.Registry.Trust(ctx)
 	if err != nil {
 		return fmt.Errorf("read the identity of the store: %w", err)
 	}
 	a.bind(meta)
-	if err := a.excludeRival(ctx); err != nil {
+	n, err := a.excludeRival(ctx)
+	if err != nil {
 		return fmt.Errorf("join: %w", err)
 	}
-	s, err := a.store().Join(ctx, a.document(), a.o.TTL)
+	if err := a.compareStore(meta, doubt, n); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	first := a.identity.Store == "" && !a.distrusts()
+	a.mu.Unlock()
+	doc := a.document()
+	if first {
+		doc.Store = meta.Nonce
+	}
+	s, err := a.store().Join(ctx, doc, a.o.TTL)
 	if errors.Is(err, registry.ErrFenced) {
 		s, err = a.comeBack(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("join: %w", err)
 	}
+	a.meet(at)
 	a.mu.Lock()
-	a.session, a.fenced, a.contact = &s, false, at
-	first := a.identity.Store == ""
+	a.session, a.fenced = &s, false
 	a.rival = rival{}
 	a.commons.reconciled = time.Time{}
 	a.mu.Unlock()
@@ -270,7 +290,7 @@ func (a *Agent) join(ctx context.Context) error {
 		err = a.remember(func(n *local.Node) { n.Store = meta.Nonce })
 	}
 	if err == nil {
-		err = a.confirm(ctx, meta)
+		err = a.confirm(ctx)
 	}
 	if err != nil {
 		if !errors.Is(err, errAway) {
@@ -286,5 +306,5 @@ func (a *Agent) join(ctx context.Context) error {
 func (a *Agent) bind(meta cluster.Meta) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.bound = a.o.Registry.Bound(meta.Nonce)
+	a.bound, a.nonce = a.o.Registry.Bound(meta.Nonce), meta.Nonce
 }

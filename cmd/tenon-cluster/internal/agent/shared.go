@@ -64,6 +64,9 @@ func (a *Agent) acquire(
 	if err := a.attempted(ctx); err != nil {
 		return got, err
 	}
+	if err := a.settled(ctx); err != nil {
+		return got, err
+	}
 	end, err := a.exclusive(ctx)
 	if err != nil {
 		return got, err
@@ -90,7 +93,10 @@ func (a *Agent) acquire(
 	}
 	if err == nil {
 		unit := local.Block{Block: unitOf(p.Pool, h.Addr)}
-		if err = a.guardNew(ctx, q.Pool, []local.Block{unit}); err == nil {
+		if err = errors.Join(a.mayGrow(), a.keepSeen()); err == nil {
+			err = a.guardNew(ctx, q.Pool, []local.Block{unit})
+		}
+		if err == nil {
 			got, err = a.put(ctx, q, h.Addr)
 		}
 		if err != nil {
@@ -363,8 +369,9 @@ func (a *Agent) commonUpkeep(ctx context.Context) error {
 // reconcile compares the shared addresses and tokens of this node with the store. It runs after
 // each join, and every reconcileTime. The caller has the turn, and has settled all intents.
 func (a *Agent) reconcile(ctx context.Context) error {
+	ready := a.mayGrow() == nil // a restored store may show what the node released since
 	a.mu.Lock()
-	ready := a.viewed && !a.restored // a restored store may show what the node released since
+	ready = ready && a.viewed
 	var held []cluster.Holder
 	for _, h := range a.view.Holders {
 		if h.Node == a.o.Node.Name {

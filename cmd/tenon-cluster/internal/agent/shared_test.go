@@ -179,7 +179,7 @@ func TestSharedAddressesAfterReboot(t *testing.T) {
 		got := n.mustAcquire("c2", "web-0", "")
 		n.reboot()
 		n.start()
-		pass(time.Minute)
+		pass(2 * time.Minute)
 		n.agree()
 		if held := n.held(); len(held) > 0 {
 			w.Errorf("the store still shows %v", held)

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -52,6 +53,9 @@ func (a *Agent) status(ctx context.Context) agentcall.Status {
 		MTU:     a.identity.MTU,
 		Peers:   a.peers,
 		Contact: a.contact.wall,
+	}
+	if wait := a.settling(); wait > 0 {
+		s.Settled = a.now().wall.Add(wait)
 	}
 	switch {
 	case a.fenced:
@@ -106,6 +110,9 @@ func (a *Agent) poolStatus(ctx context.Context, name string) (s agentcall.PoolSt
 // to claim one, so a block that cools down counts as free.
 func (a *Agent) exhausted(ctx context.Context, name string) string {
 	p, err := a.mayClaim(ctx, name)
+	if errors.Is(err, errSettling) { // it passes soon
+		return ""
+	}
 	if err != nil {
 		return err.Error()
 	}

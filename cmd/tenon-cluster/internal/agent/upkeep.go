@@ -30,7 +30,7 @@ func (a *Agent) upkeep(ctx context.Context) error {
 		}
 	}
 	a.report("guard", a.guard(ctx, nil))
-	errs = append(errs, a.publish(ctx), a.returns(ctx), a.commonUpkeep(ctx), a.rememberNewest())
+	errs = append(errs, a.publish(ctx), a.returns(ctx), a.commonUpkeep(ctx), a.keepSeenSometimes())
 	return errors.Join(errs...)
 }
 
@@ -80,10 +80,14 @@ type blockID struct {
 
 // drifted reports whether the blocks in the files differ from the node's document, for
 // instance because a file was damaged or removed. A restored store is an exception that stays.
+// While the node waits for others, it does not look.
 func (a *Agent) drifted(name string, p *local.Pool) bool {
+	if a.mayGrow() != nil {
+		return false
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.session == nil || a.restored {
+	if a.session == nil {
 		return false
 	}
 	missing := map[blockID]bool{}

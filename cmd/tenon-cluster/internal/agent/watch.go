@@ -35,6 +35,10 @@ func (a *Agent) see(v registry.View) (concerned bool) {
 		own = a.session.Node.Revision
 	}
 	a.peers = 0
+	if n, ok := older(v.Nodes, a.view.Nodes); ok && a.viewed {
+		a.seen.Doubt("the document of node %s has an older revision than before", n)
+		concerned = true
+	}
 	for _, n := range v.Nodes {
 		if n.Name != a.o.Node.Name {
 			a.peers++
@@ -45,6 +49,20 @@ func (a *Agent) see(v registry.View) (concerned bool) {
 	a.view, a.viewed = v, true
 	a.suspect(v.Nodes)
 	return concerned
+}
+
+// older returns the name of a node with an older document than before.
+func older(now, before []registry.Node) (name string, ok bool) {
+	revisions := map[string]int64{}
+	for _, n := range before {
+		revisions[n.Name] = n.Revision
+	}
+	for _, n := range now {
+		if n.Revision < revisions[n.Name] {
+			return n.Name, true
+		}
+	}
+	return "", false
 }
 
 // poolRevisions returns the sum of the revisions of pools, which grows with each change, and their

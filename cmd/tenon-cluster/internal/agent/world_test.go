@@ -291,3 +291,21 @@ func copyDir(t *testing.T, from, to string) {
 		t.Fatal(err)
 	}
 }
+
+// attached returns the containers with a reservation.
+func (n *node) attached() (all []string) {
+	n.Helper()
+	p, err := n.files.Open(context.Background(), "pods", true)
+	if err != nil {
+		n.Fatal(err)
+	}
+	defer p.Close()
+	leases, err := p.Leases(context.Background())
+	if err != nil {
+		n.Fatal(err)
+	}
+	for _, l := range leases {
+		all = append(all, l.Owner.Container)
+	}
+	return all
+}

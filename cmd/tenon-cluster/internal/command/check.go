@@ -42,7 +42,7 @@ to check its files. The exit status is 1 if there are findings.`,
 				return err
 			}
 			r := checkReport{s.settings.Cluster, snapshot.Revision, files.node.Name,
-				append([]registry.Finding{}, snapshot.Check()...)}
+				append(append([]registry.Finding{}, snapshot.Doubts()...), snapshot.Check()...)}
 			if files.present {
 				r.Findings = append(r.Findings, files.check(snapshot)...)
 			}
@@ -124,6 +124,11 @@ func readFiles(ctx context.Context, store *local.Store) (f files, err error) {
 
 // check compares the files of this node with the store.
 func (f *files) check(snapshot registry.Snapshot) (found []registry.Finding) {
+	if f.node.Restored != "" && snapshot.Doubt == nil {
+		found = append(found, registry.Finding{Invariant: 1, Text: fmt.Sprintf(
+			"node %s distrusts the store: %s", f.node.Name, f.node.Restored),
+			Hint: "start its agent: it reports that to all nodes"})
+	}
 	for _, p := range f.pools {
 		for _, b := range p.state.Blocks {
 			if finding := f.checkBlock(snapshot, p, b); finding != nil {

@@ -356,9 +356,12 @@ func TestRestored(t *testing.T) {
 		w.join("n1", "10.64.3.64/26")
 		w.run("confirm")
 		w.run("confirm --restored")
+		w.run("check")
+		w.run("status")
 		w.run("confirm --all-nodes")
 		w.run("confirm --all-nodes --yes")
 		w.run("confirm --all-nodes")
+		w.run("check")
 	})
 }
 

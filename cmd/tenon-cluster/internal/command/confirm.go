@@ -16,11 +16,13 @@ func (a *app) confirm() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "confirm --restored | --all-nodes",
 		Short: "Handle a restored snapshot of etcd",
-		Long: `A restored snapshot shows blocks as they were when it was taken. In order:
+		Long: `A restored snapshot shows blocks as they were when it was taken. The agents notice
+that etcd has lost transactions. From then on, no node claims or returns blocks;
+each goes on with those that both its files and etcd show. In order:
 
-1. Run "confirm --restored" at once. From then on, no node claims or returns
-   blocks; each goes on with those that both its files and etcd show.
-2. Run "check" on each node, and detach the containers that it reports.
+1. If no node has noticed it, as "check" shows, run "confirm --restored".
+2. Start the agents of all nodes, also of those that were off. Run "check" on each
+   node, and detach the containers that it reports.
 3. Run "confirm --all-nodes". The nodes adopt the blocks that etcd shows for them,
    and claim new ones again.`,
 		Example: a.examples("confirm --restored", "confirm --all-nodes"),
@@ -66,9 +68,9 @@ func (a *app) confirmNodes(ctx context.Context, s *session) error {
 	}
 	if len(waiting) == 0 {
 		a.printf("all nodes use the store already\n")
-		return nil
+		return s.registry.EndDoubt(ctx, snapshot.Meta.Nonce)
 	}
-	if err := a.confirmed(fmt.Sprintf("Did check report no findings on each of %s?",
+	if err := a.confirmed(fmt.Sprintf("Did check report no other findings on each of %s?",
 		plural(len(waiting), "node"))); err != nil {
 		return err
 	}
@@ -81,5 +83,8 @@ func (a *app) confirmNodes(ctx context.Context, s *session) error {
 		}
 		a.printf("confirmed node %s\n", n.Name)
 	}
-	return errors.Join(errs...)
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	return s.registry.EndDoubt(ctx, snapshot.Meta.Nonce)
 }

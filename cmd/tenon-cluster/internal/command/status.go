@@ -33,6 +33,7 @@ type statusReport struct {
 	Etcd      *Health        `json:"etcd,omitempty"`
 	Nodes     map[string]int `json:"nodes"` // by state
 	Unheard   []string       `json:"unheard,omitempty"`
+	Doubt     *cluster.Doubt `json:"doubt,omitempty"`
 	Bytes     int64          `json:"bytes"` // of keys and values, without the audit
 	Node      *nodeReport    `json:"node,omitempty"`
 	Pools     []poolUse      `json:"pools"`
@@ -123,7 +124,7 @@ func (a *app) readCluster(ctx context.Context, s *session, r *statusReport) erro
 			r.Unheard = append(r.Unheard, n.Name)
 		}
 	}
-	r.Bytes = snapshot.Size
+	r.Bytes, r.Doubt = snapshot.Size, snapshot.Doubt
 	r.Pools = a.poolUses(snapshot, s)
 	return nil
 }
@@ -153,6 +154,9 @@ func readNode(ctx context.Context, s *session) *nodeReport {
 		return r
 	}
 	r.Name, r.Epoch, r.MTU = node.Name, node.Epoch, node.MTU
+	if node.Restored != "" {
+		r.Problems = append(r.Problems, "restored: this node distrusts the store: "+node.Restored)
+	}
 	r.Contact, _ = store.Contact()
 	pools, err := survey(ctx, store)
 	if err != nil {
@@ -204,6 +208,9 @@ func (a *app) printStatus(r *statusReport) error {
 	}
 	if len(r.Nodes) > 0 {
 		line("nodes", "%s", r.nodesText())
+	}
+	if d := r.Doubt; d != nil {
+		line("store", "restored or replaced, and not confirmed: %s: %s", d.Author, d.Cause)
 	}
 	if n := r.Node; n != nil {
 		line("node", "%s", n.text(a.Now()))

@@ -49,7 +49,7 @@ type Member struct {
 type etcd struct{ *clientv3.Client }
 
 func connect(ctx context.Context, s settings.Settings) (Store, error) {
-	client, err := s.Connect(ctx)
+	client, err := s.Connect(ctx, nil)
 	if err != nil {
 		return nil, err
 	}

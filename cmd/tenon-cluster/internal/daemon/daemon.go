@@ -44,7 +44,8 @@ func Run(ctx context.Context, s settings.Settings, log *slog.Logger, notify stri
 	if err != nil {
 		return err
 	}
-	client, err := s.Connect(ctx)
+	var connections settings.Connections
+	client, err := s.Connect(ctx, &connections)
 	if err != nil {
 		return err
 	}
@@ -71,6 +72,7 @@ func Run(ctx context.Context, s settings.Settings, log *slog.Logger, notify stri
 		Listener: listener,
 		Changes:  agent.WatchAddresses(s.Dir),
 		Guard:    routes.Hold,
+		Breaks:   connections.Breaks,
 		Router:   router,
 		Notify:   notifier(notify, log),
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/tenon-cni/tenon/internal/cluster"
 )
@@ -87,6 +88,26 @@ func (s Snapshot) Check() []Finding {
 		return cmp.Or(cmp.Compare(a.Invariant, b.Invariant), cmp.Compare(a.Text, b.Text))
 	})
 	return slices.Compact(c.findings)
+}
+
+// Doubts returns findings about the store as a whole: it was restored or replaced, and nodes or an
+// operator have not confirmed it. A confirmation needs the findings of Check, not these, to be
+// corrected first.
+func (s Snapshot) Doubts() (found []Finding) {
+	const way = "correct the other findings of check on each node, then run " +
+		"`tenon cluster confirm --all-nodes`"
+	if d := s.Doubt; d != nil {
+		found = append(found, Finding{oneHolder, fmt.Sprintf(
+			"the store was restored or replaced, and no node gets blocks: %s, %s: %s", d.Author,
+			d.Since.UTC().Format(time.RFC3339), d.Cause), way})
+	}
+	for _, n := range s.Nodes {
+		if n.Store != "" && n.Store != s.Meta.Nonce && n.State != cluster.NodeFenced {
+			found = append(found, Finding{oneHolder, fmt.Sprintf(
+				"node %s gets no blocks: an operator has not confirmed the store for it", n.Name), way})
+		}
+	}
+	return found
 }
 
 func (c *checker) find(invariant int, hint, format string, args ...any) {

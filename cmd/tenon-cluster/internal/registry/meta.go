@@ -18,7 +18,7 @@ func (r *Registry) meta(nonce string) cluster.Meta {
 // exists.
 func (r *Registry) Init(ctx context.Context) (meta cluster.Meta, err error) {
 	_, err = r.repeat(ctx, func(ctx context.Context) error {
-		meta, err = r.writeMeta(ctx, 0)
+		meta, err = r.writeMeta(ctx)
 		return err
 	})
 	return meta, err
@@ -27,24 +27,74 @@ func (r *Registry) Init(ctx context.Context) (meta cluster.Meta, err error) {
 // NewNonce gives the store another nonce, after an operator has restored it from a snapshot.
 // Nodes then confirm their blocks before they change the store again.
 func (r *Registry) NewNonce(ctx context.Context) (meta cluster.Meta, err error) {
-	answers, err := r.read(ctx, "meta", clientv3.OpGet(r.keys.Meta()))
+	meta, _, err = r.Trust(ctx)
 	if err != nil {
 		return meta, err
 	}
-	if err := r.absentMeta(answers[0]); err != nil {
-		return meta, err
+	doubt := cluster.Doubt{Cause: "the store was restored", Author: "an operator"}
+	meta, changed, err := r.Distrust(ctx, meta.Nonce, doubt)
+	if err == nil && !changed {
+		err = fmt.Errorf("write meta: %w", ErrConflict)
 	}
-	return r.writeMeta(ctx, answers[0].Kvs[0].ModRevision)
+	return meta, err
 }
 
-// writeMeta writes a meta document with a new nonce if the present one has a revision. It returns
-// the present document if a new cluster is requested and the cluster exists.
-func (r *Registry) writeMeta(ctx context.Context, revision int64) (meta cluster.Meta, err error) {
+// Distrust records why the store cannot be trusted, and gives it another nonce. Requests of all
+// registries that are bound to the present nonce then fail with ErrForeign. changed is false if the
+// nonce is no longer known: another node was faster. Meta is the present one in either case.
+func (r *Registry) Distrust(
+	ctx context.Context, known string, d cluster.Doubt,
+) (meta cluster.Meta, changed bool, err error) {
+	d.Schema, d.Since = cluster.Schema, r.o.Now()
+	next := r.meta(r.o.Nonce())
+	c := change{
+		compares:  []clientv3.Cmp{r.hasNonce(known)},
+		otherwise: []clientv3.Op{clientv3.OpGet(r.keys.Meta())},
+	}
+	c.put(r.keys.Meta(), next)
+	c.put(r.keys.Doubt(), d)
+	_, err = r.repeat(ctx, func(ctx context.Context) error {
+		o, err := r.commit(ctx, "distrust the store", c)
+		if err != nil || o.held {
+			meta, changed = next, o.held
+			return err
+		}
+		if meta, err = metaOf(o.answers[0]); err == nil {
+			changed = meta.Nonce == next.Nonce // an earlier try has committed
+		}
+		return err
+	})
+	return meta, changed, err
+}
+
+// EndDoubt removes the doubt about the store with this nonce, when an operator has confirmed all
+// nodes. ErrConflict: the store has another nonce.
+func (r *Registry) EndDoubt(ctx context.Context, nonce string) error {
+	_, err := r.repeat(ctx, func(ctx context.Context) error {
+		o, err := r.commit(ctx, "end the doubt about the store", change{
+			compares: []clientv3.Cmp{r.hasNonce(nonce)},
+			then:     []clientv3.Op{clientv3.OpDelete(r.keys.Doubt())},
+		})
+		if err == nil && !o.held {
+			err = fmt.Errorf("the store was restored again: %w", ErrConflict)
+		}
+		return err
+	})
+	return err
+}
+
+// hasNonce compares the nonce of the store.
+func (r *Registry) hasNonce(nonce string) clientv3.Cmp {
+	return clientv3.Compare(clientv3.Value(r.keys.Meta()), "=", encode(r.meta(nonce)))
+}
+
+// writeMeta creates the meta document with a new nonce, or returns the present one.
+func (r *Registry) writeMeta(ctx context.Context) (meta cluster.Meta, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
 	defer cancel()
 	key := r.keys.Meta()
 	meta = r.meta(r.o.Nonce())
-	answer, err := r.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).
+	answer, err := r.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", 0)).
 		Then(clientv3.OpPut(key, encode(meta))).Else(clientv3.OpGet(key)).Commit()
 	switch {
 	case err != nil && definite(err):
@@ -53,24 +103,42 @@ func (r *Registry) writeMeta(ctx context.Context, revision int64) (meta cluster.
 		return meta, fmt.Errorf("write meta: %w: %w", ErrUnknown, err)
 	case answer.Succeeded:
 		return meta, nil
-	case revision != 0:
-		return meta, fmt.Errorf("write meta: %w", ErrConflict)
 	}
-	kv := answer.Responses[0].GetResponseRange().Kvs[0]
+	return metaOf(answer.Responses[0].GetResponseRange())
+}
+
+func metaOf(answer *pb.RangeResponse) (cluster.Meta, error) {
+	kv := answer.Kvs[0]
 	return cluster.Decode[cluster.Meta](string(kv.Key), kv.Value)
 }
 
 // Meta reads the meta document with a linearizable read. ErrNotFound: the cluster has no Init.
-func (r *Registry) Meta(ctx context.Context) (meta cluster.Meta, err error) {
-	answers, err := r.read(ctx, "meta", clientv3.OpGet(r.keys.Meta()))
+func (r *Registry) Meta(ctx context.Context) (cluster.Meta, error) {
+	meta, _, err := r.Trust(ctx)
+	return meta, err
+}
+
+// Trust reads the meta document and the doubt about the store, nil if there is none, with one
+// linearizable read. ErrNotFound: the cluster has no Init.
+func (r *Registry) Trust(ctx context.Context) (meta cluster.Meta, doubt *cluster.Doubt, err error) {
+	answers, err := r.read(ctx, "meta", clientv3.OpGet(r.keys.Meta()), clientv3.OpGet(r.keys.Doubt()))
 	if err != nil {
-		return meta, err
+		return meta, nil, err
 	}
 	if err := r.absentMeta(answers[0]); err != nil {
-		return meta, err
+		return meta, nil, err
 	}
-	kv := answers[0].Kvs[0]
-	return cluster.Decode[cluster.Meta](string(kv.Key), kv.Value)
+	if meta, err = metaOf(answers[0]); err != nil {
+		return meta, nil, err
+	}
+	for _, kv := range answers[1].Kvs {
+		d, err := cluster.Decode[cluster.Doubt](string(kv.Key), kv.Value)
+		if err != nil {
+			return meta, nil, err
+		}
+		doubt = &d
+	}
+	return meta, doubt, nil
 }
 
 func (r *Registry) absentMeta(answer *pb.RangeResponse) error {
@@ -85,8 +153,7 @@ func (r *Registry) checkMeta(answer *pb.RangeResponse) error {
 	if err := r.absentMeta(answer); err != nil {
 		return err
 	}
-	kv := answer.Kvs[0]
-	meta, err := cluster.Decode[cluster.Meta](string(kv.Key), kv.Value)
+	meta, err := metaOf(answer)
 	if err == nil && r.o.Store != "" && meta.Nonce != r.o.Store {
 		return fmt.Errorf("%w: its nonce is %s, not %s", ErrForeign, meta.Nonce, r.o.Store)
 	}

@@ -113,7 +113,7 @@ func (r *Registry) Join(ctx context.Context, n cluster.Node, ttl time.Duration) 
 				old.Epoch, n.Epoch, ErrForeign)
 		}
 		n.Epoch, n.Blocks, n.State, n.Since = old.Epoch, old.Blocks, old.State, old.Since
-		if old.Store == r.o.Store && n.Store != "" {
+		if r.o.Store != "" && old.Store == r.o.Store {
 			n.Store = old.Store // an operator has confirmed the node
 		}
 		if old.State == cluster.NodeSuspect {

@@ -47,6 +47,7 @@ type Options struct {
 	// Store is the nonce of the meta document. With it, every write fails with ErrForeign after the
 	// nonce has changed. Without it, a write requires only that the cluster exists.
 	Store   string
+	Seen    *Seen            // records and judges the answers, if not nil
 	Timeout time.Duration    // of a request; 5 s if zero
 	Now     func() time.Time // for the times in documents; time.Now if nil
 	Nonce   func() string    // 128 random bits in hexadecimal if nil
@@ -109,6 +110,13 @@ func (r *Registry) Bound(nonce string) *Registry {
 	bound := *r
 	bound.o.Store = nonce
 	return &bound
+}
+
+// Judged returns a registry with another Options.Seen.
+func (r *Registry) Judged(seen *Seen) *Registry {
+	judged := *r
+	judged.o.Seen = seen
+	return &judged
 }
 
 func nonce() string {

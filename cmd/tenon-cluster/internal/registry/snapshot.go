@@ -17,6 +17,7 @@ import (
 type Snapshot struct {
 	Revision int64
 	Meta     cluster.Meta
+	Doubt    *cluster.Doubt // nil if there is none
 	Pools    []Pool
 	Nodes    []Node
 	Blocks   []Block
@@ -52,7 +53,7 @@ func (r *Registry) snapshot(ctx context.Context) (s Snapshot, err error) {
 	}
 	lives := map[string]bool{}
 	for _, prefix := range []string{
-		r.keys.Meta(), r.keys.Pools(), r.keys.Nodes(), r.keys.Lives(), r.keys.Blocks(""),
+		r.keys.Meta(), r.keys.Doubt(), r.keys.Pools(), r.keys.Nodes(), r.keys.Lives(), r.keys.Blocks(""),
 		r.keys.Cools(""), r.keys.Addrs(""), r.keys.Stickies(""), r.keys.Quotas("", ""),
 	} {
 		s.Revision, err = r.pages(ctx, prefix, s.Revision, func(page []*mvccpb.KeyValue) bool {
@@ -86,6 +87,9 @@ func (s *Snapshot) add(r *Registry, kv *mvccpb.KeyValue, lives map[string]bool) 
 	switch {
 	case key == r.keys.Meta():
 		s.Meta, err = cluster.Decode[cluster.Meta](key, kv.Value)
+	case key == r.keys.Doubt():
+		s.Doubt = new(cluster.Doubt)
+		*s.Doubt, err = cluster.Decode[cluster.Doubt](key, kv.Value)
 	case under(r.keys.Pools()):
 		err = collect(&s.Pools, kv, decodePool)
 	case under(r.keys.Nodes()):

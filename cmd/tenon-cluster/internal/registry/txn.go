@@ -79,11 +79,12 @@ func (r *Registry) commit(ctx context.Context, what string, c change) (o outcome
 	}
 	meta := clientv3.Compare(clientv3.CreateRevision(r.keys.Meta()), ">", 0)
 	if r.o.Store != "" {
-		meta = clientv3.Compare(clientv3.Value(r.keys.Meta()), "=", encode(r.meta(r.o.Store)))
+		meta = r.hasNonce(r.o.Store)
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
 	defer cancel()
 	reads := append([]clientv3.Op{clientv3.OpGet(r.keys.Meta())}, c.otherwise...)
+	judge := r.o.Seen.request()
 	answer, err := r.client.Txn(ctx).If(append([]clientv3.Cmp{meta}, c.compares...)...).
 		Then(c.then...).Else(reads...).Commit()
 	switch {
@@ -92,6 +93,7 @@ func (r *Registry) commit(ctx context.Context, what string, c change) (o outcome
 	case err != nil:
 		return o, fmt.Errorf("%s: %w: %w", what, ErrUnknown, err)
 	}
+	judge(answer.Header)
 	o.held, o.revision = answer.Succeeded, answer.Header.Revision
 	if o.held {
 		return o, nil
@@ -152,10 +154,12 @@ func (r *Registry) read(
 func (r *Registry) readIf(ctx context.Context, what string, c change) ([]*pb.RangeResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
 	defer cancel()
+	judge := r.o.Seen.request()
 	answer, err := r.client.Txn(ctx).If(c.compares...).Then(c.then...).Commit()
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", what, err)
 	}
+	judge(answer.Header)
 	if !answer.Succeeded {
 		return nil, errAgain
 	}
@@ -218,7 +222,12 @@ func (r *Registry) get(
 ) (*clientv3.GetResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
 	defer cancel()
-	return r.client.Get(ctx, key, opts...)
+	judge := r.o.Seen.request()
+	answer, err := r.client.Get(ctx, key, opts...)
+	if err == nil {
+		judge(answer.Header)
+	}
+	return answer, err
 }
 
 // repeat calls try until it succeeds, or fails for a reason that another try does not change.

@@ -129,6 +129,7 @@ func (w *watcher) follow(
 				return fmt.Errorf("watch the store: %w", err)
 			}
 			for _, e := range response.Events {
+				w.r.o.Seen.event(e.Kv.ModRevision)
 				w.apply(e.Kv, e.Type == clientv3.EventTypeDelete)
 			}
 			if len(response.Events) > 0 && batch == nil {

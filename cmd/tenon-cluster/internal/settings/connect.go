@@ -8,10 +8,14 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/stats"
 )
 
 // ErrNoEndpoints reports that the settings name no member of etcd.
@@ -22,12 +26,58 @@ const (
 	// A client notices a silent member after the sum of these times.
 	keepAliveTime    = 10 * time.Second
 	keepAliveTimeout = 5 * time.Second
+	// maxReconnect limits the pause between attempts to connect. Nodes that know more than others
+	// about a restored store have little time to say so.
+	maxReconnect = 3 * time.Second
 )
+
+// Connections counts the connections of a client. It implements [stats.Handler].
+type Connections struct {
+	mu     sync.Mutex
+	open   int
+	breaks uint64
+}
+
+// Breaks returns how often the last open connection has ended.
+func (c *Connections) Breaks() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.breaks
+}
+
+// HandleConn implements [stats.Handler].
+func (c *Connections) HandleConn(_ context.Context, s stats.ConnStats) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch s.(type) {
+	case *stats.ConnBegin:
+		c.open++
+	case *stats.ConnEnd:
+		if c.open--; c.open == 0 {
+			c.breaks++
+		}
+	}
+}
+
+// TagConn implements [stats.Handler].
+func (c *Connections) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context {
+	return ctx
+}
+
+// HandleRPC implements [stats.Handler].
+func (c *Connections) HandleRPC(context.Context, stats.RPCStats) {}
+
+// TagRPC implements [stats.Handler].
+func (c *Connections) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
+	return ctx
+}
 
 // Connect returns a client of etcd. It does not wait for a connection, unless it logs in with a
 // password: a request shows whether etcd answers. The error wraps [ErrNoEndpoints] if the settings
-// name none.
-func (s *Settings) Connect(ctx context.Context) (*clientv3.Client, error) {
+// name none. connections counts its connections, if not nil.
+func (s *Settings) Connect(
+	ctx context.Context, connections *Connections,
+) (*clientv3.Client, error) {
 	if len(s.Endpoints) == 0 {
 		return nil, ErrNoEndpoints
 	}
@@ -38,6 +88,14 @@ func (s *Settings) Connect(ctx context.Context) (*clientv3.Client, error) {
 		DialKeepAliveTime:    keepAliveTime,
 		DialKeepAliveTimeout: keepAliveTimeout,
 		Logger:               zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{BaseDelay: time.Second, Multiplier: backoff.DefaultConfig.Multiplier,
+				Jitter: backoff.DefaultConfig.Jitter, MaxDelay: maxReconnect},
+			MinConnectTimeout: dialTimeout,
+		})},
+	}
+	if connections != nil {
+		c.DialOptions = append(c.DialOptions, grpc.WithStatsHandler(connections))
 	}
 	var err error
 	if c.TLS, err = s.tls(); err != nil {

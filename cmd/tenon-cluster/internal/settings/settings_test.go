@@ -70,7 +70,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil || got.Cluster != "default" || got.Node == "" || got.Dir == "" {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, err := got.Connect(t.Context()); !errors.Is(err, ErrNoEndpoints) {
+	if _, err := got.Connect(t.Context(), nil); !errors.Is(err, ErrNoEndpoints) {
 		t.Error(err)
 	}
 }

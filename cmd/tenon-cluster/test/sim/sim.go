@@ -210,14 +210,20 @@ func (n *Node) Off() {
 	}
 }
 
-// Ready waits until ADD can succeed or needs only another block.
+// Status asks the agent for its status.
+func (n *Node) Status(ctx context.Context) agentcall.Status {
+	return *n.ask(ctx, &agentcall.Request{Verb: agentcall.Report}).Status
+}
+
+// Ready waits until the agent may claim blocks, and ADD can succeed or needs only another block.
 func (n *Node) Ready(ctx context.Context) error {
 	for {
 		_, err := n.try(ctx, "ready")
 		if err == nil {
-			return n.release(ctx, "ready")
+			err = n.release(ctx, "ready")
 		}
-		if errors.Is(err, local.ErrFull) {
+		settled := n.Status(ctx).Settled.IsZero()
+		if settled && (err == nil || errors.Is(err, local.ErrFull)) {
 			return nil
 		}
 		select {
@@ -225,7 +231,7 @@ func (n *Node) Ready(ctx context.Context) error {
 		case <-n.Ended():
 			return fmt.Errorf("the agent has ended: %w", n.Err())
 		case <-ctx.Done():
-			return fmt.Errorf("node %s: %w: %w", n.Name, ctx.Err(), err)
+			return fmt.Errorf("node %s: %w: %v", n.Name, ctx.Err(), err)
 		}
 	}
 }
