@@ -218,20 +218,22 @@ func (n *Node) Status(ctx context.Context) agentcall.Status {
 // Ready waits until the agent may claim blocks, and ADD can succeed or needs only another block.
 func (n *Node) Ready(ctx context.Context) error {
 	for {
-		_, err := n.try(ctx, "ready")
-		if err == nil {
-			err = n.release(ctx, "ready")
-		}
-		settled := n.Status(ctx).Settled.IsZero()
-		if settled && (err == nil || errors.Is(err, local.ErrFull)) {
-			return nil
+		err := errors.New("the agent may not claim blocks yet")
+		rest := time.Until(n.Status(ctx).Settled)
+		if rest <= 0 {
+			if _, err = n.try(ctx, "ready"); err == nil {
+				err = n.release(ctx, "ready")
+			}
+			if err == nil || errors.Is(err, local.ErrFull) {
+				return nil
+			}
 		}
 		select {
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(max(rest, 20*time.Millisecond)):
 		case <-n.Ended():
 			return fmt.Errorf("the agent has ended: %w", n.Err())
 		case <-ctx.Done():
-			return fmt.Errorf("node %s: %w: %v", n.Name, ctx.Err(), err)
+			return fmt.Errorf("node %s: %w: %w", n.Name, ctx.Err(), err)
 		}
 	}
 }
