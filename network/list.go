@@ -1,6 +1,7 @@
 package network
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"sort"
@@ -25,10 +26,36 @@ func (c *Client) Record(a cni.Attachment) (*Record, error) {
 }
 
 // List returns all readable records, oldest first, and the joined errors of unreadable records.
-func (c *Client) List() ([]Record, error) {
-	found, err := c.scan("")
+func (c *Client) List() ([]Record, error) { return list([]*Client{c}, nil) }
+
+// ListHost returns the records that [Client.List] returns and those in the state directories of
+// the other runtimes of the host, which are registered in [RegistryDir]. [Record.StateDir] tells
+// them apart. If it cannot read all directories, it returns the rest and an error.
+func (c *Client) ListHost() ([]Record, error) { return list(c.runtimes()) }
+
+// For returns a client like c with the state directory of a record that [Client.ListHost] has
+// returned, for calls about its attachment.
+func (c *Client) For(r Record) *Client {
+	other := *c
+	other.StateDir = cmp.Or(r.StateDir, c.StateDir) // none: a file of libcni
+	return &other
+}
+
+// list returns the readable records of clients, oldest first, and err joined with the errors about
+// the others.
+func list(clients []*Client, err error) ([]Record, error) {
+	found, scanErr := scanAll(clients)
 	recorded, damaged := readable(found)
-	return publicRecords(recorded), errors.Join(err, damaged)
+	return publicRecords(recorded), errors.Join(err, scanErr, damaged)
+}
+
+// scanAll returns the records of clients in all networks.
+func scanAll(clients []*Client) (found []records.Found, err error) {
+	for _, c := range clients {
+		some, scanErr := c.scan("")
+		found, err = append(found, some...), errors.Join(err, scanErr)
+	}
+	return found, err
 }
 
 // Recorded returns the networks of records that [Client.List] has returned, each once, with the

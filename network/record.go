@@ -52,6 +52,9 @@ type Record struct {
 	// Source is the path of the file of libcni, empty for a record of this library. Such a file
 	// names no boot, and its only time is the time of its last change.
 	Source string
+
+	// StateDir is the state directory that has the record, empty for a file of libcni.
+	StateDir string
 }
 
 // publicRecord converts a record.
@@ -60,6 +63,7 @@ func publicRecord(r *records.Record) Record {
 		Attachment: r.Attachment, State: State(r.State), List: r.List,
 		Parameters: Parameters(r.Parameters), Result: r.Result,
 		Created: r.Created, Done: r.Done, BootID: r.BootID, Runtime: r.Runtime, Source: r.Source,
+		StateDir: r.StateDir,
 	}
 }
 

@@ -35,7 +35,7 @@ func TestPublicRecord(t *testing.T) {
 		Attachment: cni.Attachment{Network: "red"}, State: records.Attached, List: &cni.List{},
 		Result:     &cni.Result{},
 		Parameters: records.Parameters{Netns: "/run/netns/x"}, Created: now, Done: now, BootID: "b",
-		Runtime: "crio", Source: "/f",
+		Runtime: "crio", Source: "/f", StateDir: "/s",
 	}))
 	for i := range all.NumField() {
 		if all.Field(i).IsZero() {

@@ -45,10 +45,22 @@ func (c *Client) others() ([]*Client, error) {
 	var others []*Client
 	for _, path := range paths {
 		other := *c
-		other.StateDir = path
+		other.StateDir, other.CacheDir = path, NoCacheDir // the files of libcni belong to c
 		others = append(others, &other)
 	}
 	return others, err
+}
+
+// runtimes returns c and the clients of [Client.others], in the order of their paths.
+func (c *Client) runtimes() ([]*Client, error) {
+	all, err := c.others()
+	path, pathErr := records.Canonical(c.stateDir())
+	if pathErr != nil {
+		path = c.stateDir()
+	}
+	at, _ := slices.BinarySearchFunc(all, path,
+		func(other *Client, path string) int { return cmp.Compare(other.StateDir, path) })
+	return slices.Insert(all, at, c), err
 }
 
 // lockHost locks a network in all state directories of the host, in the order of their paths, until
@@ -72,14 +84,8 @@ func (c *Client) lockHost(
 		locked, held = c.holding(registry.File), append(held, registry.Release)
 		nested = registry.Inherited()
 	}
-	all, _ := c.others() // judge reports the error
-	path, err := records.Canonical(c.stateDir())
-	if err != nil {
-		path = c.stateDir()
-	}
-	at, _ := slices.BinarySearchFunc(all, path,
-		func(other *Client, path string) int { return cmp.Compare(other.StateDir, path) })
-	for _, one := range slices.Insert(slices.Clone(all), at, c) {
+	all, _ := c.runtimes() // judge reports the error
+	for _, one := range all {
 		next, release, err := one.lockNetwork(ctx, network)
 		switch {
 		case err == nil:

@@ -20,8 +20,9 @@ func (a *app) inspect() *cobra.Command {
 		Long: `Shows the attachments of a container as recorded and as the kernel has them:
 interfaces on both sides with MAC address, MTU and bridge, addresses, routes, DNS,
 published ports, and the configuration of each plugin. Shows differences: objects
-that are missing, not recorded, or have other values. Includes attachments of
-libcni, from --cache-dir.
+that are missing, not recorded, or have other values. Includes the attachments of
+all runtimes: those recorded in --state-dir and in the state directories registered
+in /run/tenon/state-dirs, and those of libcni, from --cache-dir.
 
 CONTAINER is a container ID or a NETNS as for "tenon add": a name in /run/netns, a
 process ID, or a path. NETWORK and --ifname limit the output. The exit status is 0
@@ -31,7 +32,7 @@ even if there are differences; "tenon check" lets the plugins judge.`,
   tenon inspect pods web --json | jq '.[0].addresses'`,
 		Args: arguments(1, "NETWORK or CONTAINER", "CONTAINER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			records, recordsErr := r.client().List()
+			records, recordsErr := r.client().ListHost()
 			var wanted []network.Record
 			var known []string
 			for _, rec := range records {
@@ -112,7 +113,7 @@ func (r *settings) completeContainer(
 	args []string,
 	_ string,
 ) ([]cobra.Completion, cobra.ShellCompDirective) {
-	records, _ := r.client().List()
+	records, _ := r.client().ListHost()
 	var words []cobra.Completion
 	for _, rec := range records {
 		if len(args) == 0 {

@@ -18,7 +18,8 @@ func (a *app) ps() *cobra.Command {
 		Use:   "ps",
 		Short: "List attachments",
 		Long: `Lists attachments: those of "tenon add" and of programs that use Tenon's library,
-from the records in --state-dir, and those of libcni, from its files in
+from the records in --state-dir and in the state directories that other runtimes
+have registered in /run/tenon/state-dirs, and those of libcni, from its files in
 --cache-dir.
 
 States:
@@ -38,7 +39,7 @@ Warns of damaged records, which the list omits.`,
   tenon ps --json`,
 		Args: arguments(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			records, recordsErr := r.client().List()
+			records, recordsErr := r.client().ListHost()
 			list, err := inspect.Attachments(records)
 			if err != nil {
 				return err
@@ -114,6 +115,7 @@ type psEntry struct {
 	State     inspect.State `json:"state"`
 	Runtime   string        `json:"runtime"`
 	Source    string        `json:"source,omitempty"` // file of libcni
+	StateDir  string        `json:"stateDir,omitempty"`
 }
 
 func psJSON(list []inspect.Attachment, pools map[cni.Attachment][]string) []psEntry {
@@ -123,7 +125,8 @@ func psJSON(list []inspect.Attachment, pools map[cni.Attachment][]string) []psEn
 			keyEntry: keyEntry(
 				a.Attachment,
 			), Netns: a.Netns, Addresses: []string{}, Created: a.Created,
-			State: a.State, Runtime: a.Runtime, Source: a.Source, Pools: pools[a.Attachment],
+			State: a.State, Runtime: a.Runtime, Source: a.Source, StateDir: a.StateDir,
+			Pools: pools[a.Attachment],
 		}
 		if a.Result != nil {
 			for _, ip := range a.Result.IPs {

@@ -71,6 +71,8 @@ type Record struct {
 	Runtime string      // name of the runtime that attached
 	Source  string      // path of the file of libcni; empty for a record of Tenon
 
+	StateDir string // of the [Store] that the record was read from
+
 	ResultErr error // why Result could not be read
 	Due       bool  // State is from a [Due]; the record itself is still in the state attached
 }

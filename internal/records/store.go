@@ -187,6 +187,7 @@ func (s Store) readFile(o cni.Owner, ext string) Found {
 		}
 		return found
 	}
+	r.StateDir = s.StateDir
 	return Found{Owner: o, Record: r}
 }
 

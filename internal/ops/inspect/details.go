@@ -20,6 +20,7 @@ type Details struct {
 	State     State     `json:"state"`
 	Runtime   string    `json:"runtime"`
 	Source    string    `json:"source,omitempty"` // file of libcni
+	StateDir  string    `json:"stateDir,omitempty"`
 	Created   time.Time `json:"created"`
 	Done      time.Time `json:"done,omitzero"`
 	BootID    string    `json:"bootID,omitempty"`
@@ -102,8 +103,8 @@ type Plugin struct {
 func Describe(ctx context.Context, a Attachment) (*Details, error) {
 	d := &Details{
 		Network: a.Attachment.Network, Container: a.Attachment.Container, IfName: a.Attachment.IfName,
-		ID: a.Attachment.Owner(), Netns: a.Netns, State: a.State, Runtime: a.Runtime, Source: a.Source,
-		Created: a.Created, Done: a.Done, BootID: a.BootID,
+		ID: a.Attachment.Owner(), Netns: a.Netns, State: a.State, Runtime: a.Runtime,
+		Source: a.Source, StateDir: a.StateDir, Created: a.Created, Done: a.Done, BootID: a.BootID,
 		Interfaces: []Interface{}, Addresses: []Address{}, Routes: []Route{}, Ports: []Port{}, Differences: []string{},
 		CNIVersion: a.List.Version.String(), Args: a.Args.String(), Capabilities: a.Capabilities,
 	}

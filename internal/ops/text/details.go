@@ -20,6 +20,7 @@ func Details(w io.Writer, d *inspect.Details) error {
 	f.line("id", "%s", d.ID)
 	f.line("runtime", "%s", d.Runtime)
 	f.optional("source", d.Source)
+	f.optional("records", d.StateDir)
 	f.optional("namespace", d.Netns)
 	f.line("created", "%s", d.Created.Format(time.RFC3339))
 	for _, i := range d.Interfaces {
