@@ -37,6 +37,10 @@ func TestHandOver(t *testing.T) {
 	if _, err := other.Add(t.Context(), n, request("c2")); err != nil {
 		t.Fatal(err)
 	}
+	elsewhere := r.runtime("mine")
+	if _, err := elsewhere.Add(t.Context(), n, request("c3")); err != nil {
+		t.Fatal(err)
+	}
 	before, err := r.Record(a)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +66,7 @@ func TestHandOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"red/c1/eth0", "red/c2/eth0"}, seen); diff != "" {
+	if diff := cmp.Diff([]string{"red/c1/eth0", "red/c2/eth0", "red/c3/eth0"}, seen); diff != "" {
 		t.Errorf("do got (-want +got)\n%s", diff)
 	}
 	if diff := cmp.Diff([]cni.Attachment{a}, handed); diff != "" {
@@ -99,8 +103,13 @@ func TestHandOver(t *testing.T) {
 		t.Errorf("record of another runtime: %+v, %v", rec, err)
 	}
 
+	key := request("c3").Attachment("red")
+	if rec, err := elsewhere.Record(key); err != nil || rec.StateDir != elsewhere.StateDir {
+		t.Errorf("record in another state directory: %+v, %v", rec, err)
+	}
+
 	r.CacheDir = network.NoCacheDir
-	if _, err := r.Add(t.Context(), n, request("c3")); err != nil {
+	if _, err := r.Add(t.Context(), n, request("c4")); err != nil {
 		t.Fatal(err)
 	}
 	_, err = r.HandOver(t.Context(), func(context.Context, []network.Record) error {

@@ -351,3 +351,62 @@ esac`)
 	}
 	r.wantCalls("DEL first, GC first")
 }
+
+// TestListHost: the records of all runtimes, each with its state directory.
+func TestListHost(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, map[string]script{"first": {}})
+	n := list(t, "1.1.0", "red", "first")
+	mustAttach(t, r.Client, n, "own")
+	other := r.runtime("other")
+	mustAttach(t, other, n, "own")
+	found, err := r.ListHost()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, rec := range found {
+		got = append(got, rec.Attachment.String()+" "+rec.Runtime+" "+rec.StateDir)
+	}
+	want := []string{"red/own/eth0  " + r.StateDir, "red/own/eth0 other " + other.StateDir}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+
+	if err := os.Truncate(recordPath(other, request("own").Attachment("red")), 9); err != nil {
+		t.Fatal(err)
+	}
+	if found, err = r.ListHost(); len(found) != 1 || !errors.Is(err, network.ErrUnreadable) {
+		t.Errorf("with a damaged record: %v, %v", found, err)
+	}
+	other.Isolated = true
+	if found, err = other.ListHost(); len(found) != 0 || err == nil {
+		t.Errorf("isolated: %v, %v", found, err)
+	}
+}
+
+// TestRepairHost: Repair repairs the attachments of all runtimes of the host.
+func TestRepairHost(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, map[string]script{"first": {}})
+	n := list(t, "1.1.0", "red", "first")
+	mustAttach(t, r.Client, n, "own")
+	other := r.runtime("other")
+	mustAttach(t, other, n, "theirs")
+	mustAttach(t, other, list(t, "1.1.0", "blue", "first"), "theirs")
+	wantRepaired(t, r.Client, "first blue/theirs", "first red/own", "first red/theirs")
+	other.Isolated = true
+	wantRepaired(t, other, "first blue/theirs", "first red/theirs")
+
+	// It locks the networks of the other runtimes.
+	other.Timeout = time.Millisecond
+	_, err := r.Repair(t.Context(), nil, func(ctx context.Context, _ []invoke.Call) error {
+		if calls, _, err := repaired(t, other); cni.CodeOf(err) != cni.CodeTryAgainLater {
+			t.Errorf("during the repair of the host: %q, %v", calls, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

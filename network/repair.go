@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -25,7 +24,8 @@ type Unrepaired struct {
 // networks without CHECK. It must not make these calls.
 //
 // Repair handles the attachments of all runtimes, because all have lost their rules: those in
-// StateDir and those in CacheDir, if it is set. No ADD, DEL or GC runs on the networks during do.
+// StateDir, those in the state directories that other runtimes of the host have registered in
+// [RegistryDir], and those in CacheDir, if it is set. No ADD, DEL or GC runs on the networks during do.
 // Repair waits for operations in progress, in total no longer than [Client.Timeout] allows a
 // plugin; it skips networks that are still busy and returns an error about them. libcni has no
 // locks: do can restore the rules of an attachment that libcni is detaching at this moment; GC
@@ -43,27 +43,31 @@ func (c *Client) Repair(
 		return networks == nil || slices.ContainsFunc(networks,
 			func(n string) bool { return o.Network() == cni.NetworkOwner(n) })
 	}
-	locked, unlock, err := c.lockRecorded(ctx, wanted)
+	all, othersErr := c.runtimes()
+	locked, unlock, lockErr := c.lockRecorded(ctx, all, wanted)
 	defer unlock()
-	found, scanErr := c.scan("")
-	errs := []error{err, scanErr}
+	errs := []error{othersErr, lockErr}
 	var calls []invoke.Call
-	for _, f := range found {
-		switch {
-		case !wanted(f.Owner):
-			continue
-		case f.Err != nil:
-			errs = append(errs, f.Damage())
-			continue
-		case !locked[f.Record.Attachment.Network]:
-			continue
-		}
-		its, err := c.repairs(f.Record)
-		calls = append(calls, its...)
-		if cni.CodeOf(err) == cni.CodeUnknownContainer {
-			passed = append(passed, Unrepaired{f.Record.Attachment, err})
-		} else {
-			errs = append(errs, of(f.Record.Attachment, err))
+	for _, one := range all {
+		found, scanErr := one.scan("")
+		errs = append(errs, scanErr)
+		for _, f := range found {
+			switch {
+			case !wanted(f.Owner):
+				continue
+			case f.Err != nil:
+				errs = append(errs, f.Damage())
+				continue
+			case !locked[place{one, f.Record.Attachment.Network}]:
+				continue
+			}
+			its, err := one.repairs(f.Record)
+			calls = append(calls, its...)
+			if cni.CodeOf(err) == cni.CodeUnknownContainer {
+				passed = append(passed, Unrepaired{f.Record.Attachment, err})
+			} else {
+				errs = append(errs, of(f.Record.Attachment, err))
+			}
 		}
 	}
 	if len(calls) > 0 {
@@ -72,32 +76,49 @@ func (c *Client) Repair(
 	return passed, errors.Join(errs...)
 }
 
-// lockRecorded locks the networks of the wanted recorded attachments, always in the same order, so
-// that two processes that lock several networks cannot block each other. It returns an error about
-// networks that stay busy for too long, and does not lock them.
+// place is a network in the state directory of a client.
+type place struct {
+	client  *Client
+	network string
+}
+
+// lockRecorded locks the networks of the wanted recorded attachments of all runtimes, always in the
+// same order, so that two processes that lock several networks cannot block each other. It returns
+// an error about networks that stay busy for too long, and does not lock them.
 func (c *Client) lockRecorded(
-	ctx context.Context, wanted func(cni.Owner) bool,
-) (locked map[string]bool, unlock func(), err error) {
-	found, _ := c.scan("") // the caller scans again and reports the error
-	locked = map[string]bool{}
-	for _, f := range found {
-		if f.Record != nil && wanted(f.Owner) {
-			locked[f.Record.Attachment.Network] = false
+	ctx context.Context, all []*Client, wanted func(cni.Owner) bool,
+) (locked map[place]bool, unlock func(), err error) {
+	locked = map[place]bool{}
+	var networks []string
+	for _, one := range all {
+		found, _ := one.scan("") // the caller scans again and reports the error
+		for _, f := range found {
+			if f.Record != nil && wanted(f.Owner) {
+				locked[place{one, f.Record.Attachment.Network}] = false
+				networks = append(networks, f.Record.Attachment.Network)
+			}
 		}
 	}
+	slices.Sort(networks)
 	wait, cancel := c.limit(ctx, 1)
 	defer cancel()
 	var held releases
 	var errs []error
-	for _, network := range slices.Sorted(maps.Keys(locked)) {
-		// If earlier networks have used the time up, this still locks a free network.
-		_, release, err := c.lockNetwork(wait, network)
-		if err != nil {
-			errs = append(errs, err)
-			continue
+	for _, network := range slices.Compact(networks) {
+		for _, one := range all { // in the order of lockHost
+			at := place{one, network}
+			if _, recorded := locked[at]; !recorded {
+				continue
+			}
+			// If earlier networks have used the time up, this still locks a free network.
+			_, release, err := one.lockNetwork(wait, network)
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			locked[at] = true
+			held = append(held, release)
 		}
-		locked[network] = true
-		held = append(held, release)
 	}
 	return locked, held.all, errors.Join(errs...)
 }

@@ -191,7 +191,7 @@ func (t *attachment) failed(err error, n *config.Network) error {
 
 // inSameNetns returns the other recorded attachments of the same network in the same namespace.
 func (t *attachment) inSameNetns(c *network.Client, key cni.Attachment) []cni.Attachment {
-	records, _ := c.List()
+	records, _ := c.ListHost()
 	var others []cni.Attachment
 	for _, r := range records {
 		if r.Attachment.Network == key.Network && sameNetns(r.Netns, t.netns) &&
@@ -200,6 +200,20 @@ func (t *attachment) inSameNetns(c *network.Client, key cni.Attachment) []cni.At
 		}
 	}
 	return others
+}
+
+// holder returns the client of the state directory that has the record of an attachment: that of c,
+// unless only another runtime has recorded it.
+func holder(c *network.Client, key cni.Attachment) *network.Client {
+	if _, err := c.Record(key); !errors.Is(err, network.ErrNoRecord) {
+		return c
+	}
+	records, _ := c.ListHost()
+	i := slices.IndexFunc(records, func(r network.Record) bool { return r.Attachment == key })
+	if i < 0 {
+		return c
+	}
+	return c.For(records[i])
 }
 
 // suggestOthers adds hints to an error about an attachment without a record: the recorded
@@ -219,18 +233,14 @@ func (t *attachment) suggestOthers(
 	return err
 }
 
-// detaching returns a hint with the command that detaches.
-func (r *settings) detaching(key cni.Attachment) string {
-	return r.command(
-		"detach it and release its addresses: ",
-		"del",
-		key.Network,
-		gone,
-		"--id",
-		key.Container,
-		"--ifname",
-		key.IfName,
-	)
+// detaching returns a hint with the command that detaches a recorded attachment.
+func (r *settings) detaching(rec network.Record) string {
+	key := rec.Attachment
+	args := []string{"del", key.Network, gone, "--id", key.Container, "--ifname", key.IfName}
+	if rec.StateDir != "" && rec.StateDir != r.stateDir {
+		args = append(args, "--state-dir", rec.StateDir)
+	}
+	return r.command("detach it and release its addresses: ", args...)
 }
 
 // otherKey returns a hint with the command for another attachment of the namespace.

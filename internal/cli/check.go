@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/network"
 )
 
 func (a *app) check() *cobra.Command {
@@ -33,6 +34,7 @@ container.`,
 				return err
 			}
 			key := t.key(n, args[0])
+			client = holder(client, key)
 			if r, err := client.Record(key); err == nil && t.netns != "" &&
 				!sameNetns(r.Netns, t.netns) {
 				return attachmentError{
@@ -41,7 +43,7 @@ container.`,
 			}
 			err = t.suggestOthers(client.Check(cmd.Context(), key, n), client, key, "check")
 			if cni.CodeOf(err) == cni.CodeUnknownContainer {
-				err = hint(err, t.detaching(key))
+				err = hint(err, t.detaching(network.Record{Attachment: key, StateDir: client.StateDir}))
 			}
 			return t.failed(err, n)
 		},

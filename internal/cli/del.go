@@ -41,6 +41,7 @@ or omitted if --id names the container; the namespace may no longer exist.`,
 				return err
 			}
 			key := t.key(n, args[0])
+			client = holder(client, key)
 			_, recordErr := client.Record(key)
 			err = client.Del(
 				cmd.Context(),

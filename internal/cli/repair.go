@@ -28,7 +28,8 @@ and the configuration leaves the backend open, moves host ports and masquerading
 from nftables to iptables.
 
 Prints what was missing and what was moved, for each attachment and plugin.
-Repairs the attachments of all runtimes that are recorded in --state-dir and
+Repairs the attachments of all runtimes: those recorded in --state-dir, in the state
+directories that other runtimes have registered in /run/tenon/state-dirs, and in
 --cache-dir. Cannot repair rules of other plugins than Tenon's: reports what CHECK
 finds for their attachments. Waits for operations in progress on the networks, but
 no longer than --timeout.
@@ -105,7 +106,7 @@ func (r *settings) recorded(c *network.Client, args []string) (names []string, e
 
 // recordedNetworks returns the names of the networks of all readable records.
 func recordedNetworks(c *network.Client) (names []string) {
-	records, _ := c.List() // Repair reports unreadable records
+	records, _ := c.ListHost() // Repair reports unreadable records
 	for _, x := range records {
 		names = append(names, x.Attachment.Network)
 	}

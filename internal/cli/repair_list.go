@@ -100,7 +100,7 @@ func (p *repairs) checkForeign(ctx context.Context) {
 		}
 		if results[e.key()] == "" {
 			results[e.key()] = "CHECK succeeds"
-			if err := p.client.Check(ctx, e.key(), nil); err != nil {
+			if err := holder(p.client, e.key()).Check(ctx, e.key(), nil); err != nil {
 				results[e.key()] = "CHECK fails: " + cni.AsError(err).Msg
 			}
 		}
