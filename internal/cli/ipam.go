@@ -99,7 +99,7 @@ type reservations struct {
 // errors of everything that cannot be read; reservations returns the rest in any case.
 func (r *settings) reservations(ctx context.Context) (reservations, error) {
 	lists, configErr := r.lists()
-	records, recordsErr := r.client().List()
+	records, recordsErr := r.client().ListHost()
 	for _, rec := range records {
 		lists = append(lists, rec.List)
 	}

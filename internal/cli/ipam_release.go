@@ -34,9 +34,10 @@ func (a *app) ipamRelease() *cobra.Command {
 		Short: "Release addresses of holders that no longer exist",
 		Long: `Releases the reservation of an address, or all reservations of a container, also
 those in the old format, which names no interface. Use it for holders that will
-never be detached; "tenon del" and "tenon gc" clean up more. Refuses to release
-addresses of recorded attachments unless --force is given. Cannot detect users
-without a record: use --dry-run first.`,
+never be detached; "tenon del" and "tenon gc" clean up more. Unless --force is given,
+refuses to release addresses of attachments that any runtime of this host has
+recorded, and addresses that an interface in a network namespace still has. Finds the
+namespaces in /run/netns, /run/docker/netns and those of processes and attachments.`,
 		Example: `  tenon ipam release 10.88.0.2 --dry-run
   tenon ipam release 10.88.0.2 --network pods
   tenon ipam release --id web-1 --ifname eth0`,
@@ -60,7 +61,7 @@ without a record: use --dry-run first.`,
 	flags.StringVar(&r.container, "id", "", "release all addresses of container `ID`")
 	flags.StringVar(&r.ifName, "ifname", "", "with --id: only addresses of interface `NAME`")
 	flags.BoolVar(&r.dryRun, "dry-run", false, "print what would be released, and change nothing")
-	flags.BoolVar(&r.force, "force", false, "also release addresses of recorded attachments")
+	flags.BoolVar(&r.force, "force", false, "also release addresses in use")
 	return cmd
 }
 
@@ -104,7 +105,7 @@ func (r *release) run(cmd *cobra.Command, all *reservations) error {
 			r.again("choose a network: ", "--network", leases[0].network),
 		)
 	}
-	if err := r.refuse(leases, all); err != nil && !r.force {
+	if err := r.refuse(cmd.Context(), leases, all); err != nil && !r.force {
 		err = hint(err, r.again("release it anyway: ", "--force"))
 		if r.dryRun {
 			return r.wouldRefuse(err)
@@ -206,25 +207,31 @@ func (r *release) names(network string, l ipam.Lease) bool {
 		(r.ifName == "" || l.Owner.IfName == "" || l.Owner.IfName == r.ifName)
 }
 
-// refuse returns an error that lists the addresses of recorded attachments. Addresses that were
-// reserved before the node was restarted are not in use.
-func (r *release) refuse(leases []chosen, all *reservations) error {
+// refuse returns an error that lists the addresses of recorded attachments and those that an
+// interface of this host has. Recorded addresses that were reserved before the node was restarted
+// are not in use.
+func (r *release) refuse(ctx context.Context, leases []chosen, all *reservations) error {
 	if all.recordsErr != nil {
 		return errors.New("cannot determine whether the holder is recorded")
+	}
+	holders, err := inspect.ReadHolders(ctx, all.attachments)
+	if err != nil {
+		return fmt.Errorf("cannot determine whether a network namespace has the address: %w", err)
 	}
 	var errs []error
 	var hints []string
 	for _, c := range leases {
 		holder, ok := inspect.Holder(all.attachments, c.network, c.lease)
-		if !ok || c.lease.Boot == ipam.BootEarlier {
+		if ok && c.lease.Boot != ipam.BootEarlier {
+			key := holder.Attachment
+			errs = append(errs,
+				fmt.Errorf("%s is held by %v (state: %s)", c.lease.Addr, key, holder.State))
+			hints = append(hints, r.detaching(holder.Record))
 			continue
 		}
-		key := holder.Attachment
-		errs = append(
-			errs,
-			fmt.Errorf("%s is held by %v (state: %s)", c.lease.Addr, key, holder.State),
-		)
-		hints = append(hints, r.detaching(key))
+		for _, link := range holders.Find(c.network, c.lease.Addr) {
+			errs = append(errs, fmt.Errorf("%s is in use by interface %s", c.lease.Addr, link))
+		}
 	}
 	return hint(errors.Join(errs...), slices.Compact(hints)...)
 }
