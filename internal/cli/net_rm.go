@@ -22,7 +22,8 @@ network uses: its bridge if it has no ports and no foreign addresses, the
 directory of host-local's reservations if none is left, and the directory of
 drop-in files if it is empty. Prints what it removes, what it keeps, and why.
 
-Refuses while containers are attached; --detach detaches them first.`,
+Refuses while containers of any runtime of this host are attached; --detach detaches
+them first.`,
 		Example: `  tenon net rm pods --dry-run
   tenon net rm pods
   tenon net rm pods --detach --drop-ins`,

@@ -33,7 +33,7 @@ Exit status: 0 delivered, 1 stopped or not known.`,
   tenon why web [2001:db8::9]:53 --udp`,
 		Args: arguments(2, "SOURCE", "DESTINATION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			records, err := r.client().List()
+			records, err := r.client().ListHost()
 			if err != nil {
 				r.warn("attachments that cannot be read are missing: %v", err)
 			}

@@ -107,7 +107,7 @@ func PlanRemoval(ctx context.Context, r Removal) (*Plan, error) {
 	if r.Superseded {
 		return p, p.superseded()
 	}
-	records, err := r.Client.List()
+	records, err := r.Client.ListHost()
 	if err != nil {
 		return nil, fmt.Errorf("unreadable record: %w", err)
 	}
@@ -297,7 +297,7 @@ func (p *Plan) Run(ctx context.Context) error {
 	c := p.request.Client
 	for _, a := range p.Attachments {
 		if a.Outcome == Detach {
-			if err := c.Del(ctx, a.Record.Attachment, network.Fallback{}); err != nil {
+			if err := c.For(a.Record).Del(ctx, a.Record.Attachment, network.Fallback{}); err != nil {
 				return err
 			}
 		}

@@ -64,11 +64,13 @@ func Remove(ctx context.Context, r Removal, report func(Step)) error {
 		return err
 	}
 	if len(attached) > 0 && !r.Detach {
-		return &AttachedError{attached}
+		return &AttachedError{keys(attached)}
 	}
-	for _, a := range attached {
+	for _, rec := range attached {
+		a := rec.Attachment
 		if !r.DryRun {
-			if err := r.Client.Del(ctx, a, network.Fallback{Network: file.Network}); err != nil {
+			err := r.Client.For(rec).Del(ctx, a, network.Fallback{Network: file.Network})
+			if err != nil {
 				return fmt.Errorf("%v: %w", a, err)
 			}
 		}
@@ -97,18 +99,25 @@ func (r Removal) step(s Step, remove func(object string) error, report func(Step
 	return nil
 }
 
-// attached returns the recorded attachments of the network.
-func (r Removal) attached() (list []cni.Attachment, err error) {
-	records, err := r.Client.List()
+// attached returns the recorded attachments of the network, of all runtimes of the host.
+func (r Removal) attached() (list []network.Record, err error) {
+	records, err := r.Client.ListHost()
 	if err != nil {
 		return nil, fmt.Errorf("look for attachments: %w", err)
 	}
 	for _, rec := range records {
 		if rec.Attachment.Network == r.Name {
-			list = append(list, rec.Attachment)
+			list = append(list, rec)
 		}
 	}
 	return list, nil
+}
+
+func keys(records []network.Record) (list []cni.Attachment) {
+	for _, rec := range records {
+		list = append(list, rec.Attachment)
+	}
+	return list
 }
 
 // dropIns removes the directory of drop-in files if it is empty, or if DropIns is set.
