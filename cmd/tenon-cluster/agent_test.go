@@ -36,8 +36,9 @@ const runAs = "TENON_TEST_RUN_AS"
 // host is a host with etcd and files of a node.
 type host struct {
 	*testing.T
-	net *testnet.Net
-	dir string
+	net  *testnet.Net
+	dir  string
+	node string // the directory of the node in dir
 }
 
 const endpoint = "http://127.0.0.1:2379"
@@ -45,7 +46,7 @@ const endpoint = "http://127.0.0.1:2379"
 // newHost starts etcd in a namespace, and creates a cluster with a pool.
 func newHost(t *testing.T) *host {
 	testnet.Require(t, testnet.Root, testnet.Tool("etcd"))
-	h := &host{t, testnet.New(t), t.TempDir()}
+	h := &host{t, testnet.New(t), t.TempDir(), "node"}
 	h.net.Host.Batch("link set lo up", "link add uplink type bridge", "link set uplink up",
 		"address add 192.0.2.1/24 dev uplink")
 	h.start(exec.Command("etcd", "--data-dir", filepath.Join(h.dir, "etcd"),
@@ -103,13 +104,13 @@ func (h *host) program(args ...string) *exec.Cmd {
 	}
 	cmd := exec.Command(self, args...)
 	cmd.Env = append(os.Environ(), runAs+"=tenon-cluster", "TENON_CLUSTER_NODE=n1",
-		"TENON_CLUSTER_ENDPOINTS="+endpoint, "TENON_CLUSTER_DIR="+filepath.Join(h.dir, "node"),
+		"TENON_CLUSTER_ENDPOINTS="+endpoint, "TENON_CLUSTER_DIR="+filepath.Join(h.dir, h.node),
 		"TENON_CLUSTER_SOCKET="+h.socket(), "TENON_CLUSTER_ADDRESSES=192.0.2.1",
 		"TENON_CLUSTER_ROUTES=host-gw")
 	return cmd
 }
 
-func (h *host) socket() string { return filepath.Join(h.dir, "agent.sock") }
+func (h *host) socket() string { return filepath.Join(h.dir, h.node+".sock") }
 
 // operate runs a command.
 func (h *host) operate(args ...string) (string, error) {
@@ -145,7 +146,7 @@ func (h *host) call(verb, container string) (cni.Result, error) {
 		"CNI_IFNAME=eth0", "CNI_NETNS=/run/netns/none", "CNI_PATH=/")
 	cmd.Stdin = strings.NewReader(fmt.Sprintf(`{"cniVersion": "1.1.0", "name": "net",
 		"type": "bridge", "ipam": {"type": "cluster", "pool": "pods", "dir": %q, "socket": %q}}`,
-		filepath.Join(h.dir, "node"), h.socket()))
+		filepath.Join(h.dir, h.node), h.socket()))
 	var failure cni.Error
 	var result cni.Result
 	out, err := cmd.Output()
@@ -213,4 +214,48 @@ func (h *host) wantBlackholes(want int) {
 		}
 		return nil
 	})
+}
+
+// TestCopiedDirectory copies the directory of a node, as a container that is a node is cloned, while
+// its agent runs and while it does not. The copy has the same boot ID.
+func TestCopiedDirectory(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	stop := h.start(h.program("agent"))
+	testnet.Eventually(t, func() error {
+		_, err := h.call("ADD", "c1")
+		return err
+	})
+	refused := func(when, name string) {
+		t.Helper()
+		copied := *h
+		copied.node = name
+		if err := os.CopyFS(filepath.Join(h.dir, name), os.DirFS(filepath.Join(h.dir, h.node))); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := copied.call("ADD", "c2"); cni.CodeOf(err) != cni.CodeTryAgainLater {
+			t.Errorf("%s: ADD of the copy: %+v, %v; expected code 11", when, r.IPs, err)
+		}
+		if out, err := copied.operate("agent"); err == nil || !strings.Contains(out, "node reset") {
+			t.Errorf("%s: the agent of the copy ended with %v and wrote %q", when, err, out)
+		}
+		if out, err := copied.operate("check"); err == nil || !strings.Contains(out, "reservations") {
+			t.Errorf("%s: check finds %q, %v", when, out, err)
+		}
+		if _, err := h.call("ADD", name); err != nil {
+			t.Errorf("%s: ADD of the original: %v", when, err)
+		}
+	}
+	refused("the original runs", "copy1")
+	stop(syscall.SIGTERM)
+	refused("its agent is stopped", "copy2")
+	h.start(h.program("agent"))
+	testnet.Eventually(t, func() error {
+		r, err := agentcall.Call(t.Context(), h.socket(), agentcall.Request{Verb: agentcall.Report})
+		if err == nil && r.Status.State != "active" {
+			err = fmt.Errorf("status %+v", *r.Status)
+		}
+		return err
+	})
+	h.must("check")
 }

@@ -51,6 +51,12 @@ func (k Keys) Lives() string { return k.root + "live/" }
 // Live returns the key that exists while the store hears from a node; its value is the epoch.
 func (k Keys) Live(node string) string { return k.join("live", node) }
 
+// Proofs returns the prefix of the proofs of all nodes.
+func (k Keys) Proofs() string { return k.root + "proof/" }
+
+// Proof returns the key of a [Proof].
+func (k Keys) Proof(node string) string { return k.join("proof", node) }
+
 // Blocks returns the prefix of the blocks of a pool, or of all pools if pool is empty.
 func (k Keys) Blocks(pool string) string { return k.under("blocks", pool) }
 

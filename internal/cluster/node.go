@@ -140,6 +140,18 @@ type Tokens struct {
 	Count     uint64 `json:"count"`
 }
 
+// Proof shows which process acts for a node. The agent replaces the value when it starts, and once in
+// a lease time.
+type Proof struct {
+	Schema   int    `json:"schema"`
+	Identity string `json:"identity"`
+	Turn     uint64 `json:"turn"` // counts the replacements
+	Value    string `json:"value"`
+	// Contested is what showed that two processes use the identity, or "". Neither goes on until an
+	// operator has decided.
+	Contested string `json:"contested,omitempty"`
+}
+
 // Duration is a time.Duration that JSON documents write as "5m0s".
 type Duration time.Duration
 

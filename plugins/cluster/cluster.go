@@ -253,6 +253,6 @@ func coded(err error) error {
 }
 
 // transient are the errors that end without a change of the configuration.
-var transient = []error{local.ErrNoPool, local.ErrFull, local.ErrUnconfirmed, local.ErrHold,
-	local.ErrDraining, local.ErrLost, local.ErrQuota, local.ErrForeignAddress, local.ErrDamaged,
-	agentcall.ErrUnreachable}
+var transient = []error{local.ErrNoPool, local.ErrFull, local.ErrUnconfirmed, local.ErrCopied,
+	local.ErrRival, local.ErrHold, local.ErrDraining, local.ErrLost, local.ErrQuota,
+	local.ErrForeignAddress, local.ErrDamaged, agentcall.ErrUnreachable}

@@ -16,6 +16,10 @@ var (
 	ErrFull = errors.New("no free address in the blocks of this node")
 	// ErrUnconfirmed: the node has restarted and the agent has not confirmed the blocks since.
 	ErrUnconfirmed = errors.New("the blocks are not confirmed since the node started")
+	// ErrCopied: the directory is a copy, was moved to another file system, or was emptied.
+	ErrCopied = errors.New("the directory is not the one in which this node keeps its reservations")
+	// ErrRival: another process used the identity of this node, with a copy of its files or memory.
+	ErrRival = errors.New("another process uses the identity of this node")
 	// ErrHold: the node had no contact with the store for longer than the pool's hold.
 	ErrHold = errors.New("the node may not use its blocks: no contact with the store for too long")
 	// ErrDraining: an operator drains the node.

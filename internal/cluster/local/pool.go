@@ -136,7 +136,7 @@ func (p *Pool) Close() error { return p.files.Close() }
 func (p *Pool) Abandon() error { return p.files.Abandon() }
 
 // Usable reports whether addresses may be allocated from the state now, and explains why not. The
-// error is or wraps ErrNoPool, ErrUnconfirmed, ErrLost, ErrDraining or ErrHold.
+// error is or wraps ErrNoPool, ErrUnconfirmed, ErrCopied, ErrRival, ErrLost, ErrDraining or ErrHold.
 func (s *Store) Usable(st *State) error {
 	boot, err := s.boot()
 	switch {
@@ -146,6 +146,8 @@ func (s *Store) Usable(st *State) error {
 		return ErrNoPool
 	case st.has(Lost) && !st.has(Owned) && !st.has(Borrowed):
 		return fmt.Errorf("pool %s: %w", st.Pool.Name, ErrLost)
+	case st.Rival:
+		return fmt.Errorf("pool %s: %w", st.Pool.Name, ErrRival)
 	case st.Boot != boot, st.Pool.Hold > 0 && st.Hold == nil:
 		return fmt.Errorf("pool %s: %w", st.Pool.Name, ErrUnconfirmed)
 	case st.Draining:
@@ -153,7 +155,7 @@ func (s *Store) Usable(st *State) error {
 	case st.Hold != nil && st.Hold.Passed(s.o.Clock):
 		return fmt.Errorf("pool %s: %w", st.Pool.Name, ErrHold)
 	}
-	return nil
+	return s.CheckPlace(st.Place)
 }
 
 func (p *Pool) usable() error {

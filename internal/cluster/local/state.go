@@ -76,6 +76,10 @@ type State struct {
 	// Boot is the ID of the boot in which the agent confirmed the blocks with a linearizable read.
 	// In another boot, ADD waits for the agent.
 	Boot string `json:"boot"`
+	// Place is the [Store.Place] of the directory in which the blocks may be used.
+	Place string `json:"place,omitempty"`
+	// Rival forbids allocations: another process used the identity of this node.
+	Rival bool `json:"rival,omitempty"`
 	// Hold, if set, is the time after which the blocks must not be used.
 	Hold   *Deadline         `json:"hold,omitempty"`
 	Blocks []Block           `json:"blocks"`
@@ -113,6 +117,15 @@ type Node struct {
 	Epoch    uint64 `json:"epoch"`
 	Store    string `json:"store"`
 	Revision int64  `json:"revision,omitempty"` // the newest one of the node's document
+	// Place is the [Store.Place] of the directory in which the node keeps its reservations.
+	Place string `json:"place,omitempty"`
+	// Machine is the machine on which the files were written, "" if not known.
+	Machine string `json:"machine,omitempty"`
+	// Proof is the proof of this node that its agent has last written to the store, Turn its number,
+	// and Next the one that replaces it, or has replaced it.
+	Proof string `json:"proof,omitempty"`
+	Turn  uint64 `json:"turn,omitempty"`
+	Next  string `json:"nextProof,omitempty"`
 	// Seen is the newest state of the store that the node has seen.
 	Seen cluster.Mark `json:"seen,omitzero"`
 	// Restored is why the node does not trust the store. An operator's confirmation empties it.

@@ -192,11 +192,16 @@ func save(path string, v any) error {
 	if err != nil {
 		return err
 	}
+	return replace(path, append(b, '\n'))
+}
+
+// replace writes the content of a file atomically and durably.
+func replace(path string, content []byte) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := statefile.Replace(path, append(b, '\n'), 0o600, nil); err != nil {
+	if err := statefile.Replace(path, content, 0o600, nil); err != nil {
 		return err
 	}
 	return syncDir(dir)

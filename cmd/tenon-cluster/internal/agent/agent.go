@@ -25,6 +25,7 @@ type Options struct {
 	Cluster  string       // the name of the cluster
 	Node     cluster.Node // Name, Addresses, MTU, Labels and Mode; the agent sets the rest
 	BootID   string
+	Machine  string                                  // its hardware, such as the UUID of SMBIOS; "" if not known
 	Clock    local.Clock                             // both clocks of hold; time.Now if nil
 	TTL      time.Duration                           // of the lease; 30 s if zero
 	Nonce    func() string                           // 128 random bits if nil
@@ -61,6 +62,8 @@ const (
 	// minBackoff and maxBackoff limit the wait after an error of the store.
 	minBackoff = 100 * time.Millisecond
 	maxBackoff = 10 * time.Second
+	// leaveTime limits the replacement of the proof when the agent stops.
+	leaveTime = 3 * time.Second
 )
 
 // Agent is the agent of a node.
@@ -85,7 +88,7 @@ type Agent struct {
 	fenced   bool          // in the store, and not rejoined
 	nonce    string        // of the store in the last attempt to join
 	newest   int64         // the newest revision of the node's document that the agent has seen
-	kept     time.Time     // when newest and seen were last made durable
+	provedAt time.Time     // when the proof was last replaced
 	settleAt time.Time     // when other nodes have had the time to doubt the store
 	breaks   uint64        // the last answer of Options.Breaks
 	rival    rival         // another host that may use the identity

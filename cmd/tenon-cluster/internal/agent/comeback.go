@@ -40,7 +40,7 @@ func (a *Agent) comeBack(ctx context.Context) (registry.Session, error) {
 	if err := a.reclaimAll(ctx, n); err != nil {
 		return registry.Session{}, err
 	}
-	s, err := a.store().Rejoin(ctx, a.document(), a.o.TTL)
+	s, err := a.prover().Rejoin(ctx, a.document(), a.o.TTL)
 	if err == nil {
 		a.log.Info("rejoined after fencing", "epoch", s.Node.Epoch)
 	}

@@ -300,7 +300,7 @@ func (a *Agent) mayClaim(ctx context.Context, name string) (registry.Pool, error
 			return p, fmt.Errorf("pool %s: %w", name, registry.ErrNotFound)
 		}
 	}
-	if err := a.mayGrow(); err != nil {
+	if err := errors.Join(a.mayGrow(), a.checkPlace()); err != nil {
 		return p, err
 	}
 	own := ownedOf(s.Node, p)

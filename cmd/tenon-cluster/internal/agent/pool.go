@@ -73,6 +73,7 @@ func (a *Agent) fill(st *local.State, name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	st.Schema, st.Node, st.Store = cluster.Schema, a.o.Node.Name, a.identity.Store
+	st.Place, st.Rival = a.identity.Place, false
 	if ok {
 		st.Pool = p.Pool
 	}

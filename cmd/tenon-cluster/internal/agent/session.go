@@ -29,11 +29,17 @@ func (a *Agent) live(ctx context.Context) error {
 	defer a.leave(ctx)
 	announced := ""
 	for ctx.Err() == nil {
-		err := a.beat(ctx)
+		err := a.checkPlace()
+		if errors.Is(err, local.ErrCopied) {
+			return err
+		}
+		if err == nil {
+			err = a.beat(ctx)
+		}
 		first()
 		a.announce(&announced)
 		if errors.Is(err, registry.ErrIdentity) {
-			return a.foreign(err)
+			return a.expel(ctx, err)
 		}
 		if ctx.Err() != nil {
 			return nil
@@ -75,10 +81,24 @@ func (a *Agent) announce(last *string) {
 }
 
 // leave ends the lease of an agent that stops, so that it need not wait for itself after a reboot.
+// It replaces the proof, so that no copy of the files that exists now can take the node's place.
 func (a *Agent) leave(ctx context.Context) {
-	if s, err := a.joined(); err == nil {
-		a.store().Leave(context.WithoutCancel(ctx), s)
+	s, err := a.joined()
+	if err != nil {
+		return
 	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+	defer cancel()
+	end, err := a.exclusive(last)
+	if err == nil {
+		err = a.renewProof(last)
+		end()
+	}
+	if err != nil {
+		a.log.Warn("cannot replace the proof of this node; a copy of its files that was made within "+
+			"the last lease time could take its place", "error", err)
+	}
+	a.store().Leave(context.WithoutCancel(ctx), s)
 }
 
 // rest waits for a duration, an event, or the end of ctx.
@@ -136,7 +156,7 @@ func (a *Agent) prolong(ctx context.Context) error {
 			}
 			continue // the operator has confirmed a restored store
 		}
-		err = a.store().Renew(ctx, s)
+		err = a.prover().Renew(ctx, s)
 		switch {
 		case err == nil:
 			return nil
@@ -145,7 +165,6 @@ func (a *Agent) prolong(ctx context.Context) error {
 				return err
 			}
 		case errors.Is(err, registry.ErrIdentity):
-			a.lose()
 			return err
 		case ends(err), errors.Is(err, registry.ErrNotFound):
 			a.log.Warn("the session has ended; joining again", "cause", err)
@@ -169,8 +188,11 @@ func (a *Agent) refresh(ctx context.Context) error {
 	}
 	switch {
 	case n.Identity != s.Node.Identity || n.Boot != s.Node.Boot:
-		a.lose()
-		return fmt.Errorf("%w (boot %s)", registry.ErrIdentity, n.Boot)
+		cause := registry.ErrIdentity
+		if n.Identity == s.Node.Identity {
+			cause = registry.ErrRival
+		}
+		return fmt.Errorf("%w (boot %s)", cause, n.Boot)
 	case n.State == cluster.NodeSuspect || n.State == cluster.NodeFenced || n.Epoch != s.Node.Epoch:
 		a.lose()
 		return nil
@@ -273,7 +295,7 @@ func (a *Agent) join(ctx context.Context) error {
 	if first {
 		doc.Store = meta.Nonce
 	}
-	s, err := a.store().Join(ctx, doc, a.o.TTL)
+	s, err := a.prover().Join(ctx, doc, a.o.TTL)
 	if errors.Is(err, registry.ErrFenced) {
 		s, err = a.comeBack(ctx)
 	}
@@ -281,6 +303,7 @@ func (a *Agent) join(ctx context.Context) error {
 		return fmt.Errorf("join: %w", err)
 	}
 	a.meet(at)
+	a.proved()
 	a.mu.Lock()
 	a.session, a.fenced = &s, false
 	a.rival = rival{}
@@ -290,10 +313,13 @@ func (a *Agent) join(ctx context.Context) error {
 		err = a.remember(func(n *local.Node) { n.Store = meta.Nonce })
 	}
 	if err == nil {
+		err = a.renewProof(ctx)
+	}
+	if err == nil {
 		err = a.confirm(ctx)
 	}
 	if err != nil {
-		if !errors.Is(err, errAway) {
+		if !errors.Is(err, errAway) && !errors.Is(err, registry.ErrRival) {
 			a.lose() // allocations from unconfirmed blocks stay forbidden; try again
 		}
 		return fmt.Errorf("confirm the blocks: %w", err)

@@ -167,18 +167,21 @@ func (a *Agent) keepSeen() error {
 	newest := a.seen.Newest()
 	a.mu.Lock()
 	revision := a.newest
-	a.kept = time.Now()
 	a.mu.Unlock()
 	return a.remember(func(n *local.Node) { n.Seen, n.Revision = newest, revision })
 }
 
-// keepSeenSometimes is keepSeen for a node at rest: once in a lease time.
-func (a *Agent) keepSeenSometimes() error {
+// keepSeenSometimes is keepSeen for a node at rest, and replaces the node's proof: once in a lease
+// time.
+func (a *Agent) keepSeenSometimes(ctx context.Context) error {
 	a.mu.Lock()
-	due := time.Since(a.kept) >= a.o.TTL || a.newest != a.identity.Revision
+	due, changed := time.Since(a.provedAt) >= a.o.TTL, a.newest != a.identity.Revision
 	a.mu.Unlock()
-	if !due {
-		return nil
+	switch {
+	case due:
+		return a.renewProof(ctx)
+	case changed:
+		return a.keepSeen()
 	}
-	return a.keepSeen()
+	return nil
 }

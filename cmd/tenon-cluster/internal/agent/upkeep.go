@@ -30,7 +30,7 @@ func (a *Agent) upkeep(ctx context.Context) error {
 		}
 	}
 	a.report("guard", a.guard(ctx, nil))
-	errs = append(errs, a.publish(ctx), a.returns(ctx), a.commonUpkeep(ctx), a.keepSeenSometimes())
+	errs = append(errs, a.publish(ctx), a.returns(ctx), a.commonUpkeep(ctx), a.keepSeenSometimes(ctx))
 	return errors.Join(errs...)
 }
 

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,6 +79,7 @@ func (a *app) printFindings(r checkReport) error {
 
 // files is the content of this node's files.
 type files struct {
+	store   *local.Store
 	present bool
 	node    local.Node
 	pools   []filePool
@@ -93,6 +95,7 @@ type filePool struct {
 
 // readFiles reads the files of this node. Without an agent there are none.
 func readFiles(ctx context.Context, store *local.Store) (f files, err error) {
+	f.store = store
 	f.node, err = store.Node()
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, nil
@@ -128,6 +131,10 @@ func (f *files) check(snapshot registry.Snapshot) (found []registry.Finding) {
 		found = append(found, registry.Finding{Invariant: 1, Text: fmt.Sprintf(
 			"node %s distrusts the store: %s", f.node.Name, f.node.Restored),
 			Hint: "start its agent: it reports that to all nodes"})
+	}
+	if place, err := f.store.Place(); err != nil || f.node.Place != "" && f.node.Place != place {
+		found = append(found, registry.Finding{Invariant: 1, Text: fmt.Sprintf(
+			"node %s: %v", f.node.Name, cmp.Or(err, local.ErrCopied)), Hint: local.CopiedHint(f.node.Name)})
 	}
 	for _, p := range f.pools {
 		for _, b := range p.state.Blocks {

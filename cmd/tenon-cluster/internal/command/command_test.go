@@ -365,6 +365,22 @@ func TestRestored(t *testing.T) {
 	})
 }
 
+func TestCopied(t *testing.T) {
+	t.Parallel()
+	scenario(t, func(w *world) {
+		w.run("init")
+		w.join("n1")
+		w.run("confirm --node n1 --all-nodes")
+		w.run("confirm --node n2")
+		w.run("confirm --node n1")
+		w.must(w.registry("n1").Contest(w.Context(), "n1", "id-n1", "another host has joined"))
+		w.run("check")
+		w.run("confirm --node n1")
+		w.run("confirm --node n1 --yes")
+		w.run("check")
+	})
+}
+
 func TestRejoin(t *testing.T) {
 	t.Parallel()
 	scenario(t, func(w *world) {

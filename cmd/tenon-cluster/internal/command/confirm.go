@@ -12,10 +12,10 @@ import (
 )
 
 func (a *app) confirm() *cobra.Command {
-	all, restored := false, false
+	all, restored, node := false, false, ""
 	cmd := &cobra.Command{
-		Use:   "confirm --restored | --all-nodes",
-		Short: "Handle a restored snapshot of etcd",
+		Use:   "confirm --restored | --all-nodes | --node NODE",
+		Short: "Handle a restored snapshot of etcd, or a copy of a node",
 		Long: `A restored snapshot shows blocks as they were when it was taken. The agents notice
 that etcd has lost transactions. From then on, no node claims or returns blocks;
 each goes on with those that both its files and etcd show. In order:
@@ -24,22 +24,59 @@ each goes on with those that both its files and etcd show. In order:
 2. Start the agents of all nodes, also of those that were off. Run "check" on each
    node, and detach the containers that it reports.
 3. Run "confirm --all-nodes". The nodes adopt the blocks that etcd shows for them,
-   and claim new ones again.`,
-		Example: a.examples("confirm --restored", "confirm --all-nodes"),
+   and claim new ones again.
+
+When two processes use the identity of one node, with a copy of its files or of the
+whole virtual machine, both stop and give out no addresses. Stop the copy, end its
+containers, and run "node reset" there. Then run "confirm --node NODE" and restart
+the agent of the original.`,
+		Example: a.examples("confirm --restored", "confirm --all-nodes", "confirm --node n7"),
 		Args:    arguments(),
 		RunE: a.withStore(func(ctx context.Context, s *session, _ []string) error {
-			if all == restored {
-				return usagef("give either --restored or --all-nodes")
-			}
-			if restored {
+			switch {
+			case restored && !all && node == "":
 				return a.confirmRestored(ctx, s)
+			case all && !restored && node == "":
+				return a.confirmNodes(ctx, s)
+			case node != "" && !all && !restored:
+				return a.confirmNode(ctx, s, node)
 			}
-			return a.confirmNodes(ctx, s)
+			return usagef("give either --restored, --all-nodes or --node")
 		}),
 	}
 	cmd.Flags().BoolVar(&restored, "restored", false, "stop growth: the store was restored")
 	cmd.Flags().BoolVar(&all, "all-nodes", false, "let all nodes use the store again")
+	cmd.Flags().StringVar(&node, "node", "", "let `NODE` go on: no copy of it runs any more")
 	return a.yesFlag(cmd)
+}
+
+// confirmNode lets the original of a copied node join again.
+func (a *app) confirmNode(ctx context.Context, s *session, node string) error {
+	snapshot, err := s.registry.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	if snapshot.Proofs[node].Contested == "" {
+		n, err := s.registry.Node(ctx, node)
+		if err != nil {
+			return err
+		}
+		a.printf("the store does not show that a copy of node %s has run\n", node)
+		if n.Live {
+			return nil // its agent runs
+		}
+	}
+	err = a.confirmed(fmt.Sprintf("Is every copy of node %s stopped and reset, and have the "+
+		"containers of the copy ended?", node))
+	if err != nil {
+		return err
+	}
+	if err := s.registry.Settle(ctx, node); err != nil {
+		return err
+	}
+	a.printf("confirmed node %s: the next agent that starts with its identity goes on\n", node)
+	a.hint("restart the agent on the node: systemctl restart tenon-cluster.service")
+	return nil
 }
 
 func (a *app) confirmRestored(ctx context.Context, s *session) error {

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -67,6 +68,7 @@ func Run(ctx context.Context, s settings.Settings, log *slog.Logger, notify stri
 		Cluster:  s.Cluster,
 		Node:     node,
 		BootID:   boot,
+		Machine:  machine(),
 		Clock:    files.Clock(),
 		Log:      log,
 		Listener: listener,
@@ -80,6 +82,22 @@ func Run(ctx context.Context, s settings.Settings, log *slog.Logger, notify stri
 		o.Evidence = hook(s.FenceHook)
 	}
 	return agent.New(o).Run(ctx)
+}
+
+// machine returns the serial number of this computer or virtual machine, or "" if it has none. A
+// copied disk is on another one. See Documentation/ABI/testing/sysfs-firmware-dmi-tables and
+// section 3.3.2.1 of the System Management BIOS specification; device trees have a serial number.
+func machine() string {
+	for _, path := range []string{
+		"/sys/class/dmi/id/product_uuid", "/sys/firmware/devicetree/base/serial-number",
+	} {
+		content, err := os.ReadFile(path)
+		serial := strings.ToLower(strings.Trim(string(content), "\x00 \n"))
+		if err == nil && strings.Trim(serial, "0f-") != "" { // boards without one have only zeros or ones
+			return serial
+		}
+	}
+	return ""
 }
 
 // newRouter returns the router that the settings ask for. With mode off it removes the routes of

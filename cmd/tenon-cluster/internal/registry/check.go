@@ -101,6 +101,14 @@ func (s Snapshot) Doubts() (found []Finding) {
 			"the store was restored or replaced, and no node gets blocks: %s, %s: %s", d.Author,
 			d.Since.UTC().Format(time.RFC3339), d.Cause), way})
 	}
+	for _, node := range slices.Sorted(maps.Keys(s.Proofs)) {
+		if cause := s.Proofs[node].Contested; cause != "" {
+			found = append(found, Finding{oneHolder, fmt.Sprintf(
+				"node %s gives out no addresses: two processes used its identity: %s", node, cause),
+				"stop the copy, end its containers and run `tenon cluster node reset` there; then run " +
+					"`tenon cluster confirm --node " + node + "`, and restart the agent of the other"})
+		}
+	}
 	for _, n := range s.Nodes {
 		if n.Store != "" && n.Store != s.Meta.Nonce && n.State != cluster.NodeFenced {
 			found = append(found, Finding{oneHolder, fmt.Sprintf(

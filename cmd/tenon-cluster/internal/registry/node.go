@@ -35,6 +35,11 @@ func (r *Registry) readNode(name string) []clientv3.Op {
 	}
 }
 
+// readNodeAndProof returns the reads of readNode and, as the last one, the read of the proof.
+func (r *Registry) readNodeAndProof(name string) []clientv3.Op {
+	return append(r.readNode(name), clientv3.OpGet(r.keys.Proof(name)))
+}
+
 // nodeOf returns the node of the answers to readNode.
 func nodeOf(name string, answers []*pb.RangeResponse) (Node, error) {
 	if len(answers[0].Kvs) == 0 {
@@ -95,7 +100,7 @@ func (n Node) mayGain(known cluster.Node) error {
 // Join makes a node known, or changes its addresses: epoch 1 for a new node (or n.Epoch, if that
 // is higher), the present one otherwise. A suspect node of the same identity becomes active. Join
 // always changes the node's document: requests that an earlier process of the node has sent do
-// not commit afterwards. ErrIdentity; ErrFenced; ErrForeign: the store has an older epoch than n,
+// not commit afterwards. ErrIdentity; ErrRival; ErrFenced; ErrForeign: the store has an older epoch than n,
 // so it was restored from a snapshot. The lease lasts ttl, 30 s if zero.
 func (r *Registry) Join(ctx context.Context, n cluster.Node, ttl time.Duration) (Session, error) {
 	return r.enter(ctx, n, ttl, func(old Node, n *cluster.Node) error {
@@ -182,7 +187,7 @@ func (r *Registry) tryEnter(
 	ctx context.Context, n cluster.Node, lease clientv3.LeaseID,
 	decide func(old Node, n *cluster.Node) error,
 ) (Node, error) {
-	answers, err := r.read(ctx, "node "+n.Name, r.readNode(n.Name)...)
+	answers, err := r.read(ctx, "node "+n.Name, r.readNodeAndProof(n.Name)...)
 	if err != nil {
 		return Node{}, err
 	}
@@ -200,6 +205,9 @@ func (r *Registry) tryEnter(
 		return Node{}, err
 	}
 	var c change
+	if err := r.prove(&c, n.Name, n.Identity, answers[2]); err != nil {
+		return Node{}, fmt.Errorf("join: %w", err)
+	}
 	c.same(r.keys.Node(n.Name), old.Revision)
 	c.put(r.keys.Node(n.Name), n)
 	c.then = append(c.then, clientv3.OpPut(r.keys.Live(n.Name), strconv.FormatUint(n.Epoch, 10),
@@ -216,7 +224,7 @@ func (r *Registry) tryEnter(
 
 // Renew proves that the node is unchanged and its lease alive, and keeps the lease alive.
 // ErrConflict: the node's document has changed, read it again; ErrLease, ErrSuspect, ErrFenced,
-// ErrIdentity, ErrForeign.
+// ErrIdentity, ErrRival, ErrForeign.
 func (r *Registry) Renew(ctx context.Context, s Session) error {
 	name := s.Node.Name
 	if err := r.keepAlive(ctx, s.Lease); err != nil {
@@ -226,10 +234,20 @@ func (r *Registry) Renew(ctx context.Context, s Session) error {
 	c.same(r.keys.Node(name), s.Node.Revision)
 	c.compares = append(c.compares,
 		clientv3.Compare(clientv3.LeaseValue(r.keys.Live(name)), "=", s.Lease))
-	c.otherwise = r.readNode(name)
+	c.then = []clientv3.Op{clientv3.OpGet(r.keys.Proof(name))}
+	c.otherwise = r.readNodeAndProof(name)
 	o, err := r.commit(ctx, "renew node "+name, c)
 	if err != nil {
 		return err
+	}
+	if r.o.Proofs != (Proofs{}) {
+		present, err := proofOf(o.answers[len(o.answers)-1])
+		if err == nil {
+			err = r.judge(present, name, s.Node.Identity)
+		}
+		if err != nil {
+			return fmt.Errorf("renew: %w", err)
+		}
 	}
 	if o.held {
 		return s.Node.still(s.Node.Node)
@@ -261,7 +279,8 @@ func (r *Registry) keepAlive(ctx context.Context, id clientv3.LeaseID) error {
 func (r *Registry) Leave(ctx context.Context, s Session) { r.revoke(ctx, s.Lease) }
 
 // Update changes the document of a joined node: addresses, labels, MTU, or the state between
-// active and draining. It returns the present document if change changes nothing.
+// active and draining. It returns the present document if change changes nothing. A change of the
+// store's nonce is an operator's confirmation: it also deletes the proof, which may be an old one.
 func (r *Registry) Update(
 	ctx context.Context, n Node, change func(*cluster.Node),
 ) (now Node, err error) {
@@ -304,6 +323,9 @@ func (r *Registry) writeNode(
 	var c change
 	c.same(r.keys.Node(old.Name), old.Revision)
 	c.put(r.keys.Node(old.Name), next)
+	if next.Store != old.Store {
+		c.then = append(c.then, clientv3.OpDelete(r.keys.Proof(old.Name)))
+	}
 	revision, err := r.write(ctx, what, c)
 	if err != nil {
 		return old, err
@@ -338,7 +360,8 @@ func (r *Registry) DeleteNode(ctx context.Context, name string) error {
 		var c change
 		c.same(r.keys.Node(name), n.Revision)
 		c.absent(r.keys.Live(name))
-		c.then = append(c.then, clientv3.OpDelete(r.keys.Node(name)))
+		c.then = append(c.then, clientv3.OpDelete(r.keys.Node(name)),
+			clientv3.OpDelete(r.keys.Proof(name)))
 		_, err = r.write(ctx, "delete node "+name, c)
 		return err
 	})

@@ -11,6 +11,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -34,6 +35,9 @@ var (
 	ErrRefused  = errors.New("not permitted") // by the pool's rules, or because the node drains
 )
 
+// ErrRival: another process uses the identity of the node, with a copy of its files or its memory.
+var ErrRival = fmt.Errorf("%w, with the same identity", ErrIdentity)
+
 // Client is the part of etcd's client that the registry needs. *clientv3.Client has it.
 type Client interface {
 	clientv3.KV
@@ -51,6 +55,7 @@ type Options struct {
 	Timeout time.Duration    // of a request; 5 s if zero
 	Now     func() time.Time // for the times in documents; time.Now if nil
 	Nonce   func() string    // 128 random bits in hexadecimal if nil
+	Proofs  Proofs           // of the node; see [Registry.Proving]
 }
 
 // Registry makes transactions.
@@ -117,6 +122,14 @@ func (r *Registry) Judged(seen *Seen) *Registry {
 	judged := *r
 	judged.o.Seen = seen
 	return &judged
+}
+
+// Proving returns a registry for one process of a node. Join, Rejoin and Prove write its next
+// proof, and Renew compares it. ErrRival: the store has the proof of another process.
+func (r *Registry) Proving(p Proofs) *Registry {
+	proving := *r
+	proving.o.Proofs = p
+	return &proving
 }
 
 func nonce() string {

@@ -24,6 +24,7 @@ type Snapshot struct {
 	Holders  []cluster.Holder
 	Stickies []cluster.Sticky
 	Tokens   map[string]map[string]cluster.Tokens // pool, then namespace and node: "NS/N"
+	Proofs   map[string]cluster.Proof             // by node
 	Size     int64                                // bytes of keys and values
 	Wrong    []string                             // keys that cannot be decoded, and why
 
@@ -48,13 +49,13 @@ func (r *Registry) Snapshot(ctx context.Context) (s Snapshot, err error) {
 
 func (r *Registry) snapshot(ctx context.Context) (s Snapshot, err error) {
 	s = Snapshot{
-		Tokens: map[string]map[string]cluster.Tokens{}, keys: r.keys,
+		Tokens: map[string]map[string]cluster.Tokens{}, Proofs: map[string]cluster.Proof{}, keys: r.keys,
 		revisions: map[string]int64{}, cools: map[string]bool{},
 	}
 	lives := map[string]bool{}
 	for _, prefix := range []string{
-		r.keys.Meta(), r.keys.Doubt(), r.keys.Pools(), r.keys.Nodes(), r.keys.Lives(), r.keys.Blocks(""),
-		r.keys.Cools(""), r.keys.Addrs(""), r.keys.Stickies(""), r.keys.Quotas("", ""),
+		r.keys.Meta(), r.keys.Doubt(), r.keys.Pools(), r.keys.Nodes(), r.keys.Lives(), r.keys.Proofs(),
+		r.keys.Blocks(""), r.keys.Cools(""), r.keys.Addrs(""), r.keys.Stickies(""), r.keys.Quotas("", ""),
 	} {
 		s.Revision, err = r.pages(ctx, prefix, s.Revision, func(page []*mvccpb.KeyValue) bool {
 			for _, kv := range page {
@@ -96,6 +97,8 @@ func (s *Snapshot) add(r *Registry, kv *mvccpb.KeyValue, lives map[string]bool) 
 		err = collect(&s.Nodes, kv, decodeNode)
 	case under(r.keys.Lives()):
 		lives[cluster.Last(key)] = true
+	case under(r.keys.Proofs()):
+		s.Proofs[cluster.Last(key)], err = decode[cluster.Proof](kv)
 	case under(r.keys.Blocks("")):
 		err = collect(&s.Blocks, kv, decodeBlock)
 	case under(r.keys.Cools("")):

@@ -68,7 +68,7 @@ func encode(document any) string {
 type outcome struct {
 	held     bool                // all compares held
 	revision int64               // of the store; if held, of the written keys, too
-	answers  []*pb.RangeResponse // otherwise, the reads of change.otherwise
+	answers  []*pb.RangeResponse // of change.then if held, otherwise of change.otherwise
 }
 
 // commit runs a transaction. The error wraps ErrUnknown if it may have committed or may still
@@ -95,10 +95,10 @@ func (r *Registry) commit(ctx context.Context, what string, c change) (o outcome
 	}
 	judge(answer.Header)
 	o.held, o.revision = answer.Succeeded, answer.Header.Revision
+	o.answers = ranges(answer.Responses)
 	if o.held {
 		return o, nil
 	}
-	o.answers = ranges(answer.Responses)
 	if err := r.checkMeta(o.answers[0]); err != nil {
 		return o, fmt.Errorf("%s: %w", what, err)
 	}
