@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -167,7 +168,11 @@ func (c *Client) chain(ctx context.Context, r *records.Record) (*cni.Result, int
 // If another network of the container uses the interface name, this conflict may be the reason of
 // the failure, and the plugin's DEL would remove the other network's interface. rollBack then runs
 // DEL only for the plugins before it.
+//
+// If ctx has ended, the caller's time is over, and the plugin that was stopped may hang again. It
+// then comes last, and each plugin has its share of a few seconds.
 func (c *Client) rollBack(ctx context.Context, r *records.Record, failed int, cause error) error {
+	late := ctx.Err() != nil
 	ctx = context.WithoutCancel(ctx)
 	called := len(r.List.Plugins)
 	if holder := c.sharesInterface(ctx, r); holder != nil && failed < called {
@@ -176,10 +181,29 @@ func (c *Client) rollBack(ctx context.Context, r *records.Record, failed int, ca
 			ErrInterfaceInUse, r.Attachment.IfName, holder.Attachment.Network, cause).
 			WithDetails("each network of a container needs its own interface name")
 	}
-	if err := c.removeFirst(ctx, Rollback, r, called); err != nil {
+	order := backward(r.List)[len(r.List.Plugins)-called:]
+	if late {
+		c = c.hurried(called)
+		if i := slices.Index(order, failed); i >= 0 {
+			order = append(slices.Delete(order, i, i+1), failed)
+		}
+	}
+	if err := c.removePart(ctx, Rollback, r, order); err != nil {
 		return fmt.Errorf("%w; rollback failed: %w", cause, err)
 	}
 	return cause
+}
+
+// lateRollback limits a rollback after the context of the caller has ended.
+const lateRollback = 5 * time.Second
+
+// hurried returns a client that gives each of a number of plugin calls its share of [lateRollback].
+func (c *Client) hurried(calls int) *Client {
+	fast, share := *c, lateRollback/time.Duration(max(calls, 1))
+	if c.Timeout <= 0 || share < c.Timeout {
+		fast.Timeout = share
+	}
+	return &fast
 }
 
 // sharesInterface returns the record of another network that has attached the container in the same

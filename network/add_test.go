@@ -579,8 +579,25 @@ func TestAddTimeout(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %s", describe(err))
 		}
-		r.wantCalls("ADD first, DEL third, DEL second, DEL first")
+		r.wantCalls("ADD first, DEL third, DEL first, DEL second")
 		r.wantRecorded()
+	})
+	t.Run("of the caller, and the plugin hangs again", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, map[string]script{"first": {}, "third": {},
+			"second": {cni.Add: {Stay: 10 * time.Minute}, cni.Del: {Stay: 10 * time.Minute}}})
+		r.Timeout = -1
+		ctx := expireWhen(t, filepath.Join(r.plugins, "second"+startedExt), 0)
+		begin := time.Now()
+		_, err := r.Add(ctx, n(t), request("c1"))
+		if !errors.Is(err, context.DeadlineExceeded) ||
+			!strings.Contains(describe(err), "rollback failed: second DEL: stopped") {
+			t.Errorf("got %s", describe(err))
+		}
+		if d := time.Since(begin); d > testnet.Patience {
+			t.Errorf("took %s", d)
+		}
+		r.wantCalls("ADD first, DEL third, DEL first")
 	})
 }
 

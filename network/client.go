@@ -51,7 +51,7 @@ type Client struct {
 
 	// Timeout limits each plugin call, in addition to the context. Zero is [DefaultTimeout],
 	// negative is no limit. The rollback of a failed ADD ignores the context and has only this
-	// limit.
+	// limit; if the context has ended, the whole rollback has five seconds.
 	Timeout time.Duration
 
 	// Policy names required plugins and allowed binaries; nil has no requirements.

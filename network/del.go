@@ -55,7 +55,7 @@ func (c *Client) del(ctx context.Context, a cni.Attachment, f Fallback) error {
 			c.warn(ctx, a, "record is unreadable; running DEL with the given parameters", err)
 		}
 	}
-	return c.remove(ctx, r, len(r.List.Plugins))
+	return c.remove(ctx, r, backward(r.List))
 }
 
 func (f Fallback) check(a cni.Attachment) error {
@@ -84,31 +84,31 @@ func (c *Client) unrecorded(
 // interface name, an interrupted ADD cannot have created its interface. removeAs then calls no
 // plugin, because DEL would remove the other network's interface.
 func (c *Client) removeAs(ctx context.Context, k EventKind, r *records.Record) error {
-	called := len(r.List.Plugins)
+	order := backward(r.List)
 	if r.State == records.Adding {
 		if holder := c.sharesInterface(ctx, r); holder != nil {
 			c.warn(ctx, r.Attachment, "dropping the record of an interrupted ADD without DEL",
 				fmt.Errorf("%w by network %s", ErrInterfaceInUse, holder.Attachment.Network))
-			called = 0
+			order = nil
 		}
 	}
-	return c.removeFirst(ctx, k, r, called)
+	return c.removePart(ctx, k, r, order)
 }
 
-// removeFirst detaches as a part of another operation, and calls only the given number of plugins,
-// from the first one on.
-func (c *Client) removeFirst(
-	ctx context.Context, k EventKind, r *records.Record, called int,
+// removePart detaches as a part of another operation, and calls only the plugins with these
+// indexes, in this order.
+func (c *Client) removePart(
+	ctx context.Context, k EventKind, r *records.Record, order []int,
 ) error {
 	ctx, end := c.observe(ctx, k, cni.Del, r.Attachment)
-	err := c.remove(ctx, r, called)
+	err := c.remove(ctx, r, order)
 	end(nil, err)
 	return err
 }
 
-// remove runs DEL for a record, for the given number of plugins from the first one on, and removes
-// the record. The caller must hold the lock of the container.
-func (c *Client) remove(ctx context.Context, r *records.Record, called int) error {
+// remove runs DEL for a record, for the plugins with these indexes, in this order, and removes the
+// record. The caller must hold the lock of the container.
+func (c *Client) remove(ctx context.Context, r *records.Record, order []int) error {
 	if (r.State == records.Attached || r.Due) && r.Source == "" {
 		if err := c.store().NoteDel(r.Attachment); err != nil { // DEL must run anyway
 			c.warn(ctx, r.Attachment, "cannot record the start of DEL", err)
@@ -123,8 +123,7 @@ func (c *Client) remove(ctx context.Context, r *records.Record, called int) erro
 		p.Netns = ""
 	}
 	data := cni.RequestData{Capabilities: p.Capabilities, PrevResult: r.Result}
-	if err := c.runAll(ctx, r.List, backward(r.List)[len(r.List.Plugins)-called:],
-		c.env(cni.Del, r.Attachment, p), data); err != nil {
+	if err := c.runAll(ctx, r.List, order, c.env(cni.Del, r.Attachment, p), data); err != nil {
 		return err
 	}
 	return c.removeRecord(r.Attachment)

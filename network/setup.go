@@ -196,10 +196,17 @@ func (c *Client) attachObserved(ctx context.Context, r *records.Record) (*cni.Re
 }
 
 // rollBackAll detaches the attachments of a Setup that failed because of cause, in reverse order,
-// even if ctx has ended.
+// even if ctx has ended; they then have a few seconds, as in [Client.rollBack].
 func (c *Client) rollBackAll(
 	ctx context.Context, container string, attached map[*records.Record]*cni.Result, cause error,
 ) error {
+	if ctx.Err() != nil {
+		calls := 0
+		for r := range attached {
+			calls += len(r.List.Plugins)
+		}
+		c = c.hurried(calls)
+	}
 	ctx = context.WithoutCancel(ctx)
 	var recorded []*records.Record
 	for r, result := range attached {

@@ -13,9 +13,10 @@ import (
 // that the last plugin chose. The result is nil if the list has no plugins.
 //
 // If a plugin fails, its error is wrapped. DEL then runs for the plugins that ran, the failing one
-// included, in reverse order and without a previous result. It runs for at most a minute and, even if
-// ctx has ended, for 10 seconds. If DEL fails too, the text of the error ends in "; rollback failed: …" and the
-// error wraps both. The same happens if the cache file cannot be written. DEL does not run if the
+// included, in reverse order and without a previous result. It runs for at most a minute, each plugin
+// for its share. If ctx has ended, it runs for at most five seconds, and the plugin that was stopped
+// comes last. If DEL fails too, the text of the error ends in "; rollback failed: …" and the error wraps
+// both. The same happens if the cache file cannot be written. DEL does not run if the
 // cache has a file of this attachment or of another network with the same container and interface
 // name, because DEL would remove an interface that is in use, or if the environment variable
 // TENON_ROLLBACK is "off".

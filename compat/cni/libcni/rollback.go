@@ -22,8 +22,8 @@ const (
 	// rollbackLimit is the time limit of a rollback.
 	rollbackLimit = time.Minute
 	// lateRollbackLimit is the limit if the context of the ADD has ended: the caller's time is over,
-	// and the plugin may hang on DEL too.
-	lateRollbackLimit = 10 * time.Second
+	// and the plugin that was stopped may hang on DEL too. It comes last then.
+	lateRollbackLimit = 5 * time.Second
 )
 
 // rollbackError is the error of an ADD if its rollback failed too. It unwraps to the plugin's
@@ -64,15 +64,15 @@ func (c *CNIConfig) rollBack(
 		return failure
 	}
 	if err == nil {
-		limit := rollbackLimit
+		order, share := slices.Clone(ran), rollbackLimit/time.Duration(len(ran))
+		slices.Reverse(order)
 		if ctx.Err() != nil {
-			limit = lateRollbackLimit
+			order = append(order[1:], order[0])
+			share = lateRollbackLimit / time.Duration(len(ran))
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
-		defer cancel()
-		for _, plugin := range slices.Backward(ran) {
+		for _, plugin := range order {
 			k := call{command: "DEL", plugin: plugin, rt: rt}
-			if delErr := c.run(ctx, n, k); delErr != nil {
+			if delErr := c.runFor(ctx, share, n, k); delErr != nil {
 				err = both(err, n.failure(plugin, "delete", delErr))
 			}
 		}
@@ -81,6 +81,13 @@ func (c *CNIConfig) rollBack(
 		return failure // a single plugin that fails with the same error on both verbs
 	}
 	return &rollbackError{add: failure, rollback: err}
+}
+
+// runFor runs a call for at most a time, even if ctx has ended.
+func (c *CNIConfig) runFor(ctx context.Context, limit time.Duration, n chain, k call) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	return c.run(ctx, n, k)
 }
 
 // both joins two errors in one line. The first one may be nil.

@@ -145,7 +145,7 @@ func TestRollbackDeadline(t *testing.T) {
 		limit    time.Duration
 	}{
 		{"the context lives", false, time.Minute},
-		{"the context has ended", true, 10 * time.Second},
+		{"the context has ended", true, 5 * time.Second},
 	} {
 		r := newRig(t)
 		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
