@@ -51,6 +51,21 @@ func (c *Conn) Running(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
+// Ping returns an error if firewalld does not answer, for example because it is frozen, or because it
+// is reloading its rules. It needs no permission and does not start firewalld.
+func (c *Conn) Ping(ctx context.Context) error {
+	reply := c.bus.Object(busName, object).
+		CallWithContext(ctx, driver+".Peer.Ping", dbus.FlagNoAutoStart)
+	if reply.Err != nil {
+		return fmt.Errorf("firewalld does not answer: %w", cause(ctx, reply.Err))
+	}
+	return nil
+}
+
+// ErrDenied means that the bus or firewalld denies the call to this process (polkit), for example in
+// the user namespace of rootless containers.
+var ErrDenied = errors.New("not authorized")
+
 // AddSource adds a single address to a zone. added is false if the zone already had the address.
 func (c *Conn) AddSource(ctx context.Context, zone string, a netip.Addr) (added bool, err error) {
 	_, err = c.call(ctx, "addSource", zone, a)
@@ -73,7 +88,7 @@ func (c *Conn) RemoveSource(ctx context.Context, zone string, a netip.Addr) erro
 	if hasCode(err, "UNKNOWN_SOURCE") {
 		return nil
 	}
-	if !answered(err) {
+	if !answered(err) || errors.Is(err, ErrDenied) {
 		return err
 	}
 	has, wrong := c.HasSource(ctx, zone, a)
@@ -132,6 +147,13 @@ type exception dbus.Error
 func (e exception) Error() string {
 	first, _, _ := strings.Cut(e.text(), "\n")
 	return cmp.Or(first, e.Name)
+}
+
+// Is reports whether target is [ErrDenied] and the exception denies the call. The name of firewalld's
+// exception ends in the action of polkit.
+func (e exception) Is(target error) bool {
+	return target == ErrDenied &&
+		(e.Name == driver+".Error.AccessDenied" || strings.Contains(e.Name, ".NotAuthorizedException"))
 }
 
 func (e exception) text() string {

@@ -82,6 +82,9 @@ func answer(conn net.Conn, answers map[string]reply) {
 		if member == "Hello" && !known {
 			r, known = reply{body: []any{":1.1"}}, true
 		}
+		if member == "Ping" && !known {
+			r, known = reply{}, true
+		}
 		if !known || r.silent {
 			continue
 		}

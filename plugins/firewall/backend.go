@@ -2,6 +2,7 @@ package firewall
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"slices"
 
@@ -41,10 +42,15 @@ func (c *Config) choose(
 	if withoutNFT && !c.open() { // only iptables can isolate then
 		return backendIPTables, nil
 	}
-	if err := running(ctx); err == nil {
+	switch err := running(ctx); {
+	case err == nil && !c.denied(ctx):
 		return backendFirewalld, nil
-	} else if ctx.Err() != nil {
+	case err == nil:
+		s.Log.Warn("firewalld denies this process the access; choosing another backend")
+	case ctx.Err() != nil:
 		return "", err
+	case errors.Is(err, errNoAnswer):
+		return "", unanswered(cni.CodeIOFailure, err)
 	}
 	if withoutNFT {
 		return backendIPTables, nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/chained"
+	"github.com/tenon-cni/tenon/internal/firewalld"
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/plugin"
@@ -80,7 +81,16 @@ func (c *Config) Status(ctx context.Context, _ *plugin.Call) error {
 	case backendIPTables:
 		return lacksIPTables(cni.CodeNotAvailable)
 	case backendFirewalld:
-		return lacksFirewalld(ctx, cni.CodeNotAvailable)
+		if err := lacksFirewalld(ctx, cni.CodeNotAvailable); err != nil {
+			return err
+		}
+		if c.denied(ctx) {
+			return refused(cni.CodeNotAvailable, firewalld.ErrDenied)
+		}
+		return nil
+	}
+	if err := running(ctx); errors.Is(err, errNoAnswer) {
+		return unanswered(cni.CodeNotAvailable, err)
 	}
 	return nil
 }
@@ -115,7 +125,18 @@ func (c *Config) Apply(ctx context.Context, s *chained.Session, _ *cni.Result) e
 	}
 	switch b {
 	case backendFirewalld:
-		if err := c.addSources(ctx, s, addrs); err != nil {
+		if c.Backend == backendFirewalld { // choose has not asked it
+			if err := running(ctx); errors.Is(err, errNoAnswer) {
+				return unanswered(cni.CodeIOFailure, err)
+			}
+		}
+		err := c.addSources(ctx, s, addrs)
+		switch {
+		case errors.Is(err, firewalld.ErrDenied):
+			return refused(cni.CodeIOFailure, err)
+		case errors.Is(err, errNoAnswer):
+			return unanswered(cni.CodeIOFailure, err)
+		case err != nil:
 			return cmp.Or(lacksFirewalld(ctx, cni.CodeUnsupportedField), err)
 		}
 	case backendIPTables:

@@ -77,6 +77,7 @@ type fake struct {
 	calls   []string
 	fail    string // the exception that addSource raises
 	keep    string // the exception that removeSource raises
+	deny    string // the name of the exception that all methods raise
 }
 
 func exception(text string) *dbus.Error {
@@ -95,6 +96,8 @@ func (f *fake) AddSource(zone, source string) (string, *dbus.Error) {
 	defer f.mu.Unlock()
 	entry, there := f.note("add", zone, source)
 	switch {
+	case f.deny != "":
+		return "", dbus.NewError(f.deny, []any{"Not Authorized(uid)"})
 	case f.fail != "" && strings.Contains(source, ":"):
 		return "", exception(f.fail)
 	case there:
@@ -109,6 +112,9 @@ func (f *fake) RemoveSource(zone, source string) (string, *dbus.Error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	entry, there := f.note("remove", zone, source)
+	if f.deny != "" {
+		return "", dbus.NewError(f.deny, []any{"Not Authorized(uid)"})
+	}
 	if f.keep != "" {
 		return "", exception(f.keep)
 	}
@@ -123,6 +129,12 @@ func (f *fake) RemoveSource(zone, source string) (string, *dbus.Error) {
 func (f *fake) QuerySource(zone, source string) (bool, *dbus.Error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.deny != "" {
+		return false, dbus.NewError(f.deny, []any{"Not Authorized(uid)"})
+	}
+	if source == "192.0.2.1/32" { // only asks whether it may ask
+		return false, nil
+	}
 	_, there := f.note("query", zone, source)
 	return there, nil
 }
@@ -340,6 +352,72 @@ func TestFirewalldNotRunning(t *testing.T) {
 	}
 }
 
+// TestFirewalldDenies: if firewalld denies the plugin all access, as it does to rootless containers,
+// the plugin chooses another backend, or fails if the configuration demands firewalld.
+func TestFirewalldDenies(t *testing.T) {
+	for _, name := range []string{
+		"org.fedoraproject.slip.dbus.service.PolKit.NotAuthorizedException.org.fedoraproject.FirewallD1.config",
+		"org.fedoraproject.FirewallD1.NotAuthorizedException", "org.freedesktop.DBus.Error.AccessDenied",
+	} {
+		f := startFake(t)
+		f.set(func() { f.deny = name })
+		l := newLab(t, "", "br0")
+		l.plug("a", "br0", 0, 2)
+		l.add("a")
+		l.check("a")
+		if err := l.status(""); err != nil {
+			t.Errorf("STATUS: %v", err)
+		}
+		l.del("a")
+		f.did(t, "remove trusted 10.9.0.2/32")
+		named := `,"backend":"firewalld"`
+		err := l.Refused(l.request(cni.Add, "a", named), cni.CodeIOFailure)
+		plugintest.Says(t, err, "polkit")
+		if err := l.status(named); cni.CodeOf(err) != cni.CodeNotAvailable {
+			t.Errorf("STATUS: %v", err)
+		}
+		l.Must(l.request(cni.Del, "a", named))
+	}
+}
+
+// TestFirewalldHangs: ADD, CHECK, DEL and STATUS fail soon if firewalld does not answer, because its
+// rules are in force.
+func TestFirewalldHangs(t *testing.T) {
+	bus, err := dbus.Connect(startBus(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { bus.Close() })
+	if _, err := bus.RequestName("org.fedoraproject.FirewallD1", dbus.NameFlagDoNotQueue); err != nil {
+		t.Fatal(err)
+	}
+	hung := make(chan *dbus.Message, 100)
+	bus.Eavesdrop(hung) // takes the calls, and answers none
+	l := newLab(t, "", "br0")
+	l.plug("a", "br0", 0, 2)
+	for _, backend := range []string{"", `,"backend":"firewalld"`} {
+		begin := time.Now()
+		plugintest.Says(t, l.Refused(l.request(cni.Add, "a", backend), cni.CodeIOFailure), "does not answer")
+		if err := l.status(backend); cni.CodeOf(err) != cni.CodeNotAvailable {
+			t.Errorf("STATUS: %v", err)
+		}
+		l.Refused(l.request(cni.Del, "a", backend), cni.CodeIOFailure)
+		if d := time.Since(begin); d > testnet.Patience {
+			t.Errorf("took %s", d)
+		}
+	}
+}
+
+// status runs STATUS with additional members of the configuration.
+func (l *lab) status(members string) error {
+	l.t.Helper()
+	q := l.request(cni.Status, "a", members)
+	q.Conf["cniVersion"] = "1.1.0"
+	delete(q.Conf, "prevResult")
+	_, err := l.Do(l.t.Context(), q)
+	return err
+}
+
 // TestFirewalldBusHangs: the plugin does not wait for ever for a bus that does not answer.
 func TestFirewalldBusHangs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bus")
@@ -411,7 +489,7 @@ func TestRealFirewalldFlushed(t *testing.T) {
 	l.add("a", "b")
 	l.Host.Command("nft", "flush", "ruleset")
 	if log := l.logged(l.request(cni.Del, "a", "")); !strings.Contains(log, "10.9.0.2") ||
-		!strings.Contains(log, "reload") {
+		!strings.Contains(log, "restart") {
 		t.Errorf("DEL warns: %s", log)
 	}
 	l.del("a")

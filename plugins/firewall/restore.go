@@ -26,7 +26,7 @@ func (c *Config) Restore(
 	}
 	switch b {
 	case backendFirewalld:
-		err = withFirewalld(ctx, func(d *firewalld.Conn) error {
+		err = withFirewalld(ctx, func(ctx context.Context, d *firewalld.Conn) error {
 			var errs []error
 			for _, a := range addrs {
 				added, err := d.AddSource(ctx, c.zone(), a)
