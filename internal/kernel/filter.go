@@ -30,13 +30,26 @@ const (
 type classifier struct {
 	kind    string   // of their qdisc: [netlink.KindIngress], [netlink.KindClsact], or "" for none
 	filters []Filter // in a form that SetFilters writes
-	others  int      // number of filters in other forms
+	others  []uint16 // priorities of filters in other forms
 }
 
 // Filters lists the filters of a link in a form that [Qdiscs.SetFilters] writes.
 func (s Qdiscs) Filters(l Link) ([]Filter, error) {
 	now, err := s.space.classifier(l)
 	return now.filters, err
+}
+
+// FilterPriorities lists the priorities of the filters of a link for which mine returns false, or
+// which have another form.
+func (s Qdiscs) FilterPriorities(l Link, mine func(Filter) bool) ([]uint16, error) {
+	now, err := s.space.classifier(l)
+	list := now.others
+	for _, f := range now.filters {
+		if !mine(f) {
+			list = append(list, f.Priority)
+		}
+	}
+	return list, err
 }
 
 // Redirections returns, by the index of a link, the links with filters that redirect packets to it.
@@ -89,7 +102,7 @@ func (s *Space) readFilters(l Link, kind string) (classifier, error) {
 		if err != nil {
 			return now, err
 		}
-		now.filters, now.others = append(now.filters, list...), now.others+others
+		now.filters, now.others = append(now.filters, list...), append(now.others, others...)
 	}
 	return now, nil
 }
@@ -103,7 +116,7 @@ func (s Qdiscs) SetFilters(l Link, mine func(Filter) bool, want []Filter) error 
 	if err != nil {
 		return err
 	}
-	shared := now.others > 0 || slices.ContainsFunc(now.filters, func(f Filter) bool { return !mine(f) })
+	shared := len(now.others) > 0 || slices.ContainsFunc(now.filters, func(f Filter) bool { return !mine(f) })
 	kind := kindFor(now.kind, shared, want)
 	for _, f := range now.filters {
 		if mine(f) && (kind != now.kind || !slices.Contains(want, f)) {

@@ -64,18 +64,18 @@ const (
 const classID = 1<<16 | 1
 
 // Filters lists the filters of a hook. The qdisc of the link must have the hook: KindIngress would
-// list the filters of Ingress for Egress too. others counts the filters that AddFilter cannot
-// create.
-func (c Qdiscs) Filters(l Link, h Hook) (list []Filter, others int, err error) {
+// list the filters of Ingress for Egress too. others has the priority of each filter that AddFilter
+// cannot create.
+func (c Qdiscs) Filters(l Link, h Hook) (list []Filter, others []uint16, err error) {
 	all, err := c.conn.filters(l, h)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	for _, f := range all {
 		if decoded, ok := decodeFilter(h, f); ok {
 			list = append(list, decoded)
 		} else {
-			others++
+			others = append(others, uint16(f.Info>>16))
 		}
 	}
 	return list, others, nil

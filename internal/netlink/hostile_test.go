@@ -80,7 +80,7 @@ var questions = []struct {
 		func(c conn, _ link) (any, error) { return c.Qdiscs.All() }},
 	{"Filters", unix.RTM_NEWTFILTER, true, func(c conn, l link) (any, error) {
 		list, others, err := c.Qdiscs.Filters(l, netlink.Ingress)
-		return fmt.Sprint(list, others), err
+		return fmt.Sprint(list, len(others)), err
 	}},
 }
 

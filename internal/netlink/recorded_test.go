@@ -385,10 +385,10 @@ var recordings = []struct {
 				netlink.Filter{Hook: netlink.Ingress, Priority: 1, Target: 4}))
 			for _, l := range []netlink.Link{w0, w1} {
 				found, others, err := c.Qdiscs.Filters(l, netlink.Ingress)
-				say(fmt.Sprint(l.Name, " ", found, " and ", others), err)
+				say(fmt.Sprint(l.Name, " ", found, " and ", len(others)), err)
 			}
 			found, others, err := c.Qdiscs.Filters(w0, netlink.Egress)
-			say(fmt.Sprint("egress of w0 ", found, " and ", others), err)
+			say(fmt.Sprint("egress of w0 ", found, " and ", len(others)), err)
 			say("DeleteFilter", c.Qdiscs.DeleteFilter(w0, filters[1]))
 			say("DeleteHooks", c.Qdiscs.DeleteHooks(w0))
 			say("DeleteHooks again", c.Qdiscs.DeleteHooks(w0))
@@ -410,7 +410,7 @@ var recordings = []struct {
 		do: func(c *wire, out io.Writer) {
 			found, others, err := c.Qdiscs.Filters(netlink.Link{Index: 3, Name: "w0"},
 				netlink.Ingress)
-			fmt.Fprintln(out, found, others, err)
+			fmt.Fprintln(out, found, len(others), err)
 		},
 	},
 	{

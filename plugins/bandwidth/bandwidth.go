@@ -84,6 +84,14 @@ func (c *Config) Apply(ctx context.Context, s *chained.Session, r *cni.Result) e
 	if err != nil {
 		return err
 	}
+	own, err := devices(s.Host, s.Attachment(), &end, allNames(s.Attachment())...)
+	if err != nil {
+		return err
+	}
+	others, err := s.Host.Qdiscs.FilterPriorities(end, leadTo(own))
+	if err != nil {
+		return err
+	}
 	var filters []kernel.Filter
 	var used []int
 	for _, dir := range dirs {
@@ -93,7 +101,7 @@ func (c *Config) Apply(ctx context.Context, s *chained.Session, r *cni.Result) e
 				return err
 			}
 			r.Interfaces = append(r.Interfaces, cni.Interface{Name: on.Name, MAC: on.MAC.String()})
-			filters = append(filters, c.subnetFilters(dir.hook, on.Index)...)
+			filters = append(filters, c.subnetFilters(dir.hook, freeBase(others), on.Index)...)
 		}
 		dir.warn(s, end.MTU)
 		if err := s.Host.Qdiscs.SetTBF(on, dir.tbf(end.MTU)); err != nil {
@@ -194,7 +202,10 @@ func (c *Config) Verify(_ context.Context, s *chained.Session) error {
 					dir.names[0])
 			}
 			on = list[0]
-			for _, f := range c.subnetFilters(dir.hook, on.Index) {
+			base := baseOf(slices.DeleteFunc(slices.Clone(have), func(f kernel.Filter) bool {
+				return f.Target != on.Index
+			}))
+			for _, f := range c.subnetFilters(dir.hook, base, on.Index) {
 				if !slices.Contains(have, f) {
 					return fmt.Errorf("interface %s: expected a filter %s (%s), found %v", end.Name,
 						f, on.Name, have)

@@ -34,8 +34,8 @@ func (c *Config) directions(a cni.Attachment) (list []direction) {
 	return list
 }
 
-// Priorities of filters. Each has one family and one hook permanently, because the kernel may
-// remember them after the last filter is gone.
+// Priorities of filters, relative to a base. Each has one family and one hook permanently, because
+// the kernel may remember them after the last filter is gone.
 const (
 	priorityAll = 1 + iota // without subnets
 	priority4
@@ -44,9 +44,41 @@ const (
 	priorities   = priorityRest // number of priorities of a hook
 )
 
+// bases are the possible bases of priorities, the preferred one first. All priorities of a link
+// have the same base. They are high, because agents with eBPF programs, such as Cilium, need
+// priority 1 for themselves and come first. The kernel assigns priorities from 0xc000 on down.
+var bases = []uint16{0xff00, 0xfe00, 0xfd00, 0xfc00, 0xfb00, 0xfa00, 0xf900, 0xf800}
+
+// lowBase is the base of the filters that Tenon set before it had bases.
+const lowBase = 0
+
+// freeBase returns the first base whose priorities no other filter has, or the preferred base.
+func freeBase(others []uint16) uint16 {
+	i := slices.IndexFunc(bases, func(base uint16) bool {
+		return !slices.ContainsFunc(others, func(p uint16) bool {
+			return base < p && p <= base+2*priorities
+		})
+	})
+	return bases[max(i, 0)]
+}
+
+// baseOf returns the base of existing filters: the base of the first filter whose priority has one,
+// or the preferred base.
+func baseOf(filters []kernel.Filter) uint16 {
+	for _, f := range filters {
+		for _, base := range append([]uint16{lowBase}, bases...) {
+			if base < f.Priority && f.Priority <= base+2*priorities {
+				return base
+			}
+		}
+	}
+	return bases[0]
+}
+
 // subnetFilters returns the filters that redirect the packets with a limit to a link.
-func (c *Config) subnetFilters(hook kernel.Hook, target int) (list []kernel.Filter) {
+func (c *Config) subnetFilters(hook kernel.Hook, base uint16, target int) (list []kernel.Filter) {
 	add := func(priority uint16, m kernel.Match, target int) {
+		priority += base
 		if hook == kernel.Egress {
 			priority += priorities
 		}
