@@ -67,8 +67,10 @@ func TestManyRequestsClaimManyBlocks(t *testing.T) {
 			all.Go(func() { n.mustAdd("pods", fmt.Sprint("c", i)) })
 		}
 		all.Wait()
-		if blocks := len(n.stored().Blocks); blocks < 5 || blocks > 7 {
-			w.Errorf("250 requests claimed %d blocks of 61 addresses, expected 5 to 7", blocks)
+		// The first claim is for the requests that wait by then. One that follows soon takes twice
+		// as many blocks: at most 8 after 4, with room for 244.
+		if blocks := len(n.stored().Blocks); blocks < 5 || blocks > 12 {
+			w.Errorf("250 requests claimed %d blocks of 61 addresses, expected 5 to 12", blocks)
 		}
 		if asks := n.asks.Load(); asks > 3 { // as often as the plugin asks
 			w.Errorf("an ADD needed %d requests to the agent, expected at most 3", asks)
