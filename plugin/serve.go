@@ -389,15 +389,18 @@ func encodeResult(c *Call, r *cni.Result) ([]byte, error) {
 }
 
 // onlyAddresses returns r without the nameservers that are not addresses, because resolvers cannot
-// use them. Nameservers from prev stay.
+// use them, and without those that have a zone, which is an interface of the host. Nameservers from
+// prev stay.
 func onlyAddresses(r, prev *cni.Result, log *slog.Logger) *cni.Result {
 	r = r.Clone()
 	r.DNS.Nameservers = slices.DeleteFunc(r.DNS.Nameservers, func(server string) bool {
-		if _, err := netip.ParseAddr(server); err == nil || prev != nil &&
+		addr, err := netip.ParseAddr(server)
+		if err == nil && addr.Zone() == "" || prev != nil &&
 			slices.Contains(prev.DNS.Nameservers, server) {
 			return false
 		}
-		log.Warn("omitting a nameserver that is not an address", "nameserver", server)
+		log.Warn("omitting a nameserver that is not an address, or that has a zone of this host",
+			"nameserver", server)
 		return true
 	})
 	return r

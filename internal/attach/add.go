@@ -221,7 +221,7 @@ func (p *Plugin) apply(ctx context.Context, s *Session, o Options, link kernel.L
 			continue
 		}
 		if err := s.Sandbox.Routes.Add(link, k); err != nil {
-			if errors.Is(err, unix.ENETUNREACH) {
+			if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) { // IPv4, IPv6
 				return cni.Errorf(cni.CodeInvalidConfig, "%w", err).WithDetails("the gateway is in no network of the interface")
 			}
 			return err
@@ -232,6 +232,9 @@ func (p *Plugin) apply(ctx context.Context, s *Session, o Options, link kernel.L
 
 // give adds the addresses to the interface, after the settings that they need.
 func give(s *Session, o Options, link kernel.Link, ips []cni.IP) error {
+	if err := CheckMTU6(link, ips); err != nil {
+		return err
+	}
 	auto, err := autoconfigured(s, link, ips)
 	if err != nil {
 		return err
@@ -259,6 +262,17 @@ func give(s *Session, o Options, link kernel.Link, ips []cni.IP) error {
 		}
 	}
 	return nil
+}
+
+// CheckMTU6 refuses IPv6 addresses on a link with an MTU that is too small for them.
+func CheckMTU6(l kernel.Link, ips []cni.IP) error {
+	i := slices.IndexFunc(ips, func(ip cni.IP) bool { return ip.Address.Addr().Is6() })
+	if i < 0 || l.MTU >= MinMTU6 {
+		return nil
+	}
+	return cni.Errorf(cni.CodeInvalidConfig, "interface %s has MTU %d, but IPv6 address %s needs %d",
+		l.Name, l.MTU, ips[i].Address, MinMTU6).
+		WithDetails("use a larger mtu, or no IPv6 range")
 }
 
 // autoconfigured returns the addresses in ips that the kernel got from router advertisements. IPAM

@@ -242,6 +242,39 @@ func TestGatewayOutOfReach(t *testing.T) {
 	}
 }
 
+// TestIPv6GatewayOutOfReach: the error is as in IPv4.
+func TestIPv6GatewayOutOfReach(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, pair{}, give(`"ips":[{"address":"fd00::2/64","gateway":"fd00:1::1"}],"routes":[{"dst":"::/0"}]`))
+	before := b.state()
+	wantError(t, b.call(cni.Add), cni.CodeInvalidConfig, "::/0 via fd00:1::1", "the gateway is in no network")
+	b.unchanged(before)
+}
+
+// TestGatewayOnLink: the gateway of an address that is a network of its own is on the link.
+func TestGatewayOnLink(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, pair{}, give(`"ips":[{"address":"10.0.0.2/32","gateway":"192.0.2.1"},
+		{"address":"fd00::2/128","gateway":"2001:db8::1"}],"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]`))
+	before := b.state()
+	b.add()
+	for _, row := range [][2]string{{"-4", "default via 192.0.2.1"}, {"-4", "192.0.2.1 scope link"},
+		{"-6", "default via 2001:db8::1"}, {"-6", "2001:db8::1 metric"}} {
+		out := b.inside("ip", row[0], "route", "show", "dev", "eth0")
+		if !strings.Contains(out, row[1]) {
+			t.Errorf("no route %q in:\n%s", row[1], out)
+		}
+	}
+	if err := b.call(cni.Check); err != nil {
+		t.Error(err)
+	}
+	if err := b.call(cni.Del); err != nil {
+		t.Error(err)
+	}
+	delete(b.conf, "prevResult")
+	b.unchanged(before)
+}
+
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

@@ -7,6 +7,8 @@ package attach
 
 import (
 	"context"
+	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -75,7 +77,6 @@ type defaults struct{}
 func (defaults) masq() *Masq                                         { return &Masq{} }
 func (defaults) Options() Options                                    { return Options{} }
 func (defaults) Amend(*Session, *cni.Result) error                   { return nil }
-func (defaults) Route(*Session, kernel.Link, *cni.Result) error      { return nil }
 func (defaults) Finish(context.Context, *Session, *cni.Result) error { return nil }
 func (defaults) Precheck(*Session) error                             { return nil }
 func (defaults) Verify(context.Context, *Session, kernel.Link) error { return nil }
@@ -83,6 +84,29 @@ func (defaults) Remove(_ context.Context, _ *Session, _ Gone, deleteLinks func()
 	return deleteLinks()
 }
 func (defaults) Repair(*Session) error { return nil }
+
+// Route makes gateways reachable for addresses that are a network of their own (/32 or /128), as
+// hosters assign them: such a gateway is on the link, but in no network of the interface.
+func (defaults) Route(s *Session, link kernel.Link, r *cni.Result) error {
+	for _, ip := range r.IPs {
+		gw := ip.Gateway
+		if !gw.IsValid() || !ip.Address.IsSingleIP() || gw.Is4() != ip.Address.Addr().Is4() ||
+			gw.IsLinkLocalUnicast() || inNetwork(r.IPs, gw) {
+			continue
+		}
+		if err := s.Sandbox.Routes.Add(link, kernel.Route{
+			Dst: netip.PrefixFrom(gw, gw.BitLen()), Scope: kernel.ScopeLink,
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inNetwork reports whether an address is in the network of one of the addresses.
+func inNetwork(ips []cni.IP, a netip.Addr) bool {
+	return slices.ContainsFunc(ips, func(ip cni.IP) bool { return ip.Address.Contains(a) })
+}
 
 // Options defines how the flow brings the container's interface up.
 type Options struct {

@@ -3,6 +3,7 @@ package attach
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/kernel"
@@ -101,8 +102,8 @@ type made struct {
 }
 
 // find returns the link of the attachment: the host-side veth if there is one, otherwise the
-// interface in the container. It ignores an interface of another kind, or one that belongs to
-// another container.
+// interface in the container, which the container may have renamed. It ignores an interface of
+// another kind, or one that belongs to another container.
 func (s *Session) find(kind string) (made, error) {
 	host, err := s.Host.Links.ByName(s.HostName())
 	if err == nil && owned(host, s.Attachment()) {
@@ -112,31 +113,48 @@ func (s *Session) find(kind string) (made, error) {
 	if err := kernel.UnlessNoLink(err); err != nil || s.Sandbox == nil {
 		return none, err
 	}
-	link, err := s.Sandbox.Links.ByName(s.IfName)
-	if errors.Is(err, kernel.ErrNoLink) {
-		link, err = s.Sandbox.Links.ByName(kernel.TemporaryName(s.Tag))
-	}
+	links, err := s.Sandbox.Links.All()
 	if err != nil {
-		return none, kernel.UnlessNoLink(err)
+		return none, err
 	}
-	if kind != "" && link.Kind != kind {
-		return none, nil
+	links = slices.DeleteFunc(links, func(l kernel.Link) bool { return kind != "" && l.Kind != kind })
+	for _, l := range links {
+		if network, _, mine := s.tagOf(l); mine {
+			return made{l, s.Sandbox, network}, nil
+		}
 	}
-	aliases := []string{link.Alias}
-	if peer, err := s.Host.Links.Peer(link); err == nil {
+	for _, name := range []string{s.IfName, kernel.TemporaryName(s.Tag)} {
+		i := slices.IndexFunc(links, func(l kernel.Link) bool { return l.Name == name })
+		if i < 0 {
+			continue
+		}
+		if _, tagged, _ := s.tagOf(links[i]); tagged {
+			return none, nil
+		}
+		return made{links[i], s.Sandbox, s.Name}, nil
+	}
+	return none, nil
+}
+
+// tagOf returns whether a link in the container, or its peer in the host, has a tag, whether it is
+// the tag of this attachment, and the network in it, which the administrator may have renamed.
+func (s *Session) tagOf(l kernel.Link) (network string, tagged, mine bool) {
+	aliases := []string{l.Alias}
+	if peer, err := s.Host.Links.Peer(l); err == nil {
 		aliases = append(aliases, peer.Alias)
 	}
 	for _, alias := range aliases {
-		if _, ours := cni.ParseTag(alias); !ours {
+		owner, ok := cni.ParseTag(alias)
+		if !ok {
 			continue
 		}
-		of, ok := s.Namesake(alias)
-		if !ok || of.IfName != s.IfName {
-			return none, nil
+		if owner == s.Attachment().Owner() {
+			return s.Name, true, true
 		}
-		return made{link, s.Sandbox, of.Network}, nil
+		of, ok := s.Namesake(alias)
+		return of.Network, true, ok && of.IfName == s.IfName
 	}
-	return made{link, s.Sandbox, s.Name}, nil
+	return "", false, false
 }
 
 func (m made) delete() error {

@@ -106,12 +106,23 @@ func CheckMTU(mtu int, parent kernel.Link) error {
 	return nil
 }
 
-const maxMTU = 65535
+const (
+	minMTU = 68 // of veth and most other links (ETH_MIN_MTU), and of IPv4
+	maxMTU = 65535
+)
+
+// MinMTU6 is the least MTU of an interface with IPv6, in bytes (RFC 8200, section 5). The kernel
+// removes all IPv6 addresses and settings from an interface with a smaller one.
+const MinMTU6 = 1280
 
 // ValidateMTU refuses an MTU that no interface can have. 0 stands for the kernel's default.
 func ValidateMTU(mtu int) error {
 	if mtu < 0 || mtu > maxMTU {
 		return cni.Errorf(cni.CodeInvalidConfig, "mtu: %d is not within 0 to %d", mtu, maxMTU)
+	}
+	if mtu != 0 && mtu < minMTU {
+		return cni.Errorf(cni.CodeInvalidConfig, "mtu: %d is less than %d", mtu, minMTU).
+			WithDetails("use at least 68, or 0 for the default; IPv6 needs 1280")
 	}
 	return nil
 }

@@ -73,20 +73,22 @@ func (p *Plugin) Validate(c *plugin.Call) error {
 	if err := p.validateCommon(c); err != nil {
 		return err
 	}
-	if v, ok := p.Maker.(plugin.Validator); ok {
-		return v.Validate(c)
+	if v, ok := p.Maker.(plugin.Validator); ok { // which may require ipam
+		if err := v.Validate(c); err != nil {
+			return err
+		}
 	}
-	return nil
-}
-
-// validateCommon checks the part of a configuration that all interface plugins share.
-func (p *Plugin) validateCommon(c *plugin.Call) error {
 	given := c.IPAM.Type != "" || p.Inherits && c.Prev != nil && len(c.Prev.IPs) > 0
 	if !given && c.Version.SameForm(cni.V010) {
 		return cni.Errorf(cni.CodeInvalidConfig, "cannot convert: no valid IP addresses").
 			WithDetails(fmt.Sprintf("CNI version %v cannot describe a network without ipam; "+
 				"add ipam or use cniVersion 0.3.0 or newer", c.Version))
 	}
+	return nil
+}
+
+// validateCommon checks the part of a configuration that all interface plugins share.
+func (p *Plugin) validateCommon(c *plugin.Call) error {
 	if c.IPAM.Type != "" {
 		if err := cni.ValidatePluginType(c.IPAM.Type); err != nil {
 			return fmt.Errorf("ipam: %w", err)

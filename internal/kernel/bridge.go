@@ -79,6 +79,24 @@ func (s Links) EnsureBridge(b Bridge) (bridge Link, created bool, err error) {
 	return bridge, created, nil
 }
 
+// leastMTU6 is IPV6_MIN_MTU.
+const leastMTU6 = 1280
+
+// KeepMTU makes the kernel keep the MTU of a bridge, for good, when a port with a smaller MTU joins.
+// The kernel otherwise lowers it to the least MTU of all ports, and below 1280 bytes removes the
+// bridge's IPv6 addresses. It keeps an MTU that was set, but ignores one that is set already;
+// therefore KeepMTU sets another first (br_mtu_auto_adjust and br_change_mtu in net/bridge).
+func (s *Space) KeepMTU(bridge Link) error {
+	other := bridge.MTU - 1
+	if bridge.MTU <= leastMTU6 {
+		other = bridge.MTU + 1
+	}
+	return s.tx.Do(fmt.Sprintf("keep mtu %d dev %s", bridge.MTU, bridge.Name), func() error {
+		err := s.rt.Links.SetMTU(bridge, other)
+		return errors.Join(err, s.rt.Links.SetMTU(bridge, bridge.MTU))
+	}, nil)
+}
+
 // SetMaster makes port a port of bridge, or of no bridge if bridge is the zero Link. Rollback
 // restores the former master.
 func (s Links) SetMaster(port, bridge Link) error {

@@ -171,8 +171,6 @@ var refusals = []struct {
 		"eth0",
 		`container veth name ("eth0") peer provided ("PEER") already exists`, "eth0"},
 	{"ptp: no IPAM", "ptp", cni.Add, ``, "", "", "no plugin name provided", "ipam"},
-	{"vlan: no IPAM", "vlan", cni.Add, `"master":"h0","vlanId":5`, "", "",
-		"no plugin name provided", "ipam"},
 	{"vlan: no master", "vlan", cni.Add, `"ipam":{"type":"static"}`, "", "",
 		`"master" field is required. It specifies the host interface name to create the VLAN for`,
 		""},
@@ -230,7 +228,7 @@ var refusals = []struct {
 		"eth0",
 		`failed to move link failed to move "eth0" (host: "h1") to container NS: file exists`,
 		"eth0"},
-	{"host-device: alias", "host-device", cni.Del, `"device":"h1","dataDir":"DIR"`, "", "eth0",
+	{"host-device: alias", "host-device", cni.Del, `"device":"h9","dataDir":"DIR"`, "", "eth0",
 		`failed to find original ifname for "eth0" (alias is not set)`, "host-device"},
 
 	{"host-local: no section", "host-local", cni.Add, ``, "", "", "IPAM config missing 'ipam' key",

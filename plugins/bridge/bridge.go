@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -142,7 +143,7 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 	if err := c.needFiltering(); err != nil {
 		return nil, err
 	}
-	br, _, err := s.Host.Links.EnsureBridge(kernel.Bridge{
+	br, created, err := s.Host.Links.EnsureBridge(kernel.Bridge{
 		Name: c.bridge(), MTU: c.MTU, Promisc: c.PromiscMode, VLANFiltering: c.filtering(),
 	})
 	if errors.Is(err, kernel.ErrNotBridge) {
@@ -163,6 +164,11 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 	}
 	if c.MACSpoofChk { // before the port can receive frames
 		if err := s.Host.Rules.Guard(s.Tag, port, inside.MAC); err != nil {
+			return nil, err
+		}
+	}
+	if !created {
+		if err := keepMTU(s, br, port); err != nil {
 			return nil, err
 		}
 	}
@@ -190,6 +196,29 @@ func (c *Config) Make(_ context.Context, s *attach.Session) ([]cni.Interface, er
 		{Name: port.Name, MAC: port.MAC.String()},
 		{Name: inside.Name, MAC: inside.MAC.String(), Sandbox: s.Netns},
 	}, nil
+}
+
+// keepMTU makes the bridge keep its MTU beside a port with a smaller one if other ports need it, or
+// if the bridge would lose its IPv6 addresses. The kernel otherwise lowers the MTU, which suits a
+// bridge without other ports.
+func keepMTU(s *attach.Session, br, port kernel.Link) error {
+	if port.MTU >= br.MTU {
+		return nil
+	}
+	needed := port.MTU < attach.MinMTU6
+	if !needed {
+		links, err := s.Host.Links.All()
+		if err != nil {
+			return err
+		}
+		needed = slices.ContainsFunc(links, func(l kernel.Link) bool {
+			return l.Master == br.Index && l.MTU > port.MTU
+		})
+	}
+	if !needed {
+		return nil
+	}
+	return s.Host.KeepMTU(br)
 }
 
 // Finish assigns the gateway addresses, masquerades, and waits until the port is up.

@@ -171,6 +171,72 @@ func TestMakesTheBridge(t *testing.T) {
 	}
 }
 
+// TestAlternativeName: CHECK accepts a bridge that the configuration names by an alternative name.
+func TestAlternativeName(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, `,"ipam":{"type":"host-local","subnet":"10.88.0.0/24"}`)
+	r.Host.Batch("link add brx type bridge", "link property add dev brx altname lanbridge")
+	r.Conf["bridge"] = "lanbridge"
+	if got := r.Add("c").Interfaces[0].Name; got != "brx" {
+		t.Errorf("the bridge is %s in the result", got)
+	}
+	r.Check("c")
+	r.Del("c")
+}
+
+// TestSharedMTU: a container with a small MTU leaves the MTU and the IPv6 gateway of a bridge that
+// it shares. A bridge without other ports gets the MTU of the container.
+func TestSharedMTU(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name      string
+		others    bool
+		mtu, want int
+	}{
+		{"another port needs the MTU", true, 1400, 1500},
+		{"another port needs the MTU, too small for IPv6", true, 1000, 1500},
+		{"no other port", false, 1400, 1400},
+		{"no other port, too small for IPv6", false, 1000, 1500},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			r := runtime(t, `,"ipam":{"type":"host-local","ranges":[[{"subnet":"10.88.0.0/24"}]]}`)
+			r.Host.Batch("link add br0 type bridge", "address add fd00::1/64 dev br0 nodad",
+				"link set br0 up")
+			if row.others {
+				r.Add("other")
+			}
+			q := r.Request(cni.Add, "c")
+			q.Conf["mtu"] = row.mtu
+			r.Must(q)
+			if got := show(t, r.Host, "br0").MTU; got != row.want {
+				t.Errorf("the bridge has MTU %d, want %d", got, row.want)
+			}
+			if got := show(t, r.Container("c"), "eth0").MTU; got != row.mtu {
+				t.Errorf("the container has MTU %d, want %d", got, row.mtu)
+			}
+			if out := r.Host.Command("ip", "-6", "address", "show", "dev", "br0"); !strings.Contains(
+				out, "fd00::1/64") {
+				t.Errorf("the gateway is gone: %s", out)
+			}
+		})
+	}
+}
+
+// TestMTUWithIPv6: an MTU that is too small for IPv6 is the reason that ADD states.
+func TestMTUWithIPv6(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, `,"ipam":{"type":"host-local","ranges":[[{"subnet":"fd00::/64"}]]}`)
+	r.Conf["mtu"] = 1280
+	r.Add("c")
+	r.Del("c")
+	before := r.State()
+	q := r.Request(cni.Add, "c")
+	q.Conf["mtu"] = 1279
+	plugintest.Says(t, r.Refused(q, cni.CodeInvalidConfig), "has MTU 1279, but IPv6 address fd00::")
+	r.Unchanged(before)
+}
+
 func TestUsesTheBridge(t *testing.T) {
 	t.Parallel()
 	r := runtime(t, `,"mtu":1400`)

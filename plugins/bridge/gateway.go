@@ -52,6 +52,9 @@ func (c *Config) beGateway(
 		}
 		r.Interfaces = append(r.Interfaces, cni.Interface{Name: gw.Name, MAC: gw.MAC.String()})
 	}
+	if err := attach.CheckMTU6(gw, r.IPs); err != nil {
+		return err
+	}
 	for _, ip := range r.IPs {
 		added, err := c.ensureAddr(s, gw, gatewayAddr(ip))
 		if err == nil && added && gw.Index == br.Index {

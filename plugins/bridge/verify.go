@@ -14,6 +14,10 @@ import (
 // Precheck requires the bridge in the previous result and on the host, with the same MAC address.
 func (c *Config) Precheck(s *attach.Session) error {
 	name := c.bridge()
+	br, err := s.Host.Links.ByName(name)
+	if err == nil {
+		name = br.Name // the configuration may have an alternative name
+	}
 	var own *cni.Interface
 	for i := range s.Prev.Interfaces {
 		if s.Prev.Interfaces[i].Name == name {
@@ -24,7 +28,6 @@ func (c *Config) Precheck(s *attach.Session) error {
 		return cni.Errorf(cni.CodeInvalidConfig, "Interface name missing ").
 			WithDetails(fmt.Sprintf("prevResult has no interface %s", name)).Verbatim()
 	}
-	br, err := s.Host.Links.ByName(name)
 	if errors.Is(err, kernel.ErrNoLink) {
 		return cni.Rephrase(err, "Interface name %s not found", name)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/ipam"
+	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -150,6 +151,12 @@ func (c *Config) ask(ctx context.Context, call *plugin.Call, verb dhcp.Verb) (*c
 		Verb: verb, Container: call.ContainerID, IfName: call.IfName, Netns: path,
 		Args: call.Args, Config: call.Stdin(),
 	}
+	// It refuses a FIFO, which os.Open would wait for.
+	ns, err := kernel.OpenNamespace(path)
+	if err != nil {
+		return nil, cni.Errorf(cni.CodeUnknownContainer, "CNI_NETNS: %w", err)
+	}
+	defer ns.Close()
 	if q.NS, err = os.Open(path); err != nil {
 		return nil, cni.Errorf(cni.CodeUnknownContainer, "CNI_NETNS: %w", err)
 	}

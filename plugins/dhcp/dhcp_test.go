@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tenon-cni/tenon/cni"
 	ours "github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/dhcp/daemon"
@@ -101,5 +103,29 @@ func TestRefused(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
+	}
+}
+
+// TestNamespaceIsFIFO: ADD refuses a FIFO as CNI_NETNS at once; it does not wait for a writer.
+func TestNamespaceIsFIFO(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := cni.Env{Command: cni.Add, ContainerID: "c", IfName: "eth0", Netns: path}
+	failed := make(chan error)
+	go func() {
+		_, err := dhcp.Plugin.Serve(t.Context(), env, []byte(
+			`{"cniVersion":"1.1.0","name":"lan","type":"bridge","ipam":{"type":"dhcp"}}`), nil)
+		failed <- err
+	}()
+	select {
+	case err := <-failed:
+		if cni.CodeOf(err) != cni.CodeUnknownContainer {
+			t.Error(err)
+		}
+	case <-time.After(testnet.Patience):
+		t.Error("ADD waits for a writer")
 	}
 }

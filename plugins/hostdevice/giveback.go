@@ -193,18 +193,35 @@ func (m *memory) restore(x *loan, l kernel.Link) error {
 }
 
 // unremembered finds a device that the upstream plugin has moved: its alias is its name in the
-// host.
+// host. It ignores an interface of the container's own that has the name: KubeVirt renames the
+// device and gives its name to a bridge.
 func (c *Config) unremembered(memory *memory) (*loan, error) {
-	if s := memory.Sandbox; s != nil {
-		l, err := s.Links.ByName(memory.IfName)
-		if err == nil {
-			return c.aliased(memory, l)
-		}
-		if !errors.Is(err, kernel.ErrNoLink) {
-			return nil, err
-		}
+	s := memory.Sandbox
+	if s == nil {
+		return c.fallen(memory)
 	}
-	return c.fallen(memory)
+	l, err := s.Links.ByName(memory.IfName)
+	if errors.Is(err, kernel.ErrNoLink) {
+		return c.fallen(memory)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if l.Alias == "" && c.returned(memory) {
+		return nil, nil
+	}
+	return c.aliased(memory, l)
+}
+
+// returned reports whether the device of the configuration is in the host, so that the container
+// has none.
+func (c *Config) returned(memory *memory) bool {
+	w, err := c.wanted()
+	if err != nil || w.dpdk {
+		return false
+	}
+	_, err = c.sys.find(memory.Host, w)
+	return err == nil
 }
 
 // aliased returns the loan of a link in the container that has an alias.

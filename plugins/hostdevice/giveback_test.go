@@ -52,6 +52,10 @@ func TestBackFromAnywhere(t *testing.T) {
 			r.Container("c").Batch("link set eth0 down", "link set eth0 name renamed")
 			r.Container("c").Command("ip", "link", "set", "renamed", "alias", "")
 		}},
+		{name: "renamed, and an interface of the container has its name",
+			damage: func(r *plugintest.Runtime) {
+				r.Container("c").Batch("link set eth0 down name nic", "link add eth0 type bridge")
+			}},
 		{name: "an interface of the container has its name in the host",
 			damage: func(r *plugintest.Runtime) {
 				r.Container("c").Batch("link add ens1 type veth peer name x")
@@ -307,10 +311,12 @@ func TestAlias(t *testing.T) {
 		code  cni.Code // of the error
 		says  string
 		moves bool
+		lent  bool // the device of the configuration is not in the host
 	}{
 		{name: "name in the host", alias: "ens7", moves: true},
+		{name: "none, an interface of the container's own"},
 		{name: "none", says: `failed to find original ifname for "eth0" (alias is not set)`,
-			code: cni.CodeInternal},
+			code: cni.CodeInternal, lent: true},
 		{name: "invalid as a name", alias: "uplink to rack 3",
 			says: "not a valid name of a device in the host", code: cni.CodeInvalidEnvironment},
 		{name: "of another attachment",
@@ -320,6 +326,9 @@ func TestAlias(t *testing.T) {
 			t.Parallel()
 			r := lab(t, `,"device":"ens1"`)
 			r.Container("c").Batch("link add eth0 type veth peer name x")
+			if row.lent {
+				r.Host.Command("ip", "link", "delete", "ens1")
+			}
 			if row.alias != "" {
 				r.Container("c").Command("ip", "link", "set", "eth0", "alias", row.alias)
 			}

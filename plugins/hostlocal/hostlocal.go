@@ -209,6 +209,10 @@ func (c *Config) open(
 		Dir: c.dataDir(), Network: call.Name, BootID: id, Change: tx.Do, Log: call.Log,
 		Create: call.Command == cni.Add, Peek: call.Command == cni.Status,
 	})
+	if errors.Is(err, unix.ENAMETOOLONG) && len(call.Name) > unix.NAME_MAX {
+		return nil, cni.Errorf(cni.CodeInvalidConfig, "dataDir: %w", err).
+			WithDetails("the directory has the name of the network: use a name of at most 255 bytes")
+	}
 	if err != nil {
 		return nil, cni.Errorf(cni.CodeIOFailure, "dataDir: %w", err)
 	}

@@ -407,6 +407,23 @@ func TestDelGoesByOwner(t *testing.T) {
 	}
 }
 
+// DEL succeeds for a network with a name that no directory can have, because ADD must have failed.
+func TestLongNetworkName(t *testing.T) {
+	h := newHost(t)
+	long := strings.Repeat("n", 300)
+	if _, err := h.call(cni.Add, "1.1.0", "c", `"subnet": "10.1.2.0/24"`,
+		`, "name": "`+long+`"`); cni.CodeOf(err) != cni.CodeInvalidConfig ||
+		!strings.Contains(cni.AsError(err).Details, "255 bytes") {
+		t.Errorf("ADD: %v", err)
+	}
+	for range 2 {
+		if _, err := h.call(cni.Del, "1.1.0", "c", `"subnet": "10.1.2.0/24"`,
+			`, "name": "`+long+`"`); err != nil {
+			t.Errorf("DEL: %v", err)
+		}
+	}
+}
+
 // DEL of one interface, or of one network, leaves the container's other reservations.
 func TestPerInterface(t *testing.T) {
 	h := newHost(t)

@@ -366,6 +366,34 @@ func TestDelWithoutParent(t *testing.T) {
 	}
 }
 
+// TestDelRenamed: DEL finds the interface after the container has renamed it, also if the name of
+// the network does not fit into the alias. It leaves an interface of the container's own alone.
+func TestDelRenamed(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"net", strings.Repeat("n", 200)} {
+		for _, own := range []string{"", "link add eth0 type bridge",
+			"link add eth0 link other type macvlan"} {
+			r, _ := runtime(t, ipam)
+			r.Conf["name"] = name
+			c := r.Container("c")
+			c.Batch("link add other type veth peer name far")
+			r.Add("c")
+			c.Batch("link set eth0 down", "link set eth0 name renamed")
+			if own != "" {
+				c.Batch(own)
+			}
+			q := r.Request(cni.Del, "c")
+			r.Must(q)
+			if c.Try("ip", "link", "show", "renamed") == nil {
+				t.Errorf("%q, %q: the interface is still there", name, own)
+			}
+			if own != "" && c.Try("ip", "link", "show", "eth0") != nil {
+				t.Errorf("%q, %q: DEL deleted an interface of the container's own", name, own)
+			}
+		}
+	}
+}
+
 // TestRoutes: ADD applies and CHECK compares all attributes of a route; the default route of a
 // second network gets its own metric.
 func TestRoutes(t *testing.T) {

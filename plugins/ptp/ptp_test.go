@@ -256,6 +256,7 @@ func TestRefused(t *testing.T) {
 		{"no address", `"ipam":{"type":"static"}`, "missing IP config", cni.CodeInvalidConfig},
 		{"negative MTU", `"mtu":-1`, "mtu", cni.CodeInvalidConfig},
 		{"impossible MTU", `"mtu":65536`, "65536", cni.CodeInvalidConfig},
+		{"MTU below the least of IPv4", `"mtu":67`, "67 is less than 68", cni.CodeInvalidConfig},
 		{"unknown backend", `"ipMasqBackend":"ebtables"`, "ebtables", cni.CodeInvalidConfig},
 		{"unknown value of secondDefaultRoute", `"secondDefaultRoute":"replace"`, "replace",
 			cni.CodeInvalidConfig},

@@ -41,12 +41,12 @@ func (c *Config) addresses(call *plugin.Call) ([]cni.IP, error) {
 func withArgs(call *plugin.Call, configured []Address) ([]cni.IP, error) {
 	var ips []cni.IP
 	for _, a := range configured {
-		p, err := netip.ParsePrefix(a.Address)
+		p, err := parsePrefix(a.Address)
 		if err != nil {
 			return nil, cni.Errorf(cni.CodeInvalidConfig,
 				"the 'address' field is expected to be in CIDR notation, got: '%s'", a.Address)
 		}
-		ips = append(ips, cni.IP{Address: p, Gateway: a.Gateway})
+		ips = append(ips, cni.IP{Address: p, Gateway: a.Gateway.Unmap()})
 	}
 	asked, err := fromArgs(call.Args, configured)
 	return append(ips, asked...), err
@@ -73,8 +73,8 @@ func fromArgs(text string, configured []Address) ([]cni.IP, error) {
 			return nil, cni.Errorf(cni.CodeInvalidEnvironment, "invalid gateway address: %s", s)
 		}
 		for i := range ips {
-			if ips[i].Address.Contains(gw) {
-				ips[i].Gateway = gw
+			if ips[i].Address.Contains(gw.Unmap()) {
+				ips[i].Gateway = gw.Unmap()
 			}
 		}
 	}
@@ -112,19 +112,31 @@ func requested(texts []string, configured []Address) ([]cni.IP, error) {
 // parse reads a requested address. An address without a prefix length takes length and gateway from
 // the configured address with a network that contains it.
 func parse(s string, configured []Address) (ip cni.IP, ok bool) {
-	if p, err := netip.ParsePrefix(s); err == nil {
+	if p, err := parsePrefix(s); err == nil {
 		return cni.IP{Address: p}, true
 	}
 	addr, err := netip.ParseAddr(s)
 	if err != nil {
 		return cni.IP{}, false
 	}
+	addr = addr.Unmap()
 	for _, a := range configured {
-		if p, err := netip.ParsePrefix(a.Address); err == nil && p.Contains(addr) {
-			return cni.IP{Address: netip.PrefixFrom(addr, p.Bits()), Gateway: a.Gateway}, true
+		if p, err := parsePrefix(a.Address); err == nil && p.Contains(addr) {
+			return cni.IP{Address: netip.PrefixFrom(addr, p.Bits()), Gateway: a.Gateway.Unmap()}, true
 		}
 	}
 	return cni.IP{}, false
+}
+
+// parsePrefix parses an address with its prefix length. An IPv4 address in the notation of IPv6,
+// such as ::ffff:10.1.2.3/120, becomes an IPv4 address, as in upstream.
+func parsePrefix(s string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(s)
+	const mapped = 96 // bits of ::ffff:0:0/96
+	if err == nil && p.Addr().Is4In6() && p.Bits() >= mapped {
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-mapped)
+	}
+	return p, err
 }
 
 // onePerFamily reports whether each family has at most one address.

@@ -127,6 +127,10 @@ func TestSources(t *testing.T) {
 		{"invalid address that is replaced", `"ipam":{"addresses":[{"address":"x"}]}` + capability,
 			"", "10.1.0.30/24; fd00:1::30/64"},
 		{"no address", `"ipam":{}`, "", ""},
+		{"IPv4 in the notation of IPv6",
+			`"ipam":{"addresses":[{"address":"::ffff:10.1.2.3/120","gateway":"::ffff:10.1.2.1"}]}`,
+			"IP=::ffff:10.1.2.4;GATEWAY=::ffff:10.1.2.2",
+			"10.1.2.3/24 via 10.1.2.1; 10.1.2.4/24 via 10.1.2.2"},
 		{"keys of Kubernetes (CONV-22, CONV-25)", `"ipam":{}`,
 			"K8S_POD_NAME=web;IgnoreUnknown=1;IP=10.10.0.1/24", "10.10.0.1/24"},
 	} {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"net"
+	"slices"
 	"strconv"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -134,8 +135,27 @@ func (a Attributes) differ(s *kernel.Space, l kernel.Link) (all []difference) {
 	return all
 }
 
-// show writes the new MAC address and MTU into the result.
+// minMTU6 is the least MTU of an interface with IPv6 (RFC 8200, section 5).
+const minMTU6 = 1280
+
+// show writes the new MAC address and MTU into the result, and removes IPv6 addresses and routes
+// that the kernel has removed from the interface because of the MTU.
 func (a Attributes) show(s *chained.Session, r *cni.Result) {
+	if a.MTU != nil && *a.MTU < minMTU6 {
+		own := s.Own(r)
+		dropped := len(r.IPs)
+		r.IPs = slices.DeleteFunc(r.IPs, func(ip cni.IP) bool {
+			i, ok := ip.Interface.Get()
+			return ip.Address.Addr().Is6() && (!ok || slices.Contains(own, i))
+		})
+		if dropped -= len(r.IPs); dropped > 0 {
+			r.Routes = slices.DeleteFunc(r.Routes, func(rt cni.Route) bool {
+				return rt.Dst.Addr().Is6()
+			})
+			s.Log.Warn("the interface has lost its IPv6 addresses, which need an MTU of 1280",
+				"ifname", s.IfName, "mtu", *a.MTU, "addresses", dropped)
+		}
+	}
 	for _, i := range s.Own(r) {
 		if a.MAC != "" {
 			r.Interfaces[i].MAC = a.MAC

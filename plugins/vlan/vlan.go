@@ -50,7 +50,7 @@ const maxID = 4094
 
 // Validate refuses configurations that are invalid with every parent. Make checks the limits of the
 // parent.
-func (c *Config) Validate(call *plugin.Call) error {
+func (c *Config) Validate(*plugin.Call) error {
 	switch {
 	case c.Master == "":
 		return cni.Errorf(cni.CodeInvalidConfig,
@@ -60,10 +60,6 @@ func (c *Config) Validate(call *plugin.Call) error {
 		return cni.Errorf(cni.CodeInvalidConfig,
 			"invalid VLAN ID %d (must be between 0 and 4095 inclusive)", c.VLANID).
 			WithDetails(fmt.Sprintf("vlanId: the highest VLAN ID is %d", maxID))
-	case call.IPAM.Type == "":
-		return cni.Errorf(cni.CodeInvalidConfig, "no plugin name provided").
-			WithDetails(
-				"vlan needs ipam; for a VLAN without addresses, use bridge with its option vlan")
 	}
 	return nil
 }

@@ -148,8 +148,6 @@ func TestRefused(t *testing.T) {
 				"invalid VLAN ID -1 (must be between 0 and 4095 inclusive)"},
 			{"ID above the last", `,"master":"eno1","vlanId":4095` + ipam4,
 				"vlanId: the highest VLAN ID is 4094"},
-			{"no ipam", vlan5, "needs ipam"},
-			{"empty ipam", vlan5 + `,"ipam":{}`, "needs ipam"},
 			{"unknown duplicate detection", vlan5 + `,"dad":"maybe"` + ipam4, `dad: "maybe"`},
 		} {
 			t.Run(place+", "+row.name, func(t *testing.T) {
@@ -296,6 +294,28 @@ func TestDel(t *testing.T) {
 		r := runtime(t, vlan5+`,"ipam":{}`)
 		r.Must(r.Request(cni.Del, "c"))
 	})
+}
+
+// TestWithoutIPAM: ADD without ipam brings the interface up, and the result has the interface alone.
+func TestWithoutIPAM(t *testing.T) {
+	t.Parallel()
+	for _, ipam := range []string{"", `,"ipam":{}`} {
+		r := runtime(t, vlan5+ipam)
+		r.Container("c")
+		before := r.State()
+		result := r.Add("c")
+		if len(result.Interfaces) != 1 || len(result.IPs)+len(result.Routes) > 0 {
+			t.Errorf("result %+v", result)
+		}
+		if out := r.Container("c").Command("ip", "link", "show", "up"); !strings.Contains(out, "eth0") {
+			t.Errorf("the interface is down: %s", out)
+		}
+		r.Check("c")
+		status := r.Request(cni.Status, "c")
+		r.Must(status)
+		r.Del("c")
+		r.Unchanged(before)
+	}
 }
 
 // lab creates hosts, each with a network and an interface eno1 that leads to a common switch for

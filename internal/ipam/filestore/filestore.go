@@ -31,6 +31,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tenon-cni/tenon/internal/ipam"
 )
 
@@ -95,7 +97,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		}
 		s.dir, s.lock, err = openLocked(path, wait)
 	}
-	if errors.Is(err, fs.ErrNotExist) {
+	// A directory with a name of more than 255 bytes cannot exist.
+	if errors.Is(err, fs.ErrNotExist) || !o.Create && errors.Is(err, unix.ENAMETOOLONG) {
 		s.dir, err = &dir{missing, path}, nil
 	}
 	if errors.Is(err, errBusy) {
