@@ -76,7 +76,7 @@ func commandLine(program string, args ...[]string) string {
 // didYouMean adds a hint to an error about an unknown name: the nearest known name, and the command
 // with it.
 func (a *app) didYouMean(err error, name string, known []string) error {
-	if near := text.Nearest(name, known); near != "" {
+	if near := text.Nearest(name, known); near != "" && near != name {
 		return hint(err, a.instead(fmt.Sprintf("did you mean %q?", near), name, near))
 	}
 	return err

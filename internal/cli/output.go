@@ -31,3 +31,7 @@ func (o *output) Width() int {
 	}
 	return int(size.Col)
 }
+
+// Coloured reports whether colours can be shown: on a terminal, unless NO_COLOR is set
+// (no-color.org).
+func (o *output) Coloured() bool { return coloured(o.file) }

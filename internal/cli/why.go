@@ -1,8 +1,13 @@
 package cli
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net/netip"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,26 +23,30 @@ func (a *app) why() *cobra.Command {
 		Use:   "why SOURCE DESTINATION[:PORT]",
 		Short: "Explain where packets between two places stop",
 		Long: `Follows a packet from SOURCE to DESTINATION and the reply back: routes, neighbours,
-bridges, firewall rules, translations, settings and the socket of the service. Shows
-each step, where the packet stops, and how to repair it. Reads the state of this host
-and its containers; sends nothing and changes nothing.
+bridges, macvlan, ipvlan and VLAN devices, firewall rules, translations, settings and
+the socket of the service. Shows each step, where the packet stops, and how to repair
+it. Behind the first cause, it goes on as if that were repaired, and shows up to three
+causes. Names what it cannot evaluate, such as eBPF programs, Open vSwitch and IPsec.
+Reads the state of this host and its containers; sends nothing and changes nothing.
+
+Prints as "fix" only commands with which the packet arrives, by the same evaluation;
+anything else is "advice". If something on the way cannot be evaluated, and nothing
+stops the packet for certain, the answer is "not known".
 
 SOURCE and DESTINATION are containers (container ID, name in /run/netns, process ID
-or path), "host", or IP addresses; an IPv6 address with a port is in brackets. Without
-PORT, the packet is a ping. A packet that leaves this host counts as delivered.
+or path), "host", "localhost", or IP addresses; an IPv6 address with a port is in
+brackets. Without PORT, the packet is a ping. A packet that leaves this host counts as delivered.
 
-Exit status: 0 delivered, 1 stopped or not known.`,
+Exit status: 0 delivered, 1 stopped, or not known.`,
 		Example: `  tenon why web 203.0.113.9:443
   tenon why web db:5432
   tenon why host 10.88.0.2:80
+  tenon why web db --verbose
   tenon why web [2001:db8::9]:53 --udp`,
-		Args: arguments(2, "SOURCE", "DESTINATION"),
+		Args:              arguments(2, "SOURCE", "DESTINATION"),
+		ValidArgsFunction: r.completePlace,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			records, err := r.client().ListHost()
-			if err != nil {
-				r.warn("attachments that cannot be read are missing: %v", err)
-			}
-			places, err := why.Read(cmd.Context(), records)
+			places, err := r.places(cmd.Context())
 			if err != nil {
 				return r.needsRoot(err)
 			}
@@ -52,7 +61,8 @@ Exit status: 0 delivered, 1 stopped or not known.`,
 			if err != nil {
 				return err
 			}
-			if err := r.print(report, func() error { return text.Why(r.stdout, report) }); err != nil {
+			err = r.print(report, func() error { return text.Why(r.stdout, report, r.verbose) })
+			if err != nil {
 				return err
 			}
 			if report.Verdict != why.Delivered && report.Verdict != why.Left {
@@ -63,33 +73,90 @@ Exit status: 0 delivered, 1 stopped or not known.`,
 	}
 	r.recordFlags(cmd)
 	r.jsonFlag(cmd)
+	cmd.Flags().BoolVarP(&r.verbose, "verbose", "v", false,
+		"also print a command for each step, and the steps behind the first cause")
 	cmd.Flags().BoolVar(&udp, "udp", false, "follow a UDP datagram instead of a TCP connection")
 	return cmd
 }
 
+// places returns the state of this host with its attachments.
+func (r *settings) places(ctx context.Context) (*why.Places, error) {
+	records, err := r.client().ListHost()
+	if err != nil {
+		r.warn("attachments that cannot be read are missing: %v", err)
+	}
+	return why.Read(ctx, records)
+}
+
+// completePlace completes "host", the names of containers, and of namespaces in /run/netns.
+func (r *settings) completePlace(
+	_ *cobra.Command, args []string, _ string,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	words := []cobra.Completion{"host"}
+	records, _ := r.client().ListHost()
+	for _, rec := range records {
+		words = append(words, rec.Attachment.Container)
+	}
+	entries, _ := os.ReadDir("/run/netns")
+	for _, e := range entries {
+		words = append(words, e.Name())
+	}
+	slices.Sort(words)
+	return slices.Compact(words), cobra.ShellCompDirectiveNoFileComp
+}
+
 // question finds the places that the arguments name.
-func (r *settings) question(p *why.Places, source, destination string, udp bool) (q why.Question, err error) {
+func (r *settings) question(
+	p *why.Places, source, destination string, udp bool,
+) (q why.Question, err error) {
+	name, port := destination, ""
+	a, err := netip.ParseAddr(destination)
+	if err == nil {
+		r.suggestPort(p, a)
+	} else {
+		if i := strings.LastIndexByte(destination, ':'); i >= 0 {
+			name, port = strings.Trim(destination[:i], "[]"), destination[i+1:]
+		}
+	}
+	if err := new(why.Question).SetPort(port, udp); errors.Is(err, why.ErrPort) {
+		return q, usagef("%v", err)
+	}
 	from, err := p.Find(source, pathOf(source))
 	if err != nil {
 		return q, r.didYouMean(err, source, p.Names())
 	}
 	q.Source = from.ID
 	q.From, _ = netip.ParseAddr(source)
-	name, port := destination, ""
-	if _, err := netip.ParseAddr(destination); err != nil {
-		if i := strings.LastIndexByte(destination, ':'); i >= 0 {
-			name, port = strings.Trim(destination[:i], "[]"), destination[i+1:]
-		}
+	if name == "localhost" { // of the source
+		q.To = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		return q, q.SetPort(port, udp)
 	}
 	if q.To, err = netip.ParseAddr(name); err != nil {
 		if q.To, err = p.Address(name, pathOf(name)); err != nil {
 			return q, r.didYouMean(err, name, p.Names())
 		}
 	}
-	if err := q.SetPort(port, udp); errors.Is(err, why.ErrPort) {
-		return q, usagef("%v", err)
+	return q, q.SetPort(port, udp)
+}
+
+// suggestPort prints a hint if an IPv6 address that no namespace has looks like another one with a
+// port.
+func (r *settings) suggestPort(p *why.Places, a netip.Addr) {
+	text := a.String()
+	i := strings.LastIndexByte(text, ':')
+	if _, err := strconv.ParseUint(text[i+1:], 10, 16); !a.Is6() || err != nil {
+		return
 	}
-	return q, nil
+	other, err := netip.ParseAddr(strings.TrimSuffix(text[:i], ":"))
+	if err != nil {
+		return
+	}
+	if _, err := p.Find(text, ""); err != nil {
+		r.printHint(fmt.Sprintf("to name a port, write [%s]:%s", other, text[i+1:]))
+	}
 }
 
 // pathOf returns the path of the namespace that an argument can name.

@@ -55,8 +55,8 @@ func readAddr(about unix.IfAddrmsg, values []byte) Addr {
 	}
 	a.Prefix = netip.PrefixFrom(local, int(about.Prefixlen))
 	if local != address {
-		a.Peer = a.Prefix
-		a.Prefix, a.Peer = netip.PrefixFrom(local, local.BitLen()), netip.PrefixFrom(address, int(about.Prefixlen))
+		a.Prefix = netip.PrefixFrom(local, local.BitLen())
+		a.Peer = netip.PrefixFrom(address, int(about.Prefixlen))
 	}
 	return a
 }

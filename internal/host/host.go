@@ -1,14 +1,17 @@
 // Package host reads the state of a host's networking into one value, for commands that explain it:
 // namespaces with their links, addresses, routes, rules, neighbours, settings, listeners and rule
-// sets. All commands work on one such value, so that their answers agree, and a value stored as JSON
-// gives the same answers elsewhere. The package changes nothing, and knows nothing of CNI.
+// sets. All commands work on one such value, so that their answers agree, and a value stored as
+// JSON gives the same answers elsewhere. The package changes nothing, and knows nothing of CNI.
 package host
 
 import (
+	"fmt"
+	"io/fs"
 	"net/netip"
 	"slices"
 	"time"
 
+	"github.com/tenon-cni/tenon/internal/netns"
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
@@ -20,7 +23,7 @@ type Host struct {
 	Kernel     string            `json:"kernel"` // uname -r
 	BootID     string            `json:"bootID,omitzero"`
 	Namespaces []Namespace       `json:"namespaces"`       // the first is the host's own
-	Settings   map[string]string `json:"settings"`         // of all namespaces: sysctls such as "fs.inotify.max_user_instances"
+	Settings   map[string]string `json:"settings"`         // sysctls of all namespaces: "fs.file-max"
 	Skipped    []Skipped         `json:"skipped,omitzero"` // could not be read
 }
 
@@ -45,10 +48,12 @@ type Namespace struct {
 	Routes     []Route           `json:"routes"`
 	Rules      []Rule            `json:"rules"`
 	Neighbours []Neighbour       `json:"neighbours"`
-	Forwarding []Forwarding      `json:"fdb,omitzero"` // of bridges and VXLAN devices
-	Listeners  []Listener        `json:"listeners,omitzero"`
-	Settings   map[string]string `json:"settings"` // sysctls of the namespace, "net.ipv4.ip_forward"
-	Ruleset    *nftmsg.Ruleset   `json:"nftables"` // with the tables of legacy iptables
+	Forwarding []Forwarding      `json:"fdb,omitzero"`       // of bridges and VXLAN devices
+	Listeners  []Listener        `json:"listeners,omitzero"` // nil until [Namespace.ReadListeners]
+	Policies   []Policy          `json:"policies,omitzero"`  // of IPsec
+	Settings   map[string]string `json:"settings"`           // sysctls of the namespace, "net.ipv4.ip_forward"
+	Ruleset    *nftmsg.Ruleset   `json:"nftables"`           // with the tables of legacy iptables
+	Missing    []Skipped         `json:"missing,omitzero"`   // not permitted, see [Options.Partial]
 }
 
 // Peer is the identifier of a namespace in another one (ip-netns(8), NETNSA_NSID).
@@ -62,31 +67,61 @@ func (h *Host) Own() *Namespace { return &h.Namespaces[0] }
 
 // Namespace returns the namespace with an identifier, nil if there is none.
 func (h *Host) Namespace(id string) *Namespace {
-	i := slices.IndexFunc(h.Namespaces, func(n Namespace) bool { return n.ID == id })
-	if i < 0 {
-		return nil
+	for i := range h.Namespaces {
+		if h.Namespaces[i].ID == id {
+			return &h.Namespaces[i]
+		}
 	}
-	return &h.Namespaces[i]
+	return nil
+}
+
+// At returns the namespace that a path led to when the host was read, nil if there is none.
+func (h *Host) At(path string) *Namespace {
+	for i := range h.Namespaces {
+		if slices.Contains(h.Namespaces[i].Paths, path) {
+			return &h.Namespaces[i]
+		}
+	}
+	return nil
+}
+
+// Open opens a namespace of this host. The error wraps [fs.ErrNotExist] if it no longer exists.
+func (n *Namespace) Open() (*netns.NS, error) {
+	paths := slices.Clone(n.Paths)
+	for _, pid := range n.PIDs {
+		paths = append(paths, fmt.Sprintf("/proc/%d/ns/net", pid))
+	}
+	for _, path := range append(paths, "/proc/thread-self/ns/net") {
+		ns, err := netns.Open(path)
+		if err != nil {
+			continue
+		}
+		if idOf(ns.ID()) == n.ID {
+			return ns, nil
+		}
+		_ = ns.Close() // another namespace has taken the path
+	}
+	return nil, fmt.Errorf("network namespace %s: %w", n.ID, fs.ErrNotExist)
 }
 
 // Link returns the link with an index, nil if there is none.
 func (n *Namespace) Link(index int) *Link {
-	i := slices.IndexFunc(n.Links, func(l Link) bool { return l.Index == index })
-	if i < 0 {
-		return nil
+	for i := range n.Links {
+		if n.Links[i].Index == index {
+			return &n.Links[i]
+		}
 	}
-	return &n.Links[i]
+	return nil
 }
 
 // LinkByName returns the link with a name or an alternative name, nil if there is none.
 func (n *Namespace) LinkByName(name string) *Link {
-	i := slices.IndexFunc(n.Links, func(l Link) bool {
-		return l.Name == name || slices.Contains(l.AltNames, name)
-	})
-	if i < 0 {
-		return nil
+	for i := range n.Links {
+		if l := &n.Links[i]; l.Name == name || slices.Contains(l.AltNames, name) {
+			return l
+		}
 	}
-	return &n.Links[i]
+	return nil
 }
 
 // Of returns the addresses of a link.

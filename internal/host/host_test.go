@@ -1,16 +1,22 @@
 package host_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/host"
+	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
@@ -99,7 +105,9 @@ func TestRead(t *testing.T) {
 	}{
 		{"kind, alias, master", []any{va.Kind, va.Alias, own.Link(va.Master).Name, va.Up(), va.Running()},
 			[]any{"veth", "web", "br0", true, true}},
-		{"port", *va.Port, host.Port{State: "forwarding", Hairpin: true, Learning: true, Flood: true}},
+		// Kernels with VLAN filtering add VLAN 1 to each port.
+		{"port", *va.Port, host.Port{State: "forwarding", Hairpin: true, Learning: true, Flood: true,
+			VLANs: va.Port.VLANs}},
 		{"bridge", own.LinkByName("br0").Bridge.ForwardDelay, 400},
 		{"uplink", []any{up0.Name, up0.MTU}, []any{"up0", 1400}},
 		{"holder", own.Holder(netip.MustParseAddr("10.7.0.1")).Name, "br0"},
@@ -167,7 +175,8 @@ func forwarding(n *host.Namespace, mac string) string {
 	return ""
 }
 
-// TestListeners finds sockets that accept connections or datagrams, in the container that has them.
+// TestListeners finds sockets that accept connections or datagrams in the container that has them,
+// and only when they are asked for.
 func TestListeners(t *testing.T) {
 	t.Parallel()
 	n := testnet.New(t, "web")
@@ -183,18 +192,117 @@ func TestListeners(t *testing.T) {
 			t.Cleanup(func() { l.Close() })
 			want = append(want, host.Listener{Protocol: "tcp", Addr: netip.MustParseAddrPort(address)})
 		}
-		l, err := net.ListenPacket("udp4", "0.0.0.0:53")
-		if err != nil {
-			t.Fatal(err)
+		for _, address := range []string{"127.0.0.1:53", "[::1]:5353"} {
+			l, err := net.ListenPacket("udp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { l.Close() })
+			want = append(want, host.Listener{Protocol: "udp", Addr: netip.MustParseAddrPort(address)})
 		}
-		t.Cleanup(func() { l.Close() })
-		want = append(want, host.Listener{Protocol: "udp", Addr: netip.MustParseAddrPort("0.0.0.0:53")})
 	})
 	h := read(t, n, "web")
+	for i, x := range h.Namespaces {
+		if x.Listeners != nil {
+			t.Errorf("namespace %d has listeners %v before they are read", i, x.Listeners)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	n.Host.Do(func() {
+		if unread := h.ReadListeners(ended); unread != 2 {
+			t.Errorf("%d of 2 namespaces not read without time", unread)
+		}
+		if unread := h.ReadListeners(t.Context()); unread != 0 {
+			t.Errorf("%d namespaces not read", unread)
+		}
+	})
 	if got := h.Namespaces[1].Listeners; !slices.Equal(got, want) {
 		t.Errorf("listeners %v, want %v", got, want)
 	}
-	if got := h.Own().Listeners; got != nil {
-		t.Errorf("the host has listeners %v", got)
+	if got := h.Own().Listeners; got == nil || len(got) > 0 {
+		t.Errorf("listeners of the host: %#v", got)
+	}
+	gone := host.Namespace{ID: "4:1", Paths: []string{n.Container("web").Path()}}
+	if err := gone.ReadListeners(); !errors.Is(err, fs.ErrNotExist) || gone.Listeners != nil {
+		t.Errorf("a namespace that no longer exists: %v, %v", err, gone.Listeners)
+	}
+}
+
+// TestPartial: a caller without privileges learns which parts are missing. Without the option, Read
+// fails.
+func TestPartial(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Root)
+	n := testnet.New(t)
+	n.Host.Do(func() { // on a thread that ends afterwards
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		if err := unix.Capset(&header, &make([]unix.CapUserData, 2)[0]); err != nil {
+			t.Error(err)
+			return
+		}
+		o := host.Options{OnlyPaths: true}
+		if _, err := host.Read(t.Context(), o); err == nil {
+			t.Error("no error without privileges")
+		}
+		o.Partial = true
+		h, err := host.Read(t.Context(), o)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		var missing []string
+		for _, m := range h.Own().Missing {
+			missing = append(missing, m.What)
+		}
+		if diff := cmp.Diff([]string{"policies of IPsec", "nftables"}, missing); diff != "" ||
+			h.Own().Ruleset == nil {
+			t.Errorf("missing (-want +got)\n%s", diff)
+		}
+	})
+}
+
+// TestBrief reads less, and the rest is the same.
+func TestBrief(t *testing.T) {
+	t.Parallel()
+	n := testnet.New(t, "web")
+	n.Host.Batch("link add va type veth peer name eth0 netns "+n.Container("web").Path(), "addr add 10.7.0.1/24 dev va")
+	o := host.Options{OnlyPaths: true, Paths: []string{n.Container("web").Path()}}
+	var full, brief *host.Host
+	err := n.Host.Run(func() (err error) {
+		if full, err = host.Read(t.Context(), o); err != nil {
+			return err
+		}
+		o.Brief = true
+		brief, err = host.Read(t.Context(), o)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range full.Namespaces {
+		x := &full.Namespaces[i]
+		x.Neighbours, x.Forwarding = nil, nil
+		if i > 0 {
+			x.Rules, x.Ruleset, x.Settings = nil, new(nftmsg.Ruleset), nil
+			continue
+		}
+		for name := range x.Settings {
+			if strings.Contains(name, ".va.") || strings.Contains(name, ".lo.") {
+				delete(x.Settings, name)
+			}
+		}
+	}
+	full.Time = brief.Time
+	texts := make([]string, 2)
+	for i, h := range []*host.Host{full, brief} {
+		text, err := json.MarshalIndent(h.Namespaces, "", " ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[i] = string(text)
+	}
+	if diff := cmp.Diff(texts[0], texts[1]); diff != "" {
+		t.Errorf("(-full +brief):\n%s", diff)
 	}
 }

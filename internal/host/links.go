@@ -9,16 +9,6 @@ import (
 	"github.com/tenon-cni/tenon/internal/netlink"
 )
 
-// Constants of linux/rtnetlink.h and linux/if_bridge.h that package unix lacks.
-const (
-	filterVLANs = 1 << 1 // RTEXT_FILTER_BRVLAN
-	skipStats   = 1 << 3 // RTEXT_FILTER_SKIP_STATS
-
-	bridgeVLANInfo = 2      // IFLA_BRIDGE_VLAN_INFO
-	vlanPVID       = 1 << 1 // BRIDGE_VLAN_INFO_…
-	vlanUntagged   = 1 << 2
-)
-
 // linkFlags are the flags of a link that explain its behaviour (IFF_…).
 var linkFlags = []flag{
 	{unix.IFF_UP, "up"}, {unix.IFF_LOWER_UP, "lower-up"}, {unix.IFF_LOOPBACK, "loopback"},
@@ -42,7 +32,7 @@ func names(flags []flag, bits uint32) (list []string) {
 }
 
 func (r *reader) links() ([]Link, error) {
-	mask := []netlink.Attribute{netlink.Uint32(unix.IFLA_EXT_MASK, skipStats)}
+	mask := []netlink.Attribute{netlink.Uint32(unix.IFLA_EXT_MASK, netlink.SkipStats)}
 	links, err := netlink.Dump(r.conn, unix.RTM_GETLINK, unix.IfInfomsg{}, mask,
 		func(list []Link, m []byte) ([]Link, error) {
 			l, err := readLink(m)
@@ -60,12 +50,21 @@ func (r *reader) bridgeVLANs(links []Link) error {
 		index int
 		vlans []VLAN
 	}
-	mask := []netlink.Attribute{netlink.Uint32(unix.IFLA_EXT_MASK, filterVLANs)}
-	members, err := netlink.Dump(r.conn, unix.RTM_GETLINK, unix.IfInfomsg{Family: unix.AF_BRIDGE}, mask,
+	mask := []netlink.Attribute{netlink.Uint32(unix.IFLA_EXT_MASK, netlink.FilterVLANs)}
+	about := unix.IfInfomsg{Family: unix.AF_BRIDGE}
+	members, err := netlink.Dump(r.conn, unix.RTM_GETLINK, about, mask,
 		func(list []member, m []byte) ([]member, error) {
 			var about unix.IfInfomsg
 			values, err := netlink.ReadBody(m, &about)
-			return append(list, member{int(about.Index), readVLANs(values)}), err
+			if err != nil {
+				return list, err
+			}
+			found, err := netlink.AppendVLANs(nil, values)
+			vlans := make([]VLAN, len(found))
+			for i, v := range found {
+				vlans[i] = VLAN{int(v.ID), v.PVID, v.Untagged}
+			}
+			return append(list, member{int(about.Index), vlans}), err
 		})
 	for _, m := range members {
 		i := slices.IndexFunc(links, func(l Link) bool { return l.Index == m.index })
@@ -78,20 +77,6 @@ func (r *reader) bridgeVLANs(links []Link) error {
 		}
 	}
 	return err
-}
-
-func readVLANs(attributes []byte) (list []VLAN) {
-	for kind, v := range netlink.Attributes(netlink.Find(attributes, unix.IFLA_AF_SPEC)) {
-		var info struct{ Flags, ID uint16 } // struct bridge_vlan_info
-		if kind != bridgeVLANInfo {
-			continue
-		}
-		if _, err := netlink.ReadBody(v, &info); err == nil {
-			list = append(list, VLAN{ID: int(info.ID), PVID: info.Flags&vlanPVID != 0,
-				Untagged: info.Flags&vlanUntagged != 0})
-		}
-	}
-	return list
 }
 
 func readLink(m []byte) (l Link, err error) {

@@ -102,8 +102,8 @@ func (n *Namespace) usable(r *Route, oif string) (h Hop, ok bool) {
 	return r.Hops[i], true
 }
 
-// AddressType returns the type of the route to an address: "local" for an address of this namespace,
-// "unicast", "broadcast", …
+// AddressType returns the type of the route to an address: "local" for an address of this
+// namespace, "unicast", "broadcast", …
 func (n *Namespace) AddressType(a netip.Addr) string {
 	if a.IsMulticast() {
 		return "multicast"

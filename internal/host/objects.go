@@ -1,6 +1,10 @@
 package host
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
+)
 
 // Link is a network interface.
 type Link struct {
@@ -26,6 +30,8 @@ type Link struct {
 	VNI       int     `json:"vni,omitzero"`   // of a VXLAN device
 	Bridge    *Bridge `json:"bridge,omitzero"`
 	Port      *Port   `json:"port,omitzero"` // of a bridge
+	// Filters see the packets of the link.
+	Filters []Filter `json:"filters,omitzero"`
 }
 
 // Up reports the administrative state.
@@ -166,6 +172,10 @@ type Forwarding struct {
 
 // Listener is a socket that accepts connections or datagrams.
 type Listener struct {
-	Protocol string         `json:"protocol"` // tcp, udp
-	Addr     netip.AddrPort `json:"address"`  // unspecified: all addresses
+	Protocol string         `json:"protocol"`         // tcp, udp
+	Addr     netip.AddrPort `json:"address"`          // unspecified: all addresses
+	Waiting  int            `json:"waiting,omitzero"` // connections that no program has accepted
 }
+
+// Table is a table of nftables.
+type Table = nftmsg.TableState

@@ -23,16 +23,28 @@ import (
 	"github.com/tenon-cni/tenon/internal/statefile"
 )
 
-// Options select what Read reads beside the namespace of the caller.
+// Options select the namespaces that Read reads in addition to the namespace of the caller.
 type Options struct {
 	// Paths are paths of namespaces, for example of attachments. Read ignores other paths.
 	Paths []string
 	// OnlyPaths leaves out namespaces that only processes and other mounts lead to.
 	OnlyPaths bool
+	// Partial notes parts of a namespace that the caller may not read in [Namespace.Missing], instead
+	// of failing.
+	Partial bool
+	// Brief reads only links, addresses and routes of other namespaces than the caller's, and in that
+	// one neither neighbours nor the sysctls of links. These take most of the time on a host with many
+	// namespaces: each sysctl is a file.
+	Brief bool
+	// AllSettings reads all sysctls of the network in each namespace, not only the ones that decide
+	// about packets. In the first namespace, rtnetlink lists the sysctls of links, but not all.
+	AllSettings bool
+	// Files makes repeated calls with AllSettings faster; nil opens the files each time.
+	Files *SettingFiles
 }
 
-// Read reads the state of this host, several namespaces at a time. The error is about the namespace
-// of the caller; the result lists other failures in Skipped.
+// Read reads the state of this host, several namespaces at a time, without listeners. The error is
+// about the namespace of the caller; the result lists other failures in Skipped.
 func Read(ctx context.Context, o Options) (*Host, error) {
 	h := &Host{Version: Version, Time: time.Now().UTC(), Settings: readSettings(hostSettings, nil)}
 	h.Name, _ = os.Hostname() // only a title
@@ -54,6 +66,23 @@ func Read(ctx context.Context, o Options) (*Host, error) {
 		return nil, err
 	}
 	return h, nil
+}
+
+// ReadNamespace reads the state of the namespace at a path only, without listeners. Its peers are
+// those in the namespace of the caller.
+func ReadNamespace(path string, o Options) (*Namespace, error) {
+	o.Paths, o.OnlyPaths = []string{path}, true
+	found, err := discover(o)
+	if err != nil {
+		return nil, err
+	}
+	defer found.close()
+	p := found.open(path)
+	if p == nil {
+		return nil, fmt.Errorf("network namespace %s: %w", path, fs.ErrNotExist)
+	}
+	n, err := found.read(p)
+	return &n, err
 }
 
 func (h *Host) skip(what string, err error) {
@@ -95,36 +124,75 @@ func (h *Host) readAll(ctx context.Context, found *discovery) ([]Namespace, erro
 type reader struct{ conn *netlink.Conn }
 
 func (d *discovery) read(p *place) (n Namespace, err error) {
-	n = Namespace{ID: p.id, Paths: p.paths, PIDs: p.pids}
+	n = Namespace{ID: p.id, Paths: p.paths, PIDs: p.pids, Ruleset: new(nftmsg.Ruleset)}
 	conn, err := netlink.Open(p.ns)
 	if err != nil {
 		return n, err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	r := &reader{conn}
-	for _, step := range []struct {
-		what string
-		read func() error
+	for _, part := range []struct {
+		what  string
+		brief extent
+		read  func() error
 	}{
-		{"links", func() (err error) { n.Links, err = r.links(); return err }},
-		{"addresses", func() (err error) { n.Addrs, err = r.addresses(); return err }},
-		{"routes", func() (err error) { n.Routes, err = r.routes(); return err }},
-		{"rules", func() (err error) { n.Rules, err = r.rules(); return err }},
-		{"neighbours", func() (err error) { n.Neighbours, err = r.neighbours(); return err }},
-		{"forwarding database", func() (err error) { n.Forwarding, err = r.forwarding(); return err }},
-		{"nftables", func() (err error) { n.Ruleset, err = ruleset(p.ns); return err }},
-		{"identifiers", func() (err error) { n.Peers, err = r.peers(n.Links, d.list); return err }},
+		{"links", everywhere, func() (err error) { n.Links, err = r.links(); return err }},
+		{"filters of tc", nowhere, func() error { return r.filters(p.ns, n.Links) }},
+		{"policies of IPsec", nowhere, func() (err error) { n.Policies, err = policies(p.ns); return err }},
+		{"addresses", everywhere, func() (err error) { n.Addrs, err = r.addresses(); return err }},
+		{"routes", everywhere, func() (err error) { n.Routes, err = r.routes(); return err }},
+		{"rules", hostOnly, func() (err error) { n.Rules, err = r.rules(); return err }},
+		{"neighbours", nowhere, func() (err error) { n.Neighbours, err = r.neighbours(); return err }},
+		{"forwarding database", nowhere, func() (err error) { n.Forwarding, err = r.forwarding(); return err }},
+		{"nftables", hostOnly, func() error { return n.readRules(p.ns) }},
+		{"identifiers", everywhere, func() (err error) { n.Peers, err = r.peers(n.Links, d.list); return err }},
+		{"settings", hostOnly, func() error {
+			if d.options.AllSettings {
+				return r.allSettings(&n, p.ns, p == d.list[0], d.options.Files)
+			}
+			return d.options.inside(&n, p.ns)
+		}},
 	} {
-		if err := step.read(); err != nil {
-			return n, fmt.Errorf("%s: %w", step.what, err)
+		if d.options.Brief && (part.brief == nowhere || part.brief == hostOnly && p != d.list[0]) {
+			continue
+		}
+		err := part.read()
+		if d.options.Partial && errors.Is(err, fs.ErrPermission) {
+			n.Missing = append(n.Missing, Skipped{part.what, err.Error()})
+		} else if err != nil {
+			return n, fmt.Errorf("%s: %w", part.what, err)
 		}
 	}
-	err = p.ns.Visit(func() (err error) {
-		n.Settings = readSettings(namespaceSettings, n.Links)
-		n.Listeners, err = listeners()
-		return err
+	return n, nil
+}
+
+// extent says for which namespaces [Options.Brief] reads a part.
+type extent int
+
+const (
+	nowhere  extent = iota
+	hostOnly        // the namespace of the caller
+	everywhere
+)
+
+// inside reads files that depend on the namespace of the thread.
+func (o Options) inside(n *Namespace, ns *netns.NS) error {
+	return ns.Visit(func() error {
+		var links []string
+		if !o.Brief {
+			links = linkNames(n.Links)
+		}
+		n.Settings = readSettings(namespaceSettings, links)
+		return nil
 	})
-	return n, err
+}
+
+func (n *Namespace) readRules(ns *netns.NS) error {
+	r, err := ruleset(ns)
+	if err == nil {
+		n.Ruleset = r
+	}
+	return err
 }
 
 // ruleset lists what nftables and legacy iptables have in a namespace.
@@ -170,8 +238,9 @@ func (r *reader) peers(links []Link, places []*place) (known []Peer, err error) 
 
 // discovery holds the namespaces of a host, opened.
 type discovery struct {
-	list []*place // the first is the caller's
-	byID map[string]*place
+	list    []*place // the first is the caller's
+	byID    map[string]*place
+	options Options
 }
 
 // place is a namespace and the ways that lead to it.
@@ -209,7 +278,7 @@ func discover(o Options) (*discovery, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &discovery{byID: map[string]*place{}}
+	d := &discovery{byID: map[string]*place{}, options: o}
 	d.add(own)
 	paths := slices.Clone(o.Paths)
 	if !o.OnlyPaths {
@@ -288,8 +357,8 @@ var hostSettings = []string{
 	"net.ipv6.neigh.default.gc_thresh2", "net.ipv6.neigh.default.gc_thresh3",
 }
 
-// namespaceSettings are the sysctls of a namespace that decide about packets. A * stands for "all",
-// "default" and each link.
+// namespaceSettings are the sysctls of a namespace that decide about packets. A * stands for "all"
+// and each link except lo.
 var namespaceSettings = []string{
 	"net.ipv4.ip_forward", "net.ipv6.conf.*.forwarding", "net.ipv6.conf.*.disable_ipv6",
 	"net.ipv6.conf.*.accept_ra", "net.ipv6.conf.*.accept_dad", "net.ipv4.conf.*.forwarding",
@@ -302,12 +371,15 @@ var namespaceSettings = []string{
 	"net.netfilter.nf_conntrack_tcp_be_liberal",
 }
 
-// readSettings reads sysctls in the namespace of the thread. Those that the kernel lacks are absent.
-func readSettings(names []string, links []Link) map[string]string {
+// readSettings reads sysctls in the namespace of the thread. Those that the kernel lacks are
+// absent.
+func readSettings(names, links []string) map[string]string {
 	values := map[string]string{}
+	d := directories{}
+	defer d.close()
 	set := func(name, path string) {
-		if b, err := os.ReadFile("/proc/sys/" + path); err == nil {
-			values[name] = strings.Join(strings.Fields(string(b)), " ")
+		if text, ok := d.read(path); ok {
+			values[name] = strings.Join(strings.Fields(text), " ")
 		}
 	}
 	for _, name := range names {
@@ -316,16 +388,62 @@ func readSettings(names []string, links []Link) map[string]string {
 			set(name, strings.ReplaceAll(name, ".", "/"))
 			continue
 		}
-		for _, link := range append([]string{"all", "default"}, linkNames(links)...) {
-			set(before+link+after, strings.ReplaceAll(before, ".", "/")+link+strings.ReplaceAll(after, ".", "/"))
+		for _, link := range append([]string{"all"}, links...) {
+			path := strings.ReplaceAll(before, ".", "/") + link + strings.ReplaceAll(after, ".", "/")
+			set(before+link+after, path)
 		}
 	}
 	return values
 }
 
+// directories are open directories below /proc/sys by path, -1 if one does not exist. To find a name
+// in /proc/sys/net, the kernel compares it with the ones of all namespaces, which takes most of the
+// time; below net/ipv4 and its siblings, each namespace has its own directories.
+type directories map[string]int
+
+// read returns the first 4 KiB of a file below /proc/sys.
+func (d directories) read(path string) (text string, ok bool) {
+	dir, name, _ := strings.Cut(path, "/")
+	if part, rest, deeper := strings.Cut(name, "/"); deeper {
+		dir, name = dir+"/"+part, rest
+	}
+	at, known := d[dir]
+	if !known {
+		var err error
+		const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
+		if at, err = unix.Open("/proc/sys/"+dir, flags, 0); err != nil {
+			at = -1
+		}
+		d[dir] = at
+	}
+	if at < 0 {
+		return "", false
+	}
+	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", false
+	}
+	defer unix.Close(fd)
+	b := make([]byte, 4096)
+	n, err := unix.Read(fd, b)
+	return string(b[:max(n, 0)]), err == nil
+}
+
+func (d directories) close() {
+	for _, fd := range d {
+		if fd >= 0 {
+			_ = unix.Close(fd) // only read
+		}
+	}
+}
+
+// linkNames returns the names of links except lo. Each file costs time in proportion to the number
+// of namespaces, because the kernel compares the names of all of them.
 func linkNames(links []Link) (list []string) {
 	for _, l := range links {
-		list = append(list, l.Name)
+		if l.Name != "lo" {
+			list = append(list, l.Name)
+		}
 	}
 	return list
 }

@@ -64,7 +64,7 @@ func readRoute(about unix.RtMsg, values []byte) Route {
 		r.Hops = readHops(several)
 		return r
 	}
-	h := Hop{Link: n(unix.RTA_OIF), Via: via(values), Flags: names(hopFlags, about.Flags)}
+	h := Hop{Link: n(unix.RTA_OIF), Via: netlink.Gateway(values), Flags: names(hopFlags, about.Flags)}
 	if h.Link != 0 || h.Via.IsValid() {
 		r.Hops = []Hop{h}
 	}
@@ -95,26 +95,12 @@ func prefix(values []byte, kind uint16, family, bits uint8) netip.Prefix {
 	return netip.PrefixFrom(a, int(bits))
 }
 
-// via decodes the gateway of a hop, which can be of another family (RTA_VIA).
-func via(values []byte) netip.Addr {
-	if v := netlink.Find(values, unix.RTA_VIA); len(v) > 2 {
-		a, _ := netip.AddrFromSlice(v[2:])
-		return a
-	}
-	return address(values, unix.RTA_GATEWAY)
-}
-
 func readHops(b []byte) (hops []Hop) {
-	for {
-		var h unix.RtNexthop
-		_, err := netlink.ReadBody(b, &h)
-		if err != nil || h.Len < unix.SizeofRtNexthop || int(h.Len) > len(b) {
-			return hops
-		}
-		hops = append(hops, Hop{Link: int(h.Ifindex), Via: via(b[unix.SizeofRtNexthop:h.Len]),
+	for _, h := range netlink.MultipathHops(b) {
+		hops = append(hops, Hop{Link: int(h.Ifindex), Via: netlink.Gateway(h.Attributes),
 			Weight: int(h.Hops) + 1, Flags: names(hopFlags, uint32(h.Flags))})
-		b = b[min(netlink.Align(int(h.Len)), len(b)):]
 	}
+	return hops
 }
 
 // actions are the effects of rules (FR_ACT_…).
@@ -124,18 +110,11 @@ var actions = map[uint8]string{
 	unix.FR_ACT_PROHIBIT: "prohibit",
 }
 
-// ruleMsg is struct fib_rule_hdr (linux/fib_rules.h).
-type ruleMsg struct {
-	Family, DstLen, SrcLen, TOS uint8
-	Table, _, _, Action         uint8
-	Flags                       uint32
-}
-
 func (r *reader) rules() (all []Rule, err error) {
 	for _, family := range families {
-		found, err := netlink.Dump(r.conn, unix.RTM_GETRULE, ruleMsg{Family: family}, nil,
+		found, err := netlink.Dump(r.conn, unix.RTM_GETRULE, netlink.RuleMsg{Family: family}, nil,
 			func(list []Rule, m []byte) ([]Rule, error) {
-				var about ruleMsg
+				var about netlink.RuleMsg
 				values, err := netlink.ReadBody(m, &about)
 				if err != nil || about.Family != family {
 					return list, err
@@ -150,7 +129,7 @@ func (r *reader) rules() (all []Rule, err error) {
 	return all, nil
 }
 
-func readRule(about ruleMsg, values []byte) Rule {
+func readRule(about netlink.RuleMsg, values []byte) Rule {
 	r := Rule{Family: "ipv4", Action: actions[about.Action], Suppress: -1, Other: about.TOS != 0,
 		Invert: about.Flags&unix.FIB_RULE_INVERT != 0}
 	if about.Family == unix.AF_INET6 {

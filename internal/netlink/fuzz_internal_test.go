@@ -21,7 +21,7 @@ func FuzzRoute(f *testing.F) {
 	} {
 		m := r.message(Protocol)
 		f.Add(Body(m.RtMsg, m.encode()...))
-		hops := hop{unix.RtNexthop{Flags: unix.RTNH_F_DEAD, Hops: 2, Ifindex: 3},
+		hops := MultipathHop{unix.RtNexthop{Flags: unix.RTNH_F_DEAD, Hops: 2, Ifindex: 3},
 			Bytes(unix.RTA_GATEWAY, r.Dst.Addr().AsSlice())}.appendTo(nil)
 		m = m.without(unix.RTA_OIF).with(unix.RTA_MULTIPATH,
 			append(hops, hops...)).with(unix.RTA_CACHEINFO, make([]byte, 32))
@@ -70,7 +70,7 @@ func FuzzDecoders(f *testing.F) {
 		for _, kind := range []uint16{unix.RTM_NEWADDR, unix.RTM_DELROUTE, unix.RTM_NEWNEIGH} {
 			_, _, _ = readEvent(reply{kind: kind, payload: b})
 		}
-		var rule ruleMsg
+		var rule RuleMsg
 		if values, err := ReadBody(b, &rule); err == nil {
 			_ = newPolicyRule(rule, values).String()
 		}

@@ -28,6 +28,7 @@ type Link struct {
 	MTU        int              // bytes
 	Up         bool             // administrative state (IFF_UP)
 	OperState  OperState        // operational state
+	Group      int              // number of its group; 0 is the group of new links
 	Master     int              // index of the link (bridge, bond, VRF) this is a port of, or 0
 	Peer       int              // veth: index of the peer, in the peer's namespace; else 0
 	PeerNSID   int              // veth: identifier of the peer's namespace, -1 if it is this one
@@ -133,12 +134,12 @@ func (c *Conn) links(attributes ...Attribute) ([]Link, error) {
 	return list(c, unix.RTM_GETLINK, header(0), append(attributes, brief()), read)
 }
 
-// skipStats is RTEXT_FILTER_SKIP_STATS of linux/rtnetlink.h.
-const skipStats = 1 << 3
+// SkipStats is RTEXT_FILTER_SKIP_STATS of linux/rtnetlink.h.
+const SkipStats = 1 << 3
 
 // brief returns the attribute that asks the kernel to omit counters.
 func brief() Attribute {
-	return Uint32(unix.IFLA_EXT_MASK, skipStats)
+	return Uint32(unix.IFLA_EXT_MASK, SkipStats)
 }
 
 func header(index int) unix.IfInfomsg { return unix.IfInfomsg{Index: int32(index)} }
@@ -244,6 +245,30 @@ func (c Links) Delete(l Link) (existed bool, err error) {
 	return deleted(c.conn.change(unix.RTM_DELLINK, 0, header(l.Index)))
 }
 
+// DeleteAll deletes links, in one step of the kernel if it can (Linux 4.1 or newer), which then
+// waits once for all of them. It needs a group number that no link has. It returns an error for
+// each link, nil also if the link did not exist.
+func (c Links) DeleteAll(links []Link, group uint32) []error {
+	errs := make([]error, len(links))
+	together := len(links) > 1
+	for i, l := range links {
+		if together {
+			errs[i] = c.conn.change(unix.RTM_SETLINK, 0, header(l.Index),
+				Uint32(unix.IFLA_GROUP, group))
+		}
+	}
+	if together {
+		err := c.conn.change(unix.RTM_DELLINK, 0, header(0), Uint32(unix.IFLA_GROUP, group))
+		together = unless(err, unix.ENODEV) == nil
+	}
+	for i, l := range links {
+		if !together || errs[i] != nil {
+			_, errs[i] = c.Delete(l)
+		}
+	}
+	return errs
+}
+
 // readLink decodes struct ifinfomsg and its attributes.
 func readLink(m []byte) (Link, error) {
 	var about unix.IfInfomsg
@@ -285,6 +310,8 @@ func readLink(m []byte) (Link, error) {
 			l.MTU = number(v)
 		case unix.IFLA_OPERSTATE:
 			l.OperState = OperState(number(v))
+		case unix.IFLA_GROUP:
+			l.Group = number(v)
 		case unix.IFLA_MASTER:
 			l.Master = number(v)
 		case unix.IFLA_LINK:

@@ -52,11 +52,11 @@ func (c Routes) HasRules() (bool, error) {
 
 func (c *Conn) rules(family uint8) ([]PolicyRule, error) {
 	read := func(list []PolicyRule, m []byte) ([]PolicyRule, error) {
-		var about ruleMsg
+		var about RuleMsg
 		values, err := ReadBody(m, &about)
 		return append(list, newPolicyRule(about, values)), err
 	}
-	return list(c, unix.RTM_GETRULE, ruleMsg{Family: family}, nil, read)
+	return list(c, unix.RTM_GETRULE, RuleMsg{Family: family}, nil, read)
 }
 
 // noRules are the errors of a kernel without rules for a family.
@@ -80,15 +80,15 @@ func (c Routes) DeleteRule(r PolicyRule) (existed bool, err error) {
 	return err == nil, unless(unless(err, unix.ENOENT), noRules...)
 }
 
-// ruleMsg is struct fib_rule_hdr (linux/fib_rules.h).
-type ruleMsg struct {
+// RuleMsg is struct fib_rule_hdr (linux/fib_rules.h), which comes before the attributes of a rule.
+type RuleMsg struct {
 	Family, DstLen, SrcLen, TOS uint8
 	Table, _, _, Action         uint8
 	Flags                       uint32
 }
 
-func (r PolicyRule) message() (ruleMsg, []Attribute) {
-	about := ruleMsg{Family: familyOf(r.Src.Addr()), SrcLen: uint8(r.Src.Bits()),
+func (r PolicyRule) message() (RuleMsg, []Attribute) {
+	about := RuleMsg{Family: familyOf(r.Src.Addr()), SrcLen: uint8(r.Src.Bits()),
 		Action: unix.FR_ACT_TO_TBL}
 	list := []Attribute{Bytes(unix.FRA_SRC, r.Src.Addr().AsSlice()),
 		Uint32(unix.FRA_TABLE, uint32(r.Table))}
@@ -103,7 +103,7 @@ func (r PolicyRule) message() (ruleMsg, []Attribute) {
 
 // newPolicyRule is the inverse of message. It sets More for attributes that it does not know: other
 // conditions than the source, or another effect than the table lookup.
-func newPolicyRule(about ruleMsg, attributes []byte) PolicyRule {
+func newPolicyRule(about RuleMsg, attributes []byte) PolicyRule {
 	r := PolicyRule{More: about.Action != unix.FR_ACT_TO_TBL ||
 		about.Flags&unix.FIB_RULE_INVERT != 0 || about.DstLen != 0 || about.TOS != 0}
 	for kind, v := range Attributes(attributes) {

@@ -140,6 +140,21 @@ const (
 // hooksHandle is the only handle that they can have.
 var hooksHandle = handle(0xffff, 0)
 
+// Hooks returns the kind of the qdisc for filters of each link that has one, by the link's index.
+func (c Qdiscs) Hooks() (map[int]string, error) {
+	all, err := c.conn.tcList(unix.RTM_GETQDISC, tcMsg{})
+	if err != nil {
+		return nil, fmt.Errorf("list qdiscs: %w", err)
+	}
+	kinds := map[int]string{}
+	for _, q := range all {
+		if kind := q.kind(); kind == KindIngress || kind == KindClsact {
+			kinds[int(q.Ifindex)] = kind
+		}
+	}
+	return kinds, nil
+}
+
 // AddHooks creates a qdisc for filters, of KindIngress or KindClsact. A link has at most one of
 // them: the error is EEXIST if it has one.
 func (c Qdiscs) AddHooks(l Link, kind string) error {

@@ -3,6 +3,7 @@ package netlink
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -110,18 +111,30 @@ func (c *Conn) deleteRoute(m routeMessage) (existed bool, err error) {
 // counts as one route for each hop.
 func (c Routes) All(table int) ([]Route, error) {
 	all, err := c.conn.routes(table)
-	var routes []Route
+	return unicast(all), err
+}
+
+// Through lists the unicast routes of both families and all tables that leave through a link. From
+// Linux 4.20 on, the kernel selects them, which is much faster on a host with many routes than All.
+func (c Routes) Through(link int) ([]Route, error) {
+	all, err := c.conn.routes(AllTables, Uint32(unix.RTA_OIF, uint32(link)))
+	routes := unicast(all)
+	return slices.DeleteFunc(routes, func(r Route) bool { return r.Link != link }), err
+}
+
+func unicast(all []routeMessage) (routes []Route) {
 	for _, m := range all {
 		if m.Type == unix.RTN_UNICAST {
 			routes = append(routes, m.hops()...)
 		}
 	}
-	return routes, err
+	return routes
 }
 
-// routes lists the routes of every type and of both families in a table or in [AllTables].
-func (c *Conn) routes(table int) (all []routeMessage, err error) {
-	selection := []Attribute{Uint32(unix.RTA_TABLE, uint32(table))}
+// routes lists the routes of every type and of both families in a table or in [AllTables], and with the
+// attributes of selected, if the kernel selects routes.
+func (c *Conn) routes(table int, selected ...Attribute) (all []routeMessage, err error) {
+	selection := append([]Attribute{Uint32(unix.RTA_TABLE, uint32(table))}, selected...)
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		found, err := list(c, unix.RTM_GETROUTE, unix.RtMsg{Family: family}, selection,
 			func(list []routeMessage, b []byte) ([]routeMessage, error) {

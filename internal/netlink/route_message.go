@@ -125,8 +125,8 @@ func (m routeMessage) hops() []Route {
 		return []Route{r}
 	}
 	var hops []Route
-	for _, h := range readHops(multipath) {
-		r.Link, r.GW = int(h.Ifindex), gatewayIn(attributes(h.attributes))
+	for _, h := range MultipathHops(multipath) {
+		r.Link, r.GW = int(h.Ifindex), Gateway(h.Attributes)
 		hops = append(hops, r)
 	}
 	return hops
@@ -138,41 +138,50 @@ func via(gw netip.Addr) []byte {
 	return append(binary.NativeEndian.AppendUint16(nil, uint16(familyOf(gw))), gw.AsSlice()...)
 }
 
-// gatewayIn returns the gateway among the attributes of a route or a hop, of either family.
+// gatewayIn is [Gateway] of decoded attributes.
 func gatewayIn(attributes map[uint16][]byte) netip.Addr {
-	b := attributes[unix.RTA_GATEWAY]
-	if v := attributes[unix.RTA_VIA]; len(v) > 2 {
-		b = v[2:]
+	return gateway(attributes[unix.RTA_GATEWAY], attributes[unix.RTA_VIA])
+}
+
+// Gateway returns the gateway among the attributes of a route or a hop, of either family; it is
+// invalid if there is none.
+func Gateway(attributes []byte) netip.Addr {
+	return gateway(Find(attributes, unix.RTA_GATEWAY), Find(attributes, unix.RTA_VIA))
+}
+
+func gateway(own, via []byte) netip.Addr {
+	if len(via) > 2 {
+		own = via[2:]
 	}
-	gw, _ := netip.AddrFromSlice(b)
+	gw, _ := netip.AddrFromSlice(own)
 	return gw
 }
 
-// hop is one hop of a multipath route.
-type hop struct {
+// MultipathHop is one hop of a multipath route.
+type MultipathHop struct {
 	unix.RtNexthop
-	attributes []byte // RTA_…
+	Attributes []byte // RTA_…
 }
 
-// readHops decodes the value of RTA_MULTIPATH.
-func readHops(b []byte) (hops []hop) {
+// MultipathHops decodes the value of RTA_MULTIPATH.
+func MultipathHops(b []byte) (hops []MultipathHop) {
 	for {
-		var h hop
+		var h MultipathHop
 		_, err := ReadBody(b, &h.RtNexthop)
 		if err != nil || h.Len < unix.SizeofRtNexthop || int(h.Len) > len(b) {
 			return hops
 		}
-		h.attributes = b[unix.SizeofRtNexthop:h.Len]
+		h.Attributes = b[unix.SizeofRtNexthop:h.Len]
 		hops = append(hops, h)
 		b = b[min(Align(int(h.Len)), len(b)):]
 	}
 }
 
-// appendTo is the inverse of readHops.
-func (h hop) appendTo(b []byte) []byte {
-	h.Len = uint16(unix.SizeofRtNexthop + len(h.attributes))
+// appendTo is the inverse of MultipathHops.
+func (h MultipathHop) appendTo(b []byte) []byte {
+	h.Len = uint16(unix.SizeofRtNexthop + len(h.Attributes))
 	b = append(b, Body(h.RtNexthop)...)
-	b = append(b, h.attributes...)
+	b = append(b, h.Attributes...)
 	return append(b, make([]byte, Align(len(b))-len(b))...)
 }
 

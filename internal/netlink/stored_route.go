@@ -81,13 +81,13 @@ func (r StoredRoute) Same(other StoredRoute) bool {
 
 // single returns a multipath route with only one hop as an ordinary route.
 func (m routeMessage) single() routeMessage {
-	hops := readHops(m.attributes[unix.RTA_MULTIPATH])
+	hops := MultipathHops(m.attributes[unix.RTA_MULTIPATH])
 	if len(hops) != 1 {
 		return m
 	}
 	m = m.without(unix.RTA_MULTIPATH).with(unix.RTA_OIF, native(int(hops[0].Ifindex)))
 	m.Flags |= uint32(hops[0].Flags)
-	for kind, v := range Attributes(hops[0].attributes) {
+	for kind, v := range Attributes(hops[0].Attributes) {
 		m = m.with(kind, v)
 	}
 	return m
@@ -144,18 +144,18 @@ func (c Routes) Tables() (map[int]bool, error) {
 
 // through returns a route without the hops of a multipath route that leave through other links.
 func (m routeMessage) through(link int) routeMessage {
-	return m.eachHop(func(h *hop) bool { return int(h.Ifindex) == link })
+	return m.eachHop(func(h *MultipathHop) bool { return int(h.Ifindex) == link })
 }
 
 // eachHop returns a route without the hops for which keep returns false, and with the changes that
 // keep makes to the others.
-func (m routeMessage) eachHop(keep func(*hop) bool) routeMessage {
+func (m routeMessage) eachHop(keep func(*MultipathHop) bool) routeMessage {
 	multipath, there := m.attributes[unix.RTA_MULTIPATH]
 	if !there {
 		return m
 	}
 	kept := []byte{}
-	for _, h := range readHops(multipath) {
+	for _, h := range MultipathHops(multipath) {
 		if keep(&h) {
 			kept = h.appendTo(kept)
 		}
@@ -168,7 +168,7 @@ func (m routeMessage) eachHop(keep func(*hop) bool) routeMessage {
 func (m routeMessage) request() routeMessage {
 	const settings = unix.RTNH_F_ONLINK // the other flags are states
 	m.Flags &= settings
-	m = m.eachHop(func(h *hop) bool {
+	m = m.eachHop(func(h *MultipathHop) bool {
 		h.Flags &= settings
 		return true
 	})

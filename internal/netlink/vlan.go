@@ -17,10 +17,11 @@ type VLAN struct {
 // vlanInfo is struct bridge_vlan_info (linux/if_bridge.h).
 type vlanInfo struct{ Flags, ID uint16 }
 
-// Constants of linux/if_bridge.h; the filter is of linux/rtnetlink.h.
-const (
-	filterVLANs = 1 << 1 // RTEXT_FILTER_BRVLAN
+// FilterVLANs is RTEXT_FILTER_BRVLAN of linux/rtnetlink.h.
+const FilterVLANs = 1 << 1
 
+// Constants of linux/if_bridge.h.
+const (
 	bridgeFlags    = 0 // IFLA_BRIDGE_FLAGS
 	bridgeOfPort   = 1 // BRIDGE_FLAGS_MASTER
 	bridgeVLANInfo = 2 // IFLA_BRIDGE_VLAN_INFO
@@ -33,7 +34,7 @@ const (
 
 // VLANs lists the VLANs of a bridge port, or of the bridge itself, by their IDs.
 func (c Links) VLANs(l Link) ([]VLAN, error) {
-	mask := []Attribute{Uint32(unix.IFLA_EXT_MASK, filterVLANs)}
+	mask := []Attribute{Uint32(unix.IFLA_EXT_MASK, FilterVLANs)}
 	list, err := list(c.conn, unix.RTM_GETLINK, unix.IfInfomsg{Family: unix.AF_BRIDGE}, mask,
 		func(list []VLAN, m []byte) ([]VLAN, error) {
 			var about unix.IfInfomsg
@@ -41,7 +42,7 @@ func (c Links) VLANs(l Link) ([]VLAN, error) {
 			if err != nil || int(about.Index) != l.Index {
 				return list, err
 			}
-			return appendVLANs(list, attributes)
+			return AppendVLANs(list, attributes)
 		})
 	if err != nil {
 		return nil, fmt.Errorf("list VLANs: %w", err)
@@ -49,8 +50,9 @@ func (c Links) VLANs(l Link) ([]VLAN, error) {
 	return list, nil
 }
 
-// appendVLANs appends the VLANs in the attributes of a port.
-func appendVLANs(list []VLAN, attributes []byte) ([]VLAN, error) {
+// AppendVLANs appends the VLANs in the attributes of a bridge port or a bridge. The kernel lists
+// them with [FilterVLANs].
+func AppendVLANs(list []VLAN, attributes []byte) ([]VLAN, error) {
 	for kind, spec := range Attributes(attributes) {
 		if kind != unix.IFLA_AF_SPEC {
 			continue

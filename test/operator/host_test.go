@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/host"
@@ -35,14 +36,17 @@ func TestMain(m *testing.M) {
 type node struct {
 	*testnet.Net
 	t       *testing.T
+	dir     string            // for files of commands, which know it as $DIR
 	veths   map[string]string // of the containers, on the host
 	records map[string]network.Record
+	gone    string // a container without its namespace
+	waiting int    // connections that wait at each socket
 }
 
 func newNode(t *testing.T) *node {
 	t.Helper()
 	testnet.Require(t, testnet.Kernel(kernel.FeatureNFT), testnet.Tool("nft"), testnet.Tool("bridge"))
-	n := &node{Net: testnet.New(t, "outside", "web", "db"), t: t, veths: map[string]string{},
+	n := &node{Net: testnet.New(t, "outside", "web", "db"), t: t, dir: t.TempDir(), veths: map[string]string{},
 		records: map[string]network.Record{}}
 	outside := n.Container("outside")
 	n.Host.Batch("link add up0 type veth peer name e0 netns "+outside.Path(),
@@ -55,10 +59,10 @@ func newNode(t *testing.T) *node {
 		"net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.default.rp_filter=0")
 	n.attach("web", 8080)
 	n.attach("db", 0)
-	n.serve(outside, 9000)
-	n.serve(n.Container("web"), 80)
-	n.serve(n.Container("db"), 80)
-	n.serve(n.Host, 9100)
+	serve(n.t, outside, 9000)
+	serve(n.t, n.Container("web"), 80)
+	serve(n.t, n.Container("db"), 80)
+	serve(n.t, n.Host, 9100)
 	return n
 }
 
@@ -109,13 +113,13 @@ func (n *node) attach(container string, port int) {
 }
 
 // serve listens on a TCP port of all addresses.
-func (n *node) serve(ns *testnet.Namespace, port int) {
-	n.t.Helper()
+func serve(t testing.TB, ns *testnet.Namespace, port int) {
+	t.Helper()
 	var l net.Listener
 	ns.Do(func() {
 		var err error
 		if l, err = net.Listen("tcp", fmt.Sprint(":", port)); err != nil {
-			n.t.Fatal(err)
+			t.Fatal(err)
 		}
 	})
 	var running sync.WaitGroup
@@ -128,7 +132,7 @@ func (n *node) serve(ns *testnet.Namespace, port int) {
 			_ = c.Close()
 		}
 	})
-	n.t.Cleanup(func() { l.Close(); running.Wait() })
+	t.Cleanup(func() { l.Close(); running.Wait() })
 }
 
 // shell runs commands on the host. In them, web, db and outside run commands in that container, and
@@ -139,31 +143,74 @@ func (n *node) shell(commands string) {
 	for _, c := range []string{"web", "db", "outside"} {
 		fmt.Fprintf(&b, "%s() { nsenter --net=%s \"$@\"; }\n", c, n.Container(c).Path())
 	}
-	fmt.Fprintf(&b, "OUTSIDE=%s VETH=%s DBVETH=%s\n%s\n", n.Container("outside").Path(), n.veths["web"],
-		n.veths["db"], commands)
+	fmt.Fprintf(&b, "DIR=%s OUTSIDE=%s WEB=%s DB=%s VETH=%s DBVETH=%s\n%s\n", n.dir,
+		n.Container("outside").Path(), n.Container("web").Path(), n.Container("db").Path(),
+		n.veths["web"], n.veths["db"], commands)
 	n.Host.Command("bash", "-ec", b.String())
 }
 
 // connect makes the connection of a flow.
 func (n *node) connect(flow string) {
 	n.t.Helper()
+	if err := n.dial(flow, testnet.Patience); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// connects reports whether the connection of a flow succeeds at once.
+func (n *node) connects(flow string) bool {
+	const short = 700 * time.Millisecond
+	return n.dial(flow, short) == nil
+}
+
+func (n *node) dial(flow string, patience time.Duration) (err error) {
 	source, destination, _ := strings.Cut(flow, " ")
-	n.Container(source).Do(func() {
-		c, err := net.DialTimeout("tcp", destination, testnet.Patience)
-		if err != nil {
-			n.t.Fatal(err)
+	n.space(source).Do(func() {
+		var c net.Conn
+		if c, err = net.DialTimeout("tcp", destination, patience); err == nil {
+			err = c.Close()
 		}
-		_ = c.Close()
 	})
+	return err
+}
+
+// space returns the namespace of a container, or of the host.
+func (n *node) space(name string) *testnet.Namespace {
+	if name == "host" {
+		return n.Host
+	}
+	return n.Container(name)
 }
 
 // explain answers a question such as "web 203.0.113.9:9000".
 func (n *node) explain(flow string) *why.Report {
 	n.t.Helper()
+	places, q := n.question(flow)
+	report, err := places.Explain(q)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return report
+}
+
+// readListeners reads the listeners of a namespace, on a thread in the one of the host.
+func (n *node) readListeners(x *host.Namespace) error {
+	err := n.Host.Run(x.ReadListeners)
+	for i := range x.Listeners {
+		x.Listeners[i].Waiting += n.waiting
+	}
+	return err
+}
+
+// question reads the host and the question.
+func (n *node) question(flow string) (places *why.Places, q why.Question) {
+	n.t.Helper()
 	source, destination, _ := strings.Cut(flow, " ")
 	o := host.Options{OnlyPaths: true}
 	for _, c := range []string{"web", "db", "outside"} {
-		o.Paths = append(o.Paths, n.Container(c).Path())
+		if c != n.gone {
+			o.Paths = append(o.Paths, n.Container(c).Path())
+		}
 	}
 	var h *host.Host
 	err := n.Host.Run(func() (err error) {
@@ -173,22 +220,22 @@ func (n *node) explain(flow string) *why.Report {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	places := &why.Places{Host: h}
+	places = &why.Places{Host: h, ReadListeners: n.readListeners}
 	for _, c := range []string{"web", "db"} {
 		places.Records = append(places.Records, n.records[c])
 	}
-	from, err := places.Find(source, n.Container(source).Path())
+	from, err := places.Find(source, n.space(source).Path())
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	to := netip.MustParseAddrPort(destination)
-	q := why.Question{Source: from.ID, To: to.Addr()}
-	if err := q.SetPort(fmt.Sprint(to.Port()), false); err != nil {
+	q, port := why.Question{Source: from.ID}, ""
+	if to, err := netip.ParseAddrPort(destination); err == nil {
+		q.To, port = to.Addr(), fmt.Sprint(to.Port())
+	} else {
+		q.To = netip.MustParseAddr(destination)
+	}
+	if err := q.SetPort(port, false); err != nil {
 		n.t.Fatal(err)
 	}
-	report, err := places.Explain(q)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	return report
+	return places, q
 }

@@ -2,6 +2,7 @@ package script
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 
+	"github.com/tenon-cni/tenon/internal/netns"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
@@ -39,7 +41,8 @@ func inside(script string) int {
 			UpdateScripts:       os.Args[1] == "-update=true",
 			RequireExplicitExec: true,
 			Cmds: map[string]func(*testscript.TestScript, bool, []string){
-				"await": await,
+				"await":  await,
+				"listen": listen,
 			},
 		})
 	}()
@@ -109,6 +112,23 @@ func await(ts *testscript.TestScript, neg bool, patterns []string) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
+}
+
+// listen listens on a TCP port in a namespace of /run/netns until the script ends.
+func listen(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: listen namespace port")
+	}
+	ns, err := netns.Open(filepath.Join("/run/netns", args[0]))
+	ts.Check(err)
+	defer ns.Close()
+	ts.Check(ns.Run(func() error {
+		l, err := net.Listen("tcp4", ":"+args[1])
+		if err == nil {
+			ts.Defer(func() { l.Close() })
+		}
+		return err
+	}))
 }
 
 // console is a [testscript.T] that prints. The exit status of the process reports the outcome.

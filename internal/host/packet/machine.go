@@ -12,16 +12,34 @@ import (
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
-// machine evaluates one rule. Its registers are as in the kernel: 16 of 4 bytes (NFT_REG32_…), which
-// are also 4 of 16 bytes (NFT_REG_…).
+// machine evaluates one rule. Its registers are as in the kernel: 16 of 4 bytes (NFT_REG32_…),
+// which are also 4 of 16 bytes (NFT_REG_…).
 type machine struct {
 	*walker
 	place     Place
 	registers [64]byte
 	verdict   *nftmsg.Verdict
-	done      bool   // the rule has ended: a condition is not met, or it has a verdict
 	doubt     string // the part that could not be evaluated
-	comment   string // of iptables
+	limited   bool   // the rule has a limit
+	perhaps   string // a condition that could not be evaluated, in a rule that goes on
+}
+
+// run evaluates the rule. It returns nil if the rule does not decide about the packet. A condition
+// that cannot be evaluated raises a doubt only if the packet meets all others.
+func (m *machine) run(rule nftmsg.ListedRule) *nftmsg.Verdict {
+	for _, e := range rule.Exprs {
+		if m.step(e) {
+			continue
+		}
+		if m.perhaps != "" && m.verdict != nil {
+			m.doubt, m.verdict = m.perhaps, nil
+		}
+		if m.limited && m.verdict != nil {
+			m.result.Limits = append(m.result.Limits, m.place)
+		}
+		return m.verdict
+	}
+	return nil
 }
 
 // slot returns the bytes from a register on.
@@ -43,10 +61,22 @@ func (m *machine) load(register uint32, value []byte) bool {
 	return true
 }
 
+// unsure goes on after a condition of iptables that cannot be evaluated.
+func (m *machine) unsure(part string) bool {
+	m.perhaps = part
+	return true
+}
+
 // cannot ends a rule that cannot be evaluated.
 func (m *machine) cannot(part string) bool {
 	m.doubt = part
 	return false
+}
+
+// unlimited assumes that a limit is not exhausted.
+func (m *machine) unlimited() bool {
+	m.limited = true
+	return true
 }
 
 func (m *machine) decide(v nftmsg.Verdict) bool {
@@ -77,18 +107,27 @@ func (m *machine) step(raw nftmsg.Raw) bool {
 	case nftmsg.Match:
 		return m.match(e)
 	case nftmsg.Target:
+		if m.perhaps != "" && !passes(e.Name) {
+			return m.cannot(m.perhaps)
+		}
 		return m.target(e)
+	case nftmsg.Counter:
+		m.place.Packets, m.place.Counted = e.Packets, true
+		return true
 	}
 	return m.other(raw)
 }
 
 // other evaluates the expressions that Read leaves encoded.
 func (m *machine) other(raw nftmsg.Raw) bool {
+	if m.perhaps != "" && slices.Contains([]string{"nat", "masq", "redir", "notrack"}, raw.Name) {
+		return m.cannot(m.perhaps)
+	}
 	switch raw.Name {
-	case "counter", "log", "dynset", "objref", "last", "dup", "flow_offload":
+	case "log", "dynset", "objref", "last", "dup", "flow_offload":
 		return true // they do not decide about this packet
 	case "limit", "quota", "connlimit":
-		return true // assumed not to be exhausted
+		return m.unlimited()
 	case "notrack":
 		m.packet.Conn.State = Untracked
 		return true
@@ -187,7 +226,8 @@ func (m *machine) bitwise(raw nftmsg.Raw) bool {
 
 func (m *machine) byteorder(raw nftmsg.Raw) bool {
 	from := m.slot(numberOf(raw, unix.NFTA_BYTEORDER_SREG))
-	size, length := int(numberOf(raw, unix.NFTA_BYTEORDER_SIZE)), int(numberOf(raw, unix.NFTA_BYTEORDER_LEN))
+	size := int(numberOf(raw, unix.NFTA_BYTEORDER_SIZE))
+	length := int(numberOf(raw, unix.NFTA_BYTEORDER_LEN))
 	if size < 2 || length > 16 || length%size != 0 {
 		return m.cannot("byteorder")
 	}
@@ -300,7 +340,8 @@ func (m *machine) nat(raw nftmsg.Raw) bool {
 	switch raw.Name {
 	case "nat":
 		destination = numberOf(raw, unix.NFTA_NAT_TYPE) == unix.NFT_NAT_DNAT
-		addrRegister, portRegister = numberOf(raw, unix.NFTA_NAT_REG_ADDR_MIN), numberOf(raw, unix.NFTA_NAT_REG_PROTO_MIN)
+		addrRegister = numberOf(raw, unix.NFTA_NAT_REG_ADDR_MIN)
+		portRegister = numberOf(raw, unix.NFTA_NAT_REG_PROTO_MIN)
 	case "redir":
 		portRegister = numberOf(raw, unix.NFTA_REDIR_REG_PROTO_MIN)
 	}
@@ -330,6 +371,11 @@ func (m *machine) translate(to netip.AddrPort, destination bool) {
 	before, beforePort := *addr, *port
 	if to.Addr().IsValid() {
 		*addr = to.Addr()
+	} else if destination && m.hook == unix.NF_INET_LOCAL_OUT { // nf_nat_redirect.c
+		*addr = netip.IPv6Loopback()
+		if p.is4() {
+			*addr = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		}
 	} else if own, ok := m.rules.lookup.Own(of.Index, p.is4()); ok {
 		*addr = own
 	}

@@ -233,8 +233,8 @@ func ruleset(random *rand.Rand, name string) string {
 	return b.String() + "}\n"
 }
 
-// TestAgreesWithKernel evaluates rule sets made at random and compares the verdict with what happens
-// to a datagram.
+// TestAgreesWithKernel evaluates rule sets made at random and compares the verdict with what
+// happens to a datagram.
 func TestAgreesWithKernel(t *testing.T) {
 	t.Parallel()
 	r := newRouter(t)

@@ -25,6 +25,18 @@ type Packet struct {
 	Mark             uint32
 	UID              uint32 // of the sender, in packets of this host
 	Conn             Connection
+
+	// Restored is the destination of a reply to a packet with a translated source. The hook
+	// prerouting or output gives it to the packet where translations of destinations have their
+	// place among the base chains (NF_IP_PRI_NAT_DST).
+	Restored netip.AddrPort
+}
+
+// restore gives the packet its destination Restored.
+func (p *Packet) restore() {
+	if p.Restored.IsValid() {
+		p.Dst, p.DstPort, p.Restored = p.Restored.Addr(), p.Restored.Port(), netip.AddrPort{}
+	}
 }
 
 // Interface is the incoming or outgoing interface of a packet.

@@ -19,6 +19,7 @@ type Rules struct {
 	chains map[chainKey][]nftmsg.ListedRule
 	sets   map[chainKey]*nftmsg.ListedSet
 	lookup Lookup
+	passed map[chainKey]bool // base chains that accept every packet
 }
 
 type chainKey struct {
@@ -40,7 +41,7 @@ type Lookup interface {
 // NewRules prepares a ruleset. Chains of dormant tables see no packets.
 func NewRules(r *nftmsg.Ruleset, lookup Lookup) *Rules {
 	prepared := &Rules{lookup: lookup, chains: map[chainKey][]nftmsg.ListedRule{},
-		sets: map[chainKey]*nftmsg.ListedSet{}}
+		sets: map[chainKey]*nftmsg.ListedSet{}, passed: map[chainKey]bool{}}
 	for _, c := range r.Chains {
 		dormant := slices.ContainsFunc(r.Tables, func(t nftmsg.TableState) bool {
 			return t.Table == c.Table && t.Dormant
@@ -81,6 +82,10 @@ type Place struct {
 	Number  int // of the rule in its chain, from 1; 0: the policy
 	Handle  uint64
 	Comment string
+	// Packets is how many packets met the rule or the policy so far; Counted is false if it counts
+	// none.
+	Packets uint64
+	Counted bool
 }
 
 func (p Place) String() string {
@@ -94,7 +99,8 @@ func (p Place) String() string {
 // Program returns the program and the table if the chain has the name of one of iptables, such as
 // "iptables-legacy" and "filter"; else two empty strings.
 func (p Place) Program() (program, table string) {
-	program = map[nftmsg.Family]string{nftmsg.IPv4: "iptables", nftmsg.IPv6: "ip6tables"}[p.Table.Family]
+	programs := map[nftmsg.Family]string{nftmsg.IPv4: "iptables", nftmsg.IPv6: "ip6tables"}
+	program = programs[p.Table.Family]
 	table, isLegacy := strings.CutSuffix(p.Table.Name, legacy.Suffix)
 	tables := []string{"filter", "nat", "mangle", "raw", "security"}
 	switch {
@@ -116,14 +122,31 @@ type Doubt struct {
 // Result is what a hook did with a packet.
 type Result struct {
 	Verdict Verdict
-	By      *Place  // the rule or policy that ended the walk, nil if no chain did
-	NAT     []Place // the rules that changed addresses, in their order
-	Passed  []Place // the rules with an accept verdict that matched
+	By      *Place             // the rule or policy that ended the walk, nil if no chain did
+	Base    nftmsg.ListedChain // in which the walk ended
+	NAT     []Place            // the rules that changed addresses, in their order
+	Passed  []Place            // the rules with an accept verdict that matched
 	Doubts  []Doubt
+	Limits  []Place // rules with a limit or a quota, which counts as not exhausted
 }
 
-// Hook evaluates the base chains of a hook (NF_INET_…) for a packet of the network layer, and applies
-// translations to it. Rules of NAT chains see only the first packet of a connection.
+// Pass makes a base chain that has dropped a packet accept every packet, as after a repair.
+func (r *Rules) Pass(base nftmsg.ListedChain) { r.passed[chainKey{base.Table, base.Name}] = true }
+
+// AtLink returns the base chains that see the packets of one link, before or after all other hooks.
+// Hook and Bridge do not evaluate them.
+func (r *Rules) AtLink(link string, egress bool) (list []Place) {
+	for _, c := range r.bases {
+		out := c.Table.Family == nftmsg.NetDev && c.Hook == unix.NF_NETDEV_EGRESS
+		if slices.Contains(c.Devices, link) && out == egress {
+			list = append(list, Place{Table: c.Table, Chain: c.Name})
+		}
+	}
+	return list
+}
+
+// Hook evaluates the base chains of a hook (NF_INET_…) for a packet of the network layer, and
+// applies translations to it. Rules of NAT chains see only the first packet of a connection.
 func (r *Rules) Hook(hook uint32, p *Packet) Result {
 	families := []nftmsg.Family{nftmsg.INet, nftmsg.IPv6}
 	if p.is4() {
@@ -140,9 +163,19 @@ func (r *Rules) Bridge(hook uint32, p *Packet) Result {
 func (r *Rules) walk(hook uint32, families []nftmsg.Family, p *Packet) Result {
 	result := Result{Verdict: Accept}
 	translated := false
+	restores := hook == unix.NF_INET_PRE_ROUTING || hook == unix.NF_INET_LOCAL_OUT
+	defer func() {
+		if restores && result.Verdict == Accept {
+			p.restore()
+		}
+	}()
 	for _, base := range r.bases {
+		if restores && base.Hook == hook && base.Priority >= nftmsg.PriorityDNAT {
+			p.restore()
+		}
 		if base.Hook != hook || !slices.Contains(families, base.Table.Family) ||
-			base.Type == "nat" && (p.Conn.State != New || translated) {
+			base.Type == "nat" && (p.Conn.State != New || p.Conn.Status&Confirmed != 0 || translated) ||
+			r.passed[chainKey{base.Table, base.Name}] {
 			continue
 		}
 		w := &walker{rules: r, packet: p, result: &result, hook: hook, base: base}
@@ -151,7 +184,7 @@ func (r *Rules) walk(hook uint32, families []nftmsg.Family, p *Packet) Result {
 		switch end.verdict {
 		case Accept:
 		default:
-			result.Verdict, result.By = end.verdict, &end.place
+			result.Verdict, result.By, result.Base = end.verdict, &end.place, base
 			return result
 		}
 	}
@@ -183,7 +216,8 @@ func (w *walker) policy() outcome {
 	if end.verdict != "" {
 		return end
 	}
-	end = outcome{Accept, Place{Table: w.base.Table, Chain: w.base.Name}}
+	end = outcome{Accept, Place{Table: w.base.Table, Chain: w.base.Name, Packets: w.base.Packets,
+		Counted: w.base.Packets > 0}}
 	if w.base.Drops {
 		end.verdict = Drop
 	}
@@ -200,21 +234,15 @@ func (w *walker) chain(name string) outcome {
 		place := Place{Table: rule.Table, Chain: name, Number: i + 1, Handle: rule.Handle,
 			Comment: rule.Comment}
 		m := machine{walker: w, place: place}
-		for _, e := range rule.Exprs {
-			if m.done = m.done || !m.step(e); m.done {
-				break
-			}
-		}
-		if place.Comment == "" {
-			place.Comment = m.comment
-		}
+		verdict := m.run(rule)
+		place = m.place
 		if m.doubt != "" {
 			w.result.Doubts = append(w.result.Doubts, Doubt{place, m.doubt})
 		}
-		if m.verdict == nil {
+		if verdict == nil {
 			continue
 		}
-		switch v := *m.verdict; v.Code {
+		switch v := *verdict; v.Code {
 		case nftmsg.Accept:
 			w.result.Passed = append(w.result.Passed, place)
 			return outcome{Accept, place}

@@ -2,6 +2,7 @@ package packet
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"net/netip"
 
@@ -37,18 +38,18 @@ var matches = map[string]struct {
 func (m *machine) match(e nftmsg.Match) bool {
 	switch e.Name {
 	case "comment":
-		m.comment = netlink.Text(e.Info)
+		m.place.Comment = cmp.Or(m.place.Comment, netlink.Text(e.Info))
 		return true
 	case "limit", "hashlimit", "connlimit", "quota":
-		return true // assumed not to be exhausted
+		return m.unlimited()
 	}
 	known, exists := matches[e.Name]
 	if !exists || len(e.Info) < known.size {
-		return m.cannot("iptables match " + e.Name)
+		return m.unsure("iptables match " + e.Name)
 	}
 	met, ok := known.match(m, e.Info, e.Revision)
 	if !ok {
-		return m.cannot("iptables match " + e.Name)
+		return m.unsure("iptables match " + e.Name)
 	}
 	return met
 }
@@ -75,8 +76,8 @@ func matchUDP(m *machine, b []byte, _ byte) (met, ok bool) {
 	return m.packet.Protocol == unix.IPPROTO_UDP && m.ports(b, b[8]), true
 }
 
-// matchMultiport decodes struct xt_multiport_v1: flags, count, ports, which port begins a range, and
-// inversion.
+// matchMultiport decodes struct xt_multiport_v1: flags, count, ports, which port begins a range,
+// and inversion.
 func matchMultiport(m *machine, b []byte, revision byte) (met, ok bool) {
 	const most, ranges = 15, 32
 	if revision != 1 || len(b) < ranges+most+1 || b[1] > most {
@@ -122,8 +123,10 @@ const (
 func matchConntrack(m *machine, b []byte, revision byte) (met, ok bool) {
 	const (
 		proto, destPort, flagsAt, invertedAt, stateAt, statusAt = 136, 140, 146, 148, 150, 152
-		known                                                   = conntrackState | conntrackProto | conntrackOrigSrc | conntrackOrigDst | conntrackStatus |
-			conntrackOrigDP | conntrackDir | 1<<13 // the alias of a state
+
+		stateAlias = 1 << 13
+		known      = conntrackState | conntrackProto | conntrackOrigSrc | conntrackOrigDst |
+			conntrackStatus | conntrackOrigDP | conntrackDir | stateAlias
 	)
 	c := &m.packet.Conn
 	flags, inverted := short(b[flagsAt:]), short(b[invertedAt:])
@@ -239,12 +242,22 @@ func matchRPFilter(m *machine, b []byte, _ byte) (met, ok bool) {
 	return valid == (b[0]&invert == 0), true
 }
 
-// target evaluates a target of iptables. Verdicts are expressions of nftables.
-func (m *machine) target(e nftmsg.Target) bool {
-	switch e.Name {
+// passes reports whether a target does not decide about the packet.
+func passes(target string) bool {
+	switch target {
 	case "LOG", "NFLOG", "ULOG", "TRACE", "AUDIT", "TEE", "CLASSIFY", "TCPMSS", "CHECKSUM", "TOS",
 		"DSCP", "CT", "HMARK", "SECMARK", "CONNSECMARK", "IDLETIMER", "RATEEST", "SET", "CONNMARK":
-		return true // they do not decide about this packet
+		return true
+	}
+	return false
+}
+
+// target evaluates a target of iptables. Verdicts are expressions of nftables.
+func (m *machine) target(e nftmsg.Target) bool {
+	if passes(e.Name) {
+		return true
+	}
+	switch e.Name {
 	case "MARK":
 		const size = 8
 		if len(e.Info) < size {
@@ -258,7 +271,7 @@ func (m *machine) target(e nftmsg.Target) bool {
 	case "REJECT":
 		return m.decide(nftmsg.Verdict{Code: verdictReject})
 	case "MASQUERADE", "SNAT", "DNAT", "REDIRECT":
-		to, ok := natRange(e.Info, m.packet.is4())
+		to, ok := nftmsg.NATRange(m.place.Table.Family, e.Info)
 		if !ok {
 			return m.cannot("iptables target " + e.Name)
 		}
@@ -266,35 +279,4 @@ func (m *machine) target(e nftmsg.Target) bool {
 		return m.decide(nftmsg.Verdict{Code: nftmsg.Accept})
 	}
 	return m.cannot("iptables target " + e.Name)
-}
-
-// natRange decodes the first address and port of struct nf_nat_ipv4_multi_range_compat, or of
-// nf_nat_range and nf_nat_range2, which begin alike.
-func natRange(b []byte, ipv4 bool) (to netip.AddrPort, ok bool) {
-	const (
-		old, current      = 20, 40
-		mapIPs, mapProtos = 1, 2
-	)
-	var flags uint32
-	var address, port []byte
-	switch {
-	case len(b) >= current:
-		flags, address, port = word(b), b[4:20], b[36:]
-		if ipv4 {
-			address = address[:4]
-		}
-	case len(b) >= old && ipv4:
-		flags, address, port = word(b[4:]), b[8:12], b[16:]
-	default:
-		return to, false
-	}
-	var a netip.Addr
-	if flags&mapIPs != 0 {
-		a, _ = netip.AddrFromSlice(address)
-	}
-	n := uint16(0)
-	if flags&mapProtos != 0 {
-		n = binary.BigEndian.Uint16(port)
-	}
-	return netip.AddrPortFrom(a, n), true
 }

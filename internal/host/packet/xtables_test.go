@@ -151,3 +151,29 @@ func (r *router) seen(restore string, sockets map[int]*net.UDPConn) (text string
 	}
 	return text
 }
+
+// TestDoubts checks that a condition that cannot be evaluated raises a doubt only if the packet
+// meets the other ones and the rule would decide.
+func TestDoubts(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool("iptables-nft-restore"))
+	r := newRouter(t)
+	for rule, want := range map[string]string{
+		"-m string --string x --algo bm -j DROP":           "string",
+		"-m string --string x --algo bm -p tcp -j DROP":    "",
+		"-m string --string x --algo bm -d 10.9.9.9":       "",
+		"-m string --string x --algo bm -j LOG":            "",
+		"-m limit --limit 1/s -p tcp -j DROP":              "",
+		"-m string --string x --algo bm -j MARK --set-m 1": "string",
+	} {
+		text := "*mangle\n:FORWARD ACCEPT\n-A FORWARD " + rule + "\nCOMMIT\n"
+		if out, err := r.Host.Output(text, "iptables-nft-restore"); err != nil {
+			t.Fatal(err, out)
+		}
+		result, p := forward(r.read(), 10_000, netip.AddrPortFrom(serverAddr, 53))
+		got := fmt.Sprint(result.Doubts)
+		if result.Verdict != packet.Accept || p.Mark != 0 || len(result.Limits) != 0 || strings.Contains(got, "string") != (want != "") {
+			t.Errorf("%s: %+v", rule, result)
+		}
+	}
+}

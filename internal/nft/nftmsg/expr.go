@@ -1,6 +1,8 @@
 package nftmsg
 
 import (
+	"encoding/binary"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/netlink"
@@ -178,6 +180,18 @@ func (e NAT) Encode() netlink.Attribute {
 		list = append(list, number(unix.NFTA_NAT_REG_PROTO_MIN, e.Port))
 	}
 	return encoded("nat", list...)
+}
+
+// Counter counts the packets that reach it.
+type Counter struct{ Packets, Bytes uint64 }
+
+// Encode implements [Expr].
+func (e Counter) Encode() netlink.Attribute {
+	long := func(kind uint16, n uint64) netlink.Attribute {
+		return netlink.Bytes(kind, binary.BigEndian.AppendUint64(nil, n))
+	}
+	return encoded("counter", long(unix.NFTA_COUNTER_BYTES, e.Bytes),
+		long(unix.NFTA_COUNTER_PACKETS, e.Packets))
 }
 
 // Verdict decides about the packet.

@@ -70,8 +70,8 @@ type Target struct {
 	Info []byte
 }
 
-// Read decodes a [Meta], [Payload], [Mask], [Cmp], [Range], [Immediate], [NAT], [Verdict], [Match]
-// or [Target]. It returns other expressions unchanged.
+// Read decodes a [Meta], [Payload], [Mask], [Cmp], [Range], [Immediate], [NAT], [Verdict], [Match],
+// [Target] or [Counter]. It returns other expressions unchanged.
 func (r Raw) Read() any {
 	n := r.numbers()
 	data := func(kind uint16) []byte { return netlink.Find(r.Data, kind) }
@@ -116,6 +116,9 @@ func (r Raw) Read() any {
 			Name: netlink.Text(data(unix.NFTA_MATCH_NAME)), Revision: byte(n[unix.NFTA_MATCH_REV]),
 			Info: data(unix.NFTA_MATCH_INFO),
 		}
+	case "counter":
+		return Counter{Packets: longIn(r.Data, unix.NFTA_COUNTER_PACKETS),
+			Bytes: longIn(r.Data, unix.NFTA_COUNTER_BYTES)}
 	case "target":
 		return Target{Name: netlink.Text(data(unix.NFTA_TARGET_NAME)),
 			Info: data(unix.NFTA_TARGET_INFO)}
@@ -154,4 +157,10 @@ func (e Match) Encode() netlink.Attribute {
 func (e Target) Encode() netlink.Attribute {
 	return encoded("target", netlink.String(unix.NFTA_TARGET_NAME, e.Name),
 		number(unix.NFTA_TARGET_REV, 0), netlink.Bytes(unix.NFTA_TARGET_INFO, e.Info))
+}
+
+// Counter returns what a counter has counted; ok is false for another expression.
+func (r Raw) Counter() (packets, bytes uint64, ok bool) {
+	return longIn(r.Data, unix.NFTA_COUNTER_PACKETS), longIn(r.Data, unix.NFTA_COUNTER_BYTES),
+		r.Name == "counter"
 }

@@ -49,6 +49,21 @@ type ListedRule struct {
 	Exprs   []Raw  `json:"exprs"`
 }
 
+// Packets returns the packets that the counters of the rule have seen, nil without a counter.
+func (r *ListedRule) Packets() (packets *uint64) {
+	for _, e := range r.Exprs {
+		if e.Name != "counter" {
+			continue
+		}
+		n := longIn(e.Data, unix.NFTA_COUNTER_PACKETS)
+		if packets != nil {
+			n += *packets
+		}
+		packets = &n
+	}
+	return packets
+}
+
 // ListedSet is a set or map with its elements.
 type ListedSet struct {
 	Table     Table     `json:"table"`
@@ -115,6 +130,9 @@ func (c *Conn) listOnce() (*Ruleset, error) {
 	return r, nil
 }
 
+// Generation returns the number of transactions that the kernel has made in the namespace.
+func (c *Conn) Generation() (uint32, error) { return c.generation() }
+
 func (c *Conn) generation() (id uint32, err error) {
 	err = c.ask(unix.NFT_MSG_GETGEN, 0, Table{}.body(), func(attributes []byte) {
 		id = readNumber(netlink.Find(attributes, unix.NFTA_GEN_ID))
@@ -174,13 +192,14 @@ func listedChain(f Family, attributes []byte) ListedChain {
 	c.Base, c.Drops = true, policy != nil && readNumber(policy) == Drop
 	c.Hook, c.Priority = numberIn(hook, unix.NFTA_HOOK_HOOKNUM), int32(numberIn(hook, unix.NFTA_HOOK_PRIORITY))
 	c.Packets = longIn(netlink.Find(attributes, unix.NFTA_CHAIN_COUNTERS), unix.NFTA_COUNTER_PACKETS)
-	if name := textIn(hook, hookDevice); name != "" {
-		c.Devices = []string{name}
-	}
 	for kind, name := range netlink.Attributes(netlink.Find(hook, hookDevices)) {
 		if kind == deviceName {
 			c.Devices = append(c.Devices, netlink.Text(name))
 		}
+	}
+	// A kernel that lists several devices also lists a single one here.
+	if name := textIn(hook, hookDevice); name != "" && c.Devices == nil {
+		c.Devices = []string{name}
 	}
 	return c
 }

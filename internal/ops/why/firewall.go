@@ -3,6 +3,8 @@ package why
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -12,85 +14,113 @@ import (
 
 // hook evaluates the chains of a hook, which can change the packet.
 func (w *walk) hook(n *host.Namespace, hook uint32, name string) bool {
-	before := *w.packet
-	r := w.ruleset(n).Hook(hook, w.packet)
-	return w.verdict(n, name, r, before)
+	return w.passes(n, name, "", func(r *packet.Rules) packet.Result { return r.Hook(hook, w.packet) })
 }
 
 func (w *walk) ruleset(n *host.Namespace) *packet.Rules {
-	if w.rules[n.ID] == nil {
-		w.rules[n.ID] = packet.NewRules(n.Ruleset, packet.NamespaceLookup{Namespace: n})
+	rules := w.known.prepared.rules
+	if rules[n.ID] == nil {
+		rules[n.ID] = packet.NewRules(n.Ruleset, packet.NamespaceLookup{Namespace: n})
 	}
-	return w.rules[n.ID]
+	return rules[n.ID]
 }
 
 // bridgeRules evaluates what sees a frame between two ports: the chains of family bridge and, with
 // br_netfilter, the ones of the network layer.
 func (w *walk) bridgeRules(n *host.Namespace, b, in, out *host.Link) bool {
 	p := w.packet
-	before := *p
 	p.In, p.Out = packet.InterfaceOf(n, in), packet.InterfaceOf(n, out)
-	for _, hook := range []uint32{unix.NF_INET_PRE_ROUTING, unix.NF_INET_FORWARD, unix.NF_INET_POST_ROUTING} {
-		if !w.verdict(n, "bridge rules", w.ruleset(n).Bridge(hook, p), before) {
+	hooks := []uint32{unix.NF_INET_PRE_ROUTING, unix.NF_INET_FORWARD, unix.NF_INET_POST_ROUTING}
+	for _, hook := range hooks {
+		bridge := func(r *packet.Rules) packet.Result { return r.Bridge(hook, p) }
+		if !w.passes(n, "bridge rules", "", bridge) {
 			return false
 		}
 	}
 	if !w.filtersBridged(n, b) {
 		return true
 	}
-	hooks := []uint32{unix.NF_INET_PRE_ROUTING, unix.NF_INET_FORWARD, unix.NF_INET_POST_ROUTING}
 	if w.bridged {
 		w.bridged, hooks = false, hooks[1:]
 	} else {
-		w.track(n)
+		if !w.track(n) {
+			return false
+		}
 	}
 	p.In, p.Out = packet.InterfaceOf(n, b), packet.InterfaceOf(n, b)
 	for _, hook := range hooks {
-		result := w.ruleset(n).Hook(hook, p)
-		if result.Verdict != packet.Accept {
-			return w.stop(n, "br_netfilter", w.dropped(n, result, before, fmt.Sprintf(
-				"br_netfilter passes bridged frames of %s to the firewall, and ", b.Name)))
+		cause := fmt.Sprintf("br_netfilter passes bridged frames of %s to the firewall, and ", b.Name)
+		inet := func(r *packet.Rules) packet.Result { return r.Hook(hook, p) }
+		if !w.passes(n, "br_netfilter", cause, inet) {
+			return false
 		}
 	}
 	w.posted()
 	return true
 }
 
-// verdict ends the walk unless a hook accepts the packet.
-func (w *walk) verdict(n *host.Namespace, name string, r packet.Result, before packet.Packet) bool {
+// passes evaluates a hook. If it drops the packet, the evaluation goes on as if the chain accepted
+// it. It returns false if the walk ends. cause begins the sentence about a drop.
+func (w *walk) passes(
+	n *host.Namespace, name, cause string, hook func(*packet.Rules) packet.Result,
+) bool {
+	rules := w.ruleset(n)
+	for {
+		before := *w.packet
+		r := hook(rules)
+		w.doubts(n, r)
+		switch r.Verdict {
+		case packet.Accept:
+			return true
+		case packet.Unknown:
+			return w.end(n, name, Unknown, "%s hands the packet to a program", r.By)
+		}
+		if !w.repair(n, name, w.dropped(n, r, cause)) {
+			return false
+		}
+		rules.Pass(r.Base)
+		*w.packet = before
+	}
+}
+
+// doubts notes the rules that could not be evaluated.
+func (w *walk) doubts(n *host.Namespace, r packet.Result) {
+	for _, p := range r.Limits {
+		w.assume("the limit of rule %d of %s %s is not exhausted", p.Number, p.Title(), w.in(n))
+	}
 	for _, d := range r.Doubts {
-		w.report.Doubts = append(w.report.Doubts, fmt.Sprintf("cannot evaluate %s: %s", d.Place, d.Part))
+		where := ""
+		if n != w.host.Own() {
+			where = " " + w.in(n)
+		}
+		w.doubt("cannot evaluate rule %d of %s%s: %s", d.Place.Number, d.Place.Title(), where, d.Part)
 	}
-	switch r.Verdict {
-	case packet.Accept:
-		return true
-	case packet.Unknown:
-		return w.end(n, name, Unknown, "%s hands the packet to a program", r.By)
-	}
-	return w.stop(n, name, w.dropped(n, r, before, ""))
 }
 
 // dropped explains a verdict against the packet.
-func (w *walk) dropped(n *host.Namespace, r packet.Result, before packet.Packet, cause string) Culprit {
+func (w *walk) dropped(n *host.Namespace, r packet.Result, cause string) Culprit {
 	p := w.packet
 	verb := "drops"
 	if r.Verdict == packet.Reject {
 		verb = "rejects"
 	}
 	what := fmt.Sprintf("packets from %s to %s", p.Src, destination(p.Dst, p.DstPort, p.Protocol))
-	c := Culprit{ID: "firewall.rule", See: list(r.By)}
-	e := w.entry
+	c := Culprit{ID: "firewall.rule", See: r.By.Command(), Handle: r.By.Handle,
+		Packets: r.By.Packets, Owner: packet.Owner(n.Ruleset, *r.By)}
+	c.Object = fmt.Sprintf("%s %s, rule %d", r.By.Title(), w.in(n), r.By.Number)
 	switch {
 	case r.By.Number == 0:
 		c.ID = "firewall.policy"
-		c.Text = fmt.Sprintf("%s%s %s %s; no rule accepts them", cause, title(r.By), verb, what)
-		c.Fix = accept(r.By, p)
+		c.Object = fmt.Sprintf("%s %s, policy", r.By.Title(), w.in(n))
+		c.Text = fmt.Sprintf("%s%s %s %s by its policy; no rule accepts them%s",
+			cause, r.By.Title(), verb, what, setBy(c.Owner))
 	default:
-		c.Text = fmt.Sprintf("%srule %d of %s %s %s", cause, r.By.Number, title(r.By), verb, what)
-		c.Fix = fmt.Sprintf("delete the rule, or accept the packets before it: %s", accept(r.By, p))
+		c.Text = fmt.Sprintf("%srule %d of %s %s %s", cause, r.By.Number, r.By.Title(), verb, what)
 	}
-	if e != nil && !w.reply && (e.came.dst != p.Dst || e.came.dstPort != p.DstPort) {
-		c.Text += fmt.Sprintf(", where %s was translated to", destination(e.came.dst, e.came.dstPort, p.Protocol))
+	c.Fix, c.Advice = w.accept(n, r, c.Owner)
+	if e := w.entry; e != nil && !w.reply && (e.came.dst != p.Dst || e.came.dstPort != p.DstPort) {
+		c.Text += fmt.Sprintf(", where %s was translated to",
+			destination(e.came.dst, e.came.dstPort, p.Protocol))
 	}
 	if w.reply {
 		c.Text += " (the reply)"
@@ -101,27 +131,94 @@ func (w *walk) dropped(n *host.Namespace, r packet.Result, before packet.Packet,
 	return c
 }
 
-// title names a chain as its program does.
-func title(p *packet.Place) string {
-	if program, table := p.Program(); program != "" {
-		return fmt.Sprintf("chain %s of %s (table %s)", p.Chain, program, table)
+// setBy names the program that sets the policy of a chain that all programs share.
+func setBy(owner string) string {
+	switch owner {
+	case "docker":
+		return ". Docker set the policy when it started, and accepts only its own bridges"
+	case "ufw":
+		return ". ufw set the policy"
 	}
-	return fmt.Sprintf("chain %s %s %s", p.Table.Family, p.Table.Name, p.Chain)
+	return ""
 }
 
-func list(p *packet.Place) string {
-	if program, table := p.Program(); program != "" {
-		return fmt.Sprintf("%s -t %s -S %s", program, table, p.Chain)
+// accept returns the commands that accept the packets of this flow in the base chain that drops
+// them, and nothing else. A rule at its beginning decides for the whole chain. Chains of another
+// program are its own business: accept then returns advice.
+func (w *walk) accept(n *host.Namespace, r packet.Result, owner string) (fix, advice string) {
+	p := w.packet
+	base := packet.Place{Table: r.Base.Table, Chain: r.Base.Name}
+	program, table := base.Program()
+	switch {
+	case owner == "firewalld":
+		return "", fmt.Sprintf("firewall-cmd --zone=trusted --add-source=%s", p.Src)
+	case owner == "ufw" && p.Out.Name != "":
+		return "", fmt.Sprintf("ufw route allow from %s to %s", p.Src, p.Dst)
+	case owner == "docker":
+		return "", fmt.Sprintf("accept the packets in chain DOCKER-USER: %s -I DOCKER-USER -s %s -d %s -j ACCEPT",
+			cmp.Or(program, "iptables"), p.Src, p.Dst)
+	case owner != "":
+		return "", fmt.Sprintf("the chain belongs to %s: accept the packets there", owner)
+	case p.Conn.State == packet.Invalid:
+		return "", "the kernel does not know the connection of the packet; look for asymmetric routes"
 	}
-	return fmt.Sprintf("nft -a list chain %s %s %s", p.Table.Family, p.Table.Name, p.Chain)
+	var commands []string
+	for _, match := range w.matches(program != "", base.Bridged()) {
+		if program != "" {
+			match = fmt.Sprintf("%s -t %s -I %s %s -j ACCEPT", program, table, base.Chain, match)
+		} else {
+			match = fmt.Sprintf("nft insert rule %s %s %s %s accept",
+				base.Table.Family, base.Table.Name, base.Chain, match)
+		}
+		commands = append(commands, w.prefix(n)+match)
+	}
+	return strings.Join(commands, "\n"), ""
 }
 
-// accept returns the command that accepts packets from the incoming interface.
-func accept(place *packet.Place, p *packet.Packet) string {
-	name := cmp.Or(p.In.Name, "lo")
-	if program, _ := place.Program(); program != "" {
-		return fmt.Sprintf("%s -I %s -i %s -j ACCEPT, and the reply direction", program, place.Chain, name)
+// matches returns the conditions for the packets of this flow and for its replies, for iptables or
+// nft. A bridge does not always track connections.
+func (w *walk) matches(iptables, bridge bool) []string {
+	p := w.packet
+	request := nftMatch(p.Src, p.Dst, p, "dport", p.DstPort)
+	replies := "ct state established,related"
+	if bridge {
+		replies = nftMatch(p.Dst, p.Src, p, "sport", p.DstPort)
 	}
-	return fmt.Sprintf("nft insert rule %s %s %s iifname %s accept, and the reply direction", place.Table.Family,
-		place.Table.Name, place.Chain, name)
+	if iptables {
+		request = fmt.Sprintf("-s %s -d %s%s", p.Src, p.Dst, iptablesProtocol(p))
+		replies = "-m conntrack --ctstate ESTABLISHED,RELATED"
+	}
+	if w.reply && !bridge {
+		return []string{replies}
+	}
+	return []string{request, replies}
+}
+
+// nftMatch returns the condition of nft for packets with a port.
+func nftMatch(from, to netip.Addr, p *packet.Packet, side string, port uint16) string {
+	family, icmp := "ip", "meta l4proto icmp"
+	if to.Is6() {
+		family, icmp = "ip6", "meta l4proto ipv6-icmp"
+	}
+	match := fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr %[3]s ", family, from, to)
+	switch p.Protocol {
+	case unix.IPPROTO_TCP:
+		return match + fmt.Sprintf("tcp %s %d", side, port)
+	case unix.IPPROTO_UDP:
+		return match + fmt.Sprintf("udp %s %d", side, port)
+	}
+	return match + icmp
+}
+
+// iptablesProtocol returns the condition of iptables for the protocol and port of a packet.
+func iptablesProtocol(p *packet.Packet) string {
+	switch p.Protocol {
+	case unix.IPPROTO_TCP:
+		return fmt.Sprintf(" -p tcp --dport %d", p.DstPort)
+	case unix.IPPROTO_UDP:
+		return fmt.Sprintf(" -p udp --dport %d", p.DstPort)
+	case unix.IPPROTO_ICMPV6:
+		return " -p ipv6-icmp"
+	}
+	return " -p icmp"
 }

@@ -15,14 +15,27 @@ func (w *walk) transmit(n *host.Namespace, link *host.Link, next netip.Addr) boo
 	if !w.works(n, link) {
 		return false
 	}
-	if link.Kind == "bridge" {
+	w.programs(n, link, "egress")
+	switch {
+	case w.switched(n, link):
+		return false
+	case link.Kind == "bridge":
 		return w.bridge(n, link, nil, next)
+	case isChild(link):
+		return w.toParent(n, link, next)
+	}
+	if c := w.shared(n, link, next); c != nil {
+		return w.stop(n, c.link.Kind,
+			parentIsolated(c.link.Kind, w.linkTitle(c.space, c.link), link.Name, w.in(n)))
 	}
 	other, peer := w.host.Peer(n, link)
 	if link.Kind != "veth" || peer == nil {
 		return w.depart(n, link, next)
 	}
-	if !w.neighbour(n, link, other, next) {
+	if slices.Contains(link.Flags, "noarp") {
+		w.doubt("%s has NOARP: it sends frames without asking for the neighbour", w.linkTitle(n, link))
+	}
+	if !w.neighbour(n, link, child{other, peer}, next) {
 		return false
 	}
 	w.path = append(w.path, crossing{n, other, link, peer, w.reply, w.packet.Src})
@@ -31,22 +44,25 @@ func (w *walk) transmit(n *host.Namespace, link *host.Link, next netip.Addr) boo
 
 // works checks the state of a link.
 func (w *walk) works(n *host.Namespace, link *host.Link) bool {
-	if !link.Up() {
-		return w.stop(n, "link", cause("link.down", "%s is down", w.linkTitle(n, link)).
-			fix("%s", w.prefix(n)+"ip link set "+link.Name+" up").
-			see("ip link show %s", link.Name))
+	if !link.Up() && !w.down(n, link) {
+		return false
 	}
-	if other, peer := w.host.Peer(n, link); link.Kind == "veth" && peer != nil && !peer.Up() {
-		return w.stop(other, "link", cause("link.down", "%s is down", w.linkTitle(other, peer)).
-			fix("%s", w.prefix(other)+"ip link set "+peer.Name+" up").
-			see("ip link show %s", peer.Name))
-	}
-	return true
+	other, peer := w.host.Peer(n, link)
+	return link.Kind != "veth" || peer == nil || peer.Up() || w.down(other, peer)
+}
+
+// down explains a link that is down.
+func (w *walk) down(n *host.Namespace, l *host.Link) bool {
+	return w.repair(n, "link", cause("link.down", "%s is down", w.linkTitle(n, l)).
+		at(l.Name+" "+w.in(n)).
+		fix("%sip link set %s up", w.prefix(n), l.Name).
+		see("ip link show %s", l.Name))
 }
 
 // linkTitle names a link and what it is for.
 func (w *walk) linkTitle(n *host.Namespace, l *host.Link) string {
-	if other, peer := w.host.Peer(n, l); n == w.host.Own() && l.Kind == "veth" && peer != nil && other != n {
+	other, peer := w.host.Peer(n, l)
+	if n == w.host.Own() && l.Kind == "veth" && peer != nil && other != n {
 		return fmt.Sprintf("%s, the host-side veth of %s,", l.Name, w.known.Name(other))
 	}
 	return fmt.Sprintf("%s %s", l.Name, w.in(n))
@@ -60,15 +76,22 @@ func (w *walk) prefix(n *host.Namespace) string {
 	if len(n.Paths) > 0 {
 		return "nsenter --net=" + n.Paths[0] + " "
 	}
-	return fmt.Sprintf("(in %s) ", w.known.Name(n))
+	if len(n.PIDs) > 0 {
+		return fmt.Sprintf("nsenter -t %d -n ", n.PIDs[0])
+	}
+	return fmt.Sprintf(unreachable+"%s) ", w.known.Name(n))
 }
+
+// unreachable begins the prefix of a command for a namespace that no path leads to.
+const unreachable = "(in "
 
 // depart ends the walk at a link to another host.
 func (w *walk) depart(n *host.Namespace, link *host.Link, next netip.Addr) bool {
 	if !w.resolved(n, link, next) {
 		return false
 	}
-	return w.end(n, "uplink", Left, "leaves through %s to %s; this host does not know the rest of the way", link.Name, next)
+	return w.end(n, "uplink", Left,
+		"leaves through %s to %s; this host does not know the rest of the way", link.Name, next)
 }
 
 // resolved checks the neighbour entry of a next hop on another host.
@@ -77,7 +100,7 @@ func (w *walk) resolved(n *host.Namespace, link *host.Link, next netip.Addr) boo
 	if i != nil && (i.State == "failed" || i.State == "incomplete") {
 		return w.stop(n, "neighbour", cause("neighbour.failed",
 			"the next hop %s on %s does not answer%s", next, link.Name, w.byRule()).
-			fix("correct the route, or look at the router").
+			advise("correct the route, or look at the router").
 			see("ip neigh show %s", next))
 	}
 	return true
@@ -95,7 +118,9 @@ func (w *walk) byRule() string {
 const tableMain = 254
 
 func neighbour(n *host.Namespace, link *host.Link, a netip.Addr) *host.Neighbour {
-	i := slices.IndexFunc(n.Neighbours, func(x host.Neighbour) bool { return x.Link == link.Index && x.Addr == a })
+	i := slices.IndexFunc(n.Neighbours, func(x host.Neighbour) bool {
+		return x.Link == link.Index && x.Addr == a
+	})
 	if i < 0 {
 		return nil
 	}
@@ -104,21 +129,38 @@ func neighbour(n *host.Namespace, link *host.Link, a netip.Addr) *host.Neighbour
 
 // neighbour checks that the owner of the next hop answers at the other end of a link, and that the
 // neighbour entry has its MAC address.
-func (w *walk) neighbour(n *host.Namespace, link *host.Link, other *host.Namespace, next netip.Addr) bool {
-	owner, _ := w.owner(other, link, next)
+func (w *walk) neighbour(
+	n *host.Namespace, link *host.Link, peer child, next netip.Addr,
+) bool {
+	owner := w.owner(peer, next)
 	if owner == nil {
-		return w.noOwner(n, link.Name, other, w.bridgeAt(n, link), next)
+		return w.noOwner(n, link.Name, peer.space, peer.space.Link(peer.link.Master), next)
 	}
 	entry := neighbour(n, link, next)
 	if entry == nil || entry.MAC == "" || entry.State == "failed" || entry.MAC == owner.MAC {
 		return true
 	}
-	return w.stop(n, "neighbour", w.wrongMAC(n, link, entry, owner))
+	return w.misdirected(n, link, entry, owner)
+}
+
+// misdirected reports a neighbour entry with a wrong MAC address. Behind a stale one, the way goes
+// on.
+func (w *walk) misdirected(
+	n *host.Namespace, link *host.Link, e *host.Neighbour, owner *host.Link,
+) bool {
+	c := w.wrongMAC(n, link, e, owner)
+	if c.ID == "address.duplicate" {
+		return w.stop(n, "neighbour", c)
+	}
+	return w.repair(n, "neighbour", c)
 }
 
 // wrongMAC explains a neighbour entry with another MAC address than the owner of the address.
-func (w *walk) wrongMAC(n *host.Namespace, link *host.Link, e *host.Neighbour, owner *host.Link) Culprit {
-	c := Culprit{ID: "neighbour.stale", Fix: "ip neigh flush dev " + link.Name,
+func (w *walk) wrongMAC(
+	n *host.Namespace, link *host.Link, e *host.Neighbour, owner *host.Link,
+) Culprit {
+	c := Culprit{ID: "neighbour.stale", Object: fmt.Sprintf("%s on %s %s", e.Addr, link.Name, w.in(n)),
+		Fix: fmt.Sprintf("%sip neigh del %s dev %s", w.prefix(n), e.Addr, link.Name),
 		See: fmt.Sprintf("ip neigh show %s", e.Addr)}
 	var holders []string
 	for i := range w.host.Namespaces {
@@ -131,51 +173,91 @@ func (w *walk) wrongMAC(n *host.Namespace, link *host.Link, e *host.Neighbour, o
 		}
 	}
 	if holders != nil {
-		c.Text = fmt.Sprintf("%s is on several links; the neighbour entry %s points to %s", e.Addr, w.in(n),
-			strings.Join(holders, ", "))
-		c.Fix = "remove the address from one of them, and look for a second IPAM plugin"
+		c.Text = fmt.Sprintf("%s is on several links; the neighbour entry %s points to %s",
+			e.Addr, w.in(n), strings.Join(holders, ", "))
+		c.Fix, c.Advice = "", "remove the address from one of them, and look for a second IPAM plugin"
 		return c
 	}
-	c.Text = fmt.Sprintf("the neighbour entry %s for %s has the MAC address %s, %s has %s", w.in(n), e.Addr,
-		e.MAC, owner.Name, owner.MAC)
+	c.Text = fmt.Sprintf("the neighbour entry %s for %s has the MAC address %s, %s has %s",
+		w.in(n), e.Addr, e.MAC, owner.Name, owner.MAC)
 	return c
 }
 
-// owner finds the link that has an address at the other end of a link, in its namespace or, through
-// a bridge, in another one.
-func (w *walk) owner(other *host.Namespace, link *host.Link, a netip.Addr) (*host.Link, *host.Namespace) {
-	if l := other.Holder(a); l != nil {
-		return l, other
+// owner finds the link that has an address at the other end of a link: in its namespace or, through
+// a bridge or as a child, in another one.
+func (w *walk) owner(peer child, a netip.Addr) *host.Link {
+	if l := w.answering(peer, a); l != nil {
+		return l
 	}
-	for i := range other.Links {
-		l := &other.Links[i]
+	if c := w.shared(peer.space, peer.link, a); c != nil {
+		return c.link
+	}
+	for i := range peer.space.Links {
+		l := &peer.space.Links[i]
 		if l.Port == nil {
 			continue
 		}
-		ns, peer := w.host.Peer(other, l)
-		if peer == nil || ns == other {
+		ns, p := w.host.Peer(peer.space, l)
+		if p == nil || ns == peer.space {
 			continue
 		}
-		if h := ns.Holder(a); h != nil && h.Index == peer.Index {
-			return h, ns
+		if h := ns.Holder(a); h != nil && h.Index == p.Index {
+			return h
 		}
 	}
-	return nil, nil
+	return nil
+}
+
+// answering returns the link that answers neighbour requests for an address of the namespace at the
+// other end of a link: the one that gets the requests. In IPv4, it answers for addresses of other
+// links, too, unless arp_ignore forbids that (ip-sysctl.rst).
+func (w *walk) answering(peer child, a netip.Addr) *host.Link {
+	holder := peer.space.Holder(a)
+	if holder == nil {
+		return nil
+	}
+	link := peer.link
+	if b := peer.space.Link(link.Master); b != nil && b.Kind == "bridge" {
+		link = b
+	}
+	own := slices.ContainsFunc(peer.space.Of(link.Index), func(x host.Addr) bool {
+		return x.Prefix.Addr() == a
+	})
+	mode := max(peer.space.Settings["net.ipv4.conf.all.arp_ignore"],
+		peer.space.Settings["net.ipv4.conf."+link.Name+".arp_ignore"])
+	switch {
+	case own:
+		return link
+	case link.Kind == "bridge" && holder.Kind == "bridge": // the port of a container is in the wrong one
+		return nil
+	case a.Is4() && (mode == "0" || mode == ""):
+		return link
+	case holder.Lower == link.Index:
+		return holder
+	}
+	return nil
 }
 
 // received processes a frame for the next hop that came through a link.
 func (w *walk) received(n *host.Namespace, in *host.Link, next netip.Addr) bool {
+	w.programs(n, in, "ingress")
+	if w.switched(n, in) {
+		return false
+	}
 	if master := n.Link(in.Master); master != nil && master.Kind == "bridge" {
 		return w.bridge(n, master, in, next)
+	}
+	if c := w.shared(n, in, next); c != nil {
+		w.ok(n, c.link.Kind, "%s passes the frame to %s %s", in.Name, c.link.Name, w.in(c.space))
+		return w.arrive(c.space, c.link)
 	}
 	return w.arrive(n, in)
 }
 
 // bridge forwards a frame: from a port or, if in is nil, from the bridge itself.
 func (w *walk) bridge(n *host.Namespace, b, in *host.Link, next netip.Addr) bool {
-	if !b.Up() {
-		return w.stop(n, "bridge", cause("link.down", "bridge %s is down", b.Name).
-			fix("%s", "ip link set "+b.Name+" up"))
+	if !b.Up() && !w.down(n, b) {
+		return false
 	}
 	if in != nil && !w.port(n, b, in) {
 		return false
@@ -201,19 +283,20 @@ func (w *walk) filtersBridged(n *host.Namespace, b *host.Link) bool {
 	return n.Settings["net.bridge.bridge-nf-call-"+w.tables()] == "1" || b.Bridge.Call
 }
 
-// translatedOnBridge processes a frame to the bridge itself with br_netfilter: if the hook prerouting
-// translates the destination to an address behind the same bridge, the bridge forwards the frame.
+// translatedOnBridge processes a frame to the bridge itself with br_netfilter: if the hook
+// prerouting translates the destination to an address behind the same bridge, the bridge forwards
+// the frame.
 func (w *walk) translatedOnBridge(n *host.Namespace, b, in *host.Link) bool {
 	p := w.packet
 	before := p.Dst
+	w.ok(n, "bridge", "%s forwards to %s", in.Name, b.Name)
 	p.In, p.Out = packet.InterfaceOf(n, b), packet.Interface{}
 	if !w.prerouting(n) {
 		return false
 	}
 	f, ok := n.Lookup(host.Query{Src: p.Src, Dst: p.Dst, IIF: b.Name, Mark: p.Mark})
-	if p.Dst == before || !ok || f.Link() != b.Index {
+	if p.Dst == before || !ok || f.Route.Type == "local" || f.Link() != b.Index {
 		w.bridged = true
-		w.ok(n, "bridge", "%s forwards to %s", in.Name, b.Name)
 		return w.arrive(n, b)
 	}
 	w.bridged = true
@@ -222,18 +305,19 @@ func (w *walk) translatedOnBridge(n *host.Namespace, b, in *host.Link) bool {
 
 // port checks the state of a port.
 func (w *walk) port(n *host.Namespace, b, l *host.Link) bool {
-	if l.Port.State == "forwarding" {
+	if l.Port.State == "forwarding" || !l.Up() { // a port that is down is disabled, too
 		return true
 	}
 	c := cause("bridge.state", "port %s of %s is in state %s", l.Name, b.Name, l.Port.State).
 		see("bridge link show dev %s", l.Name)
 	if b.Bridge.STP {
 		c.ID = "bridge.stp"
-		c.Text = fmt.Sprintf("STP keeps %s in state %s for 2 × forward_delay (%d s)", l.Name, l.Port.State,
-			2*b.Bridge.ForwardDelay/100)
-		c.Fix = fmt.Sprintf("ip link set %s type bridge stp_state 0", b.Name)
+		c.Text = fmt.Sprintf("STP keeps %s in state %s for 2 × forward_delay (%d s)",
+			l.Name, l.Port.State, 2*b.Bridge.ForwardDelay/100)
+		c.Advice = fmt.Sprintf("wait, or if the bridge has no loops: %sip link set %s type bridge stp_state 0",
+			w.prefix(n), b.Name)
 	}
-	return w.stop(n, "bridge", c)
+	return w.repair(n, "bridge", c.at(l.Name+" "+w.in(n)))
 }
 
 // sameVLAN checks that two ports are in one VLAN; out is nil for the bridge itself.
@@ -253,10 +337,11 @@ func (w *walk) sameVLAN(n *host.Namespace, b, in, out *host.Link) bool {
 	if slices.ContainsFunc(list, func(v host.VLAN) bool { return v.ID == from }) {
 		return true
 	}
-	return w.stop(n, "bridge", cause("bridge.vlan",
+	return w.repair(n, "bridge", cause("bridge.vlan",
 		"port %s has PVID %d; %s is not in VLAN %d (its PVID is %d)",
 		inName, from, name, from, host.PVID(list)).
-		fix("put both into one VLAN").
+		at(pair(inName, name)).
+		advise("put both into one VLAN").
 		see("bridge vlan show"))
 }
 
@@ -269,30 +354,22 @@ func (w *walk) toPort(n *host.Namespace, b, in *host.Link, next netip.Addr) bool
 	if in == nil { // the namespace itself sends
 		if e := neighbour(n, b, next); e != nil && e.MAC != "" && e.State != "failed" {
 			if holder := other.Holder(next); holder != nil && holder.MAC != e.MAC {
-				return w.stop(n, "neighbour", w.wrongMAC(n, b, e, holder))
+				if !w.misdirected(n, b, e, holder) {
+					return false
+				}
 			}
 		}
 	}
-	if f := w.misled(n, b, out, other.Holder(next)); f != nil {
-		return w.stop(n, "bridge", *f)
+	w.programs(n, out, "egress")
+	if f := w.misled(n, b, out, other.Holder(next)); f != nil && !w.repair(n, "bridge", *f) {
+		return false
 	}
 	if !w.works(n, out) || !w.port(n, b, out) || !w.sameVLAN(n, b, in, out) {
 		return false
 	}
 	if in != nil {
-		switch {
-		case in == out && !out.Port.Hairpin:
-			return w.stop(n, "bridge", cause("bridge.hairpin",
-				"hairpin is off on %s, so the bridge does not send the frame back to the port that it came from",
-				out.Name).
-				fix("bridge link set dev %s hairpin on; set hairpinMode in the configuration", out.Name).
-				see("bridge -d link show dev %s", out.Name))
-		case in.Port.Isolated && out.Port.Isolated:
-			return w.stop(n, "bridge", cause("bridge.isolated",
-				"both ports, %s and %s, are isolated; the bridge never forwards between isolated ports",
-				in.Name, out.Name).
-				fix("bridge link set dev %s isolated off, or drop portIsolation", out.Name).
-				see("bridge -d link show"))
+		if c := w.joined(n, in, out); c != nil && !w.repair(n, "bridge", *c) {
+			return false
 		}
 		if !w.bridgeRules(n, b, in, out) {
 			return false
@@ -305,8 +382,36 @@ func (w *walk) toPort(n *host.Namespace, b, in *host.Link, next netip.Addr) bool
 	return w.received(other, peer, next)
 }
 
+// joined returns the cause if a bridge does not forward between two of its ports.
+func (w *walk) joined(n *host.Namespace, in, out *host.Link) *Culprit {
+	switch {
+	case in == out && !out.Port.Hairpin:
+		return new(cause("bridge.hairpin",
+			"hairpin is off on %s, so the bridge never sends a frame back to the port it came from",
+			out.Name).
+			at(out.Name).
+			fix("%sbridge link set dev %s hairpin on", w.prefix(n), out.Name).
+			advise("set hairpinMode in the configuration, too").
+			see("bridge -d link show dev %s", out.Name))
+	case in.Port.Isolated && out.Port.Isolated && in != out:
+		return new(cause("bridge.isolated",
+			"both ports, %s and %s, are isolated; the bridge never forwards between isolated ports",
+			in.Name, out.Name).
+			at(pair(in.Name, out.Name)).
+			advise("remove portIsolation from the configuration, and attach both again; isolation is " +
+				"what it asks for").
+			see("bridge -d link show"))
+	}
+	return nil
+}
+
+// pair names two objects, in either direction alike.
+func pair(a, b string) string { return min(a, b) + ", " + max(a, b) }
+
 // portOf finds the port behind which an address is.
-func (w *walk) portOf(n *host.Namespace, b *host.Link, next netip.Addr) (*host.Link, *host.Namespace, *host.Link) {
+func (w *walk) portOf(
+	n *host.Namespace, b *host.Link, next netip.Addr,
+) (*host.Link, *host.Namespace, *host.Link) {
 	for i := range n.Links {
 		l := &n.Links[i]
 		if l.Master != b.Index || l.Port == nil {
@@ -326,9 +431,11 @@ func (w *walk) portOf(n *host.Namespace, b *host.Link, next netip.Addr) (*host.L
 // misled returns the cause if the forwarding database sends the frames of a link to another port.
 func (w *walk) misled(n *host.Namespace, b, out, holder *host.Link) *Culprit {
 	for _, f := range n.Forwarding {
+		if holder == nil || f.MAC != holder.MAC || f.Local || !f.Static && !f.Sticky {
+			continue
+		}
 		at := n.Link(f.Link)
-		if holder == nil || f.MAC != holder.MAC || f.Local || at == nil || at.Master != b.Index || at == out ||
-			!f.Static && !f.Sticky {
+		if at == nil || at.Master != b.Index || at == out {
 			continue
 		}
 		kind := "static"
@@ -338,14 +445,15 @@ func (w *walk) misled(n *host.Namespace, b, out, holder *host.Link) *Culprit {
 		return new(cause("bridge.fdb",
 			"a %s entry in the forwarding database sends frames for %s to %s instead of %s",
 			kind, f.MAC, at.Name, out.Name).
-			fix("bridge fdb del %s dev %s master", f.MAC, at.Name).
+			at(f.MAC).
+			fix("%sbridge fdb del %s dev %s master", w.prefix(n), f.MAC, at.Name).
 			see("bridge fdb show br %s", b.Name))
 	}
 	return nil
 }
 
-// unknownOnBridge ends the walk: the next hop is behind no port of a bridge, except perhaps one that
-// leads to other hosts.
+// unknownOnBridge ends the walk: the next hop is behind no port of a bridge, except perhaps one
+// that leads to other hosts.
 func (w *walk) unknownOnBridge(n *host.Namespace, b, in *host.Link, next netip.Addr) bool {
 	for i := range n.Links {
 		l := &n.Links[i]
@@ -359,18 +467,11 @@ func (w *walk) unknownOnBridge(n *host.Namespace, b, in *host.Link, next netip.A
 	return w.noOwner(n, b.Name, n, b, next)
 }
 
-// bridgeAt returns the bridge at the other end of a link, nil if there is none.
-func (w *walk) bridgeAt(n *host.Namespace, link *host.Link) *host.Link {
-	other, peer := w.host.Peer(n, link)
-	if peer == nil {
-		return nil
-	}
-	return other.Link(peer.Master)
-}
-
-// noOwner ends the walk: the next hop does not exist behind a link of n. The other end of the link is in
-// namespace at, on bridge b or, if b is nil, on none.
-func (w *walk) noOwner(n *host.Namespace, name string, at *host.Namespace, b *host.Link, next netip.Addr) bool {
+// noOwner ends the walk: the next hop does not exist behind a link of n. The other end of the link
+// is in namespace at, on bridge b or, if b is nil, on none.
+func (w *walk) noOwner(
+	n *host.Namespace, name string, at *host.Namespace, b *host.Link, next netip.Addr,
+) bool {
 	if c := w.gone(next); c != nil {
 		return w.stop(n, "neighbour", *c)
 	}
@@ -381,7 +482,8 @@ func (w *walk) noOwner(n *host.Namespace, name string, at *host.Namespace, b *ho
 		if w.packet.Dst != next { // the gateway of a container
 			return w.stop(at, "address", cause("address.gateway",
 				"%s has lost %s, the gateway of %s", b.Name, next, w.packet.Src).
-				fix("ip addr add %s/%d dev %s; exclude %[3]s from NetworkManager", next, w.bits(next), b.Name).
+				advise("%sip addr add %s/%d dev %s; exclude %[4]s from NetworkManager", w.prefix(at), next,
+					w.bits(next), b.Name).
 				see("ip addr show dev %s", b.Name))
 		}
 	}
@@ -399,19 +501,22 @@ func (w *walk) gone(a netip.Addr) *Culprit {
 	}
 	return new(cause("attachment.gone",
 		"the network namespace of %s no longer exists; its attachment still has %s", container, a).
-		fix("tenon gc, or tenon del NETWORK - --id %s", container))
+		advise("tenon gc, or tenon del NETWORK - --id %s", container))
 }
 
 // overlap names another link with a network that contains the destination.
 func (w *walk) overlap(n *host.Namespace) string {
-	r := w.found.Route
-	if r == nil || n.Link(w.found.Link()) == nil {
+	r, through := w.found.Route, n.Link(w.found.Link())
+	if r == nil || through == nil || r.Dst.Bits() == 0 {
 		return ""
 	}
 	for _, other := range n.Routes {
-		if l := n.Link(firstLink(other)); l != nil && other.Type == "unicast" && other.Dst.Bits() > 0 &&
-			r.Dst.Bits() > 0 && other.Dst.Overlaps(r.Dst) && l.Index != w.found.Link() {
-			return fmt.Sprintf("; route %s dev %s overlaps %s dev %s", r.Dst, n.Link(w.found.Link()).Name, other.Dst, l.Name)
+		if other.Type != "unicast" || other.Dst.Bits() == 0 || !other.Dst.Overlaps(r.Dst) {
+			continue
+		}
+		if l := n.Link(firstLink(other)); l != nil && l != through {
+			return fmt.Sprintf("; route %s dev %s overlaps %s dev %s",
+				r.Dst, through.Name, other.Dst, l.Name)
 		}
 	}
 	return ""
@@ -424,8 +529,8 @@ func firstLink(r host.Route) int {
 	return r.Hops[0].Link
 }
 
-// wrongBridge returns the cause if the port of a container, or of the next hop, is in another bridge
-// than the address that it needs.
+// wrongBridge returns the cause if the port of a container, or of the next hop, is in another
+// bridge than the address that it needs.
 func (w *walk) wrongBridge(n, at *host.Namespace, b *host.Link, next netip.Addr) *Culprit {
 	if h := at.Holder(next); h != nil && h.Kind == "bridge" && h != b {
 		for _, l := range at.Links {
@@ -447,6 +552,9 @@ func (w *walk) wrongBridge(n, at *host.Namespace, b *host.Link, next netip.Addr)
 		if ns, port := w.host.Peer(other, h); port != nil && ns == at && port.Master != b.Index {
 			where := "no bridge"
 			if m := at.Link(port.Master); m != nil {
+				if slices.ContainsFunc(at.Of(m.Index), func(a host.Addr) bool { return a.Prefix.Contains(next) }) {
+					continue // its own network, which overlaps this one
+				}
 				where = m.Name
 			}
 			return new(cause("bridge.port",

@@ -1,38 +1,48 @@
 package why
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/host"
 	"github.com/tenon-cni/tenon/internal/host/packet"
+	"github.com/tenon-cni/tenon/internal/kernel"
 )
 
 // request follows the packet and then the reply.
 func (w *walk) request(n *host.Namespace) {
 	q := w.question
 	const ephemeral, length = 40000, 60
-	p := &packet.Packet{Src: q.From, Dst: q.To, Protocol: q.Protocol, SrcPort: ephemeral, DstPort: q.Port,
-		TTL: 64, Length: length, TCPFlags: 2 /* SYN */}
+	p := &packet.Packet{Src: q.From, Dst: q.To, Protocol: q.Protocol, SrcPort: ephemeral,
+		DstPort: q.Port, TTL: 64, Length: length, TCPFlags: 2 /* SYN */}
 	if q.Protocol == unix.IPPROTO_ICMP {
 		p.SrcPort, p.DstPort = 0, 8<<8 // echo request
 	}
 	w.packet = p
 	w.report.Title = fmt.Sprintf("%s -> %s", w.known.Name(n), destination(q.To, q.Port, q.Protocol))
-	if !w.send(n) {
-		return
+	w.assume("the packet begins a new connection")
+	arrived := w.send(n)
+	if arrived {
+		w.large()
+		w.report.Verdict = cmp.Or(w.report.Verdict, Delivered)
 	}
-	w.large()
-	if w.report.Verdict == "" {
-		w.report.Verdict = Delivered
+	w.weigh(arrived || w.left)
+	v := &w.report.Verdict
+	if *v == Left {
+		w.assume("other hosts forward the packet, accept it, and send the reply back")
+	}
+	if len(w.report.Doubts) > 0 && (*v == Delivered || *v == Left) {
+		*v = Unknown
 	}
 }
 
-// send sends the packet from a namespace. It returns true if the packet, or for a request the reply,
-// is delivered.
+// send sends the packet from a namespace. It returns true if the packet, or for a request the
+// reply, is delivered.
 func (w *walk) send(n *host.Namespace) bool {
 	p := w.packet
 	found, ok := w.route(n, host.Query{Src: p.Src, Dst: p.Dst, Mark: p.Mark})
@@ -52,12 +62,13 @@ func (w *walk) send(n *host.Namespace) bool {
 		w.report.Title = fmt.Sprintf("%s %s -> %s", w.known.Name(n), p.Src,
 			destination(p.Dst, w.question.Port, p.Protocol))
 	}
-	if found.Route.Type == "local" {
-		p.In = packet.Interface{}
-		return w.local(n, found, true)
-	}
 	link := n.Link(found.Link())
-	w.track(n)
+	if lo := n.LinkByName("lo"); found.Route.Type == "local" && lo != nil {
+		link = lo
+	}
+	if !w.track(n) {
+		return false
+	}
 	p.In, p.Out = packet.Interface{}, packet.InterfaceOf(n, link)
 	before := p.Dst
 	if !w.hook(n, unix.NF_INET_LOCAL_OUT, "output") {
@@ -67,11 +78,28 @@ func (w *walk) send(n *host.Namespace) bool {
 		if found, ok = w.route(n, host.Query{Src: p.Src, Dst: p.Dst, Mark: p.Mark}); !ok {
 			return false
 		}
-		if found.Route.Type == "local" {
-			return w.local(n, found, true)
-		}
+	}
+	if found.Route.Type == "local" {
+		return w.loopback(n)
 	}
 	return w.leave(n, found)
+}
+
+// loopback passes a packet of a namespace to itself. The connection keeps its translations.
+func (w *walk) loopback(n *host.Namespace) bool {
+	p := w.packet
+	lo := n.LinkByName("lo")
+	if lo == nil || !lo.Up() && !w.down(n, lo) {
+		return false
+	}
+	p.Out = packet.InterfaceOf(n, lo)
+	if !w.hook(n, unix.NF_INET_POST_ROUTING, "postrouting") {
+		return false
+	}
+	w.posted()
+	p.In, p.Out = p.Out, packet.Interface{}
+	p.Conn.Status |= packet.Confirmed
+	return w.hook(n, unix.NF_INET_PRE_ROUTING, "prerouting") && w.local(n)
 }
 
 // chooseSource returns the source address that the kernel would choose for a route: its own, or the
@@ -79,6 +107,9 @@ func (w *walk) send(n *host.Namespace) bool {
 func (w *walk) chooseSource(n *host.Namespace, f host.Found) (netip.Addr, bool) {
 	if f.Route.PrefSrc.IsValid() {
 		return f.Route.PrefSrc, true
+	}
+	if f.Route.Type == "local" { // RFC 6724, rule 1
+		return w.packet.Dst, true
 	}
 	is4 := w.packet.Dst.Is4()
 	var other netip.Addr
@@ -110,7 +141,7 @@ func (w *walk) duplicate(n *host.Namespace, link int) *Culprit {
 		}
 		c := new(cause("address.dad",
 			"%s on %s %s is in state dadfailed", a.Prefix.Addr(), n.Link(link).Name, w.in(n)).
-			fix("remove the other one, then add the address again").
+			advise("remove the other one, then add the address again").
 			see("ip -6 addr show dadfailed"))
 		for i := range w.host.Namespaces {
 			if other := &w.host.Namespaces[i]; other != n && other.Holder(a.Prefix.Addr()) != nil {
@@ -138,28 +169,34 @@ func (w *walk) route(n *host.Namespace, q host.Query) (f host.Found, ok bool) {
 			return f, w.stop(n, "route", cause("route.refused",
 				"rule %d %s refuses packets to %s (%s)",
 				f.Rule.Priority, w.in(n), q.Dst, f.Route.Type).
-				fix("ip rule del priority %d", f.Rule.Priority).
+				advise("%sip rule del priority %d", w.prefix(n), f.Rule.Priority).
 				see("ip rule"))
 		}
-		return f, w.stop(n, "route", cause("route.refused",
-			"%s route %s %s", f.Route.Type, f.Route.Dst, w.in(n)).
-			fix("ip route del %s %s", f.Route.Type, f.Route.Dst).
-			see("%s", command))
+		c := cause("route.refused", "%s route %s %s", f.Route.Type, f.Route.Dst, w.in(n)).
+			see("%s", command)
+		if f.Route.Protocol == kernel.NodeProtocol {
+			c.Owner = "tenon-cluster"
+			c = c.advise("no node has this address, or its node is gone: tenon-cluster status. " +
+				"The agent keeps the route, so that packets to free addresses do not loop")
+		} else {
+			c = c.advise("%sip route del %s %s table %d", w.prefix(n), f.Route.Type, f.Route.Dst,
+				f.Route.Table)
+		}
+		return f, w.stop(n, "route", c)
 	}
 	l := n.Link(f.Link())
 	if l == nil {
 		return f, w.end(n, "route", Unknown, "the route %s has no link", f.Route.Dst)
 	}
 	if f.Route.Type == "local" {
-		return f, w.ok(n, "route", "%s is an address of %s (%s)", q.Dst, w.known.Name(n), command)
+		return f, w.shown(n, "route", command, "%s is an address of %s", q.Dst, w.known.Name(n))
 	}
 	via := ""
 	if f.Hop.Via.IsValid() {
 		via = fmt.Sprintf(" via %s", f.Hop.Via)
 	}
 	w.found = f
-	w.ok(n, "route", "%s%s dev %s, by route %s (%s)", q.Dst, via, l.Name, f.Route.Dst, command)
-	return f, true
+	return f, w.shown(n, "route", command, "%s%s dev %s, by route %s", q.Dst, via, l.Name, f.Route.Dst)
 }
 
 // noRoute explains why there is no route.
@@ -179,16 +216,17 @@ func (w *walk) noRoute(n *host.Namespace, q host.Query, command string) Culprit 
 	if setting != "" {
 		c.ID = "sysctl.disable_ipv6"
 		c.Text += fmt.Sprintf(": %s is 1 %s", setting, w.in(n))
-		c.Fix = "set it to 0, then detach and attach the container"
+		c.Advice = "set it to 0, then detach and attach the container"
 		return c
 	}
 	if q.Dst.Is6() && n.Settings["net.ipv6.conf.all.forwarding"] == "1" {
 		for _, l := range n.Links {
-			if n.Settings["net.ipv6.conf."+l.Name+".accept_ra"] == "1" && l.Kind != "bridge" && l.Name != "lo" &&
-				n == w.host.Own() && w.outside(n, &l) {
+			if n.Settings["net.ipv6.conf."+l.Name+".accept_ra"] == "1" && l.Kind != "bridge" &&
+				l.Name != "lo" && n == w.host.Own() && w.outside(&l) {
 				c.ID = "sysctl.accept_ra"
-				c.Text += fmt.Sprintf(": forwarding is on and accept_ra is 1, so %s ignores router advertisements", l.Name)
-				c.Fix = fmt.Sprintf("sysctl -w net.ipv6.conf.%s.accept_ra=2", l.Name)
+				c.Text += fmt.Sprintf(": forwarding is on and accept_ra is 1, "+
+					"so %s ignores router advertisements", l.Name)
+				c.Advice = fmt.Sprintf("sysctl -w net.ipv6.conf.%s.accept_ra=2", l.Name)
 				return c
 			}
 		}
@@ -197,17 +235,17 @@ func (w *walk) noRoute(n *host.Namespace, q host.Query, command string) Culprit 
 		return r.Dst.Bits() == 0 && r.Dst.Addr().Is4() == (family == "ipv4") && r.Type == "unicast"
 	})
 	for _, a := range n.Addrs {
-		if a.Prefix.Addr().Is4() == q.Dst.Is4() && a.Prefix.IsSingleIP() && a.Scope == "global" && !a.Peer.IsValid() &&
-			n != w.host.Own() && !hasDefault {
+		if a.Prefix.Addr().Is4() == q.Dst.Is4() && a.Prefix.IsSingleIP() && a.Scope == "global" &&
+			!a.Peer.IsValid() && n != w.host.Own() && !hasDefault {
 			c.ID = "address.prefix"
 			c.Text += fmt.Sprintf(": %s has %s, so no gateway is on-link", n.Link(a.Link).Name, a.Prefix)
-			c.Fix = "detach the container and attach it again"
+			c.Advice = "detach the container and attach it again"
 			return c
 		}
 	}
 	if !hasDefault {
 		c.Text += "; it has no default route"
-		c.Fix = "add the default route"
+		c.Advice = "add the default route"
 	}
 	return c
 }
@@ -220,33 +258,36 @@ func (w *walk) subject(n *host.Namespace) string {
 	return w.known.Name(n)
 }
 
-// outside reports whether a link leads away from the containers with masquerading: none of them is
-// behind it.
-func (w *walk) outside(n *host.Namespace, l *host.Link) bool {
-	for _, a := range w.known.Masqueraded {
-		f, ok := n.Lookup(host.Query{Dst: a})
-		if ok && f.Link() == l.Index {
-			return false
+// outside reports whether a link of the host leads away from the containers with masquerading: none
+// of them is behind it.
+func (w *walk) outside(l *host.Link) bool {
+	p := w.known.prepared
+	if p.inward == nil {
+		p.inward = map[int]bool{}
+		for _, a := range w.known.Masqueraded {
+			if f, ok := w.host.Own().Lookup(host.Query{Dst: a}); ok {
+				p.inward[f.Link()] = true
+			}
 		}
 	}
-	return true
+	return !p.inward[l.Index]
 }
 
 // track finds or creates the entry of the packet in the connection table of a namespace, and undoes
-// the translation of the source for a reply.
-func (w *walk) track(n *host.Namespace) {
+// the translation of the source for a reply. It returns false if the walk ends.
+func (w *walk) track(n *host.Namespace) bool {
 	p := w.packet
 	for _, e := range w.entries[n.ID] {
 		if w.reply && tupleOf(p) == e.went.reversed() {
 			p.Conn = e.conn
 			p.Conn.State, p.Conn.Reply = packet.Established, true
-			p.Dst, p.DstPort = e.came.src, e.came.srcPort
+			p.Restored = netip.AddrPortFrom(e.came.src, e.came.srcPort)
 			w.entry = e
-			return
+			return true
 		}
 		if !w.reply && tupleOf(p) == e.came {
 			p.Conn, w.entry = e.conn, e
-			return
+			return true
 		}
 	}
 	e := &entry{came: tupleOf(p), went: tupleOf(p), conn: packet.Connection{State: packet.New,
@@ -256,6 +297,30 @@ func (w *walk) track(n *host.Namespace) {
 	}
 	w.entries[n.ID] = append(w.entries[n.ID], e)
 	p.Conn, w.entry = e.conn, e
+	return w.room(n)
+}
+
+// room checks that the connection table has room for one more entry. The kernel then drops packets
+// of new connections, unless it finds an entry without an answer that it can evict
+// (nf_conntrack_core.c).
+func (w *walk) room(n *host.Namespace) bool {
+	const countName, limitName = "net.netfilter.nf_conntrack_count", "net.netfilter.nf_conntrack_max"
+	count, err := strconv.Atoi(n.Settings[countName])
+	limit, limitErr := strconv.Atoi(n.Settings[limitName])
+	switch {
+	case err != nil || limitErr != nil || count == 0 || limit == 0:
+		return true // no connection is tracked, or any number
+	case count < limit:
+		return w.shown(n, "conntrack", "sysctl "+countName+" "+limitName,
+			"%d of %d entries", count, limit)
+	}
+	return w.repair(n, "conntrack", cause("conntrack.full",
+		"conntrack is full %s: %d of %d entries, so the kernel drops new connections",
+		w.in(n), count, limit).
+		at(limitName+" "+w.in(n)).
+		fix("%ssysctl -w %s=%d", w.prefix(n), limitName, 2*max(limit, count)).
+		advise("set it in /etc/sysctl.d, too, and find the source of the entries with conntrack -L").
+		see("sysctl %s %s", countName, limitName))
 }
 
 // posted notes what the packet looks like when it leaves a namespace, and undoes the translation of
@@ -284,14 +349,12 @@ func (w *walk) arrive(n *host.Namespace, in *host.Link) bool {
 	if p.Dst.Is6() && n.Settings["net.ipv6.conf."+in.Name+".disable_ipv6"] == "1" {
 		return w.stop(n, "sysctl", cause("sysctl.disable_ipv6",
 			"net.ipv6.conf.%s.disable_ipv6 is 1 %s", in.Name, w.in(n)).
-			fix("set it to 0"))
+			advise("%ssysctl -w net.ipv6.conf.%s.disable_ipv6=0, then attach the container again",
+				w.prefix(n), in.Name))
 	}
 	if w.bridged {
 		w.bridged = false
 	} else if !w.prerouting(n) {
-		return false
-	}
-	if !w.reversePath(n, in) {
 		return false
 	}
 	found, ok := w.route(n, host.Query{Src: p.Src, Dst: p.Dst, IIF: in.Name, Mark: p.Mark})
@@ -299,12 +362,14 @@ func (w *walk) arrive(n *host.Namespace, in *host.Link) bool {
 		return false
 	}
 	if found.Route.Type == "local" {
-		return w.local(n, found, false)
+		return w.reversePath(n, in, "") && w.transformed(n, "in") && w.local(n)
 	}
-	if !w.forwards(n, in) {
+	out := n.Link(found.Link())
+	if !w.forwards(n, in) || !w.reversePath(n, in, out.Name) ||
+		!w.transformed(n, "fwd") {
 		return false
 	}
-	p.Out, p.TTL = packet.InterfaceOf(n, n.Link(found.Link())), p.TTL-1
+	p.Out, p.TTL = packet.InterfaceOf(n, out), p.TTL-1
 	if !w.hook(n, unix.NF_INET_FORWARD, "filter") {
 		return false
 	}
@@ -315,12 +380,15 @@ func (w *walk) arrive(n *host.Namespace, in *host.Link) bool {
 func (w *walk) prerouting(n *host.Namespace) bool {
 	p := w.packet
 	before := p.Dst
-	w.track(n)
+	if !w.track(n) {
+		return false
+	}
 	if !w.hook(n, unix.NF_INET_PRE_ROUTING, "prerouting") {
 		return false
 	}
 	if p.Dst != before {
-		w.ok(n, "nat", "destination %s becomes %s", before, destination(p.Dst, p.DstPort, p.Protocol))
+		w.ok(n, "nat", "destination %s becomes %s", before,
+			destination(p.Dst, p.DstPort, p.Protocol))
 	}
 	return true
 }
@@ -333,26 +401,35 @@ func (w *walk) forwards(n *host.Namespace, in *host.Link) bool {
 	}
 	link := "net." + w.family() + ".conf." + in.Name + ".forwarding"
 	for _, setting := range []string{name, link} {
-		if n.Settings[setting] == "0" {
-			return w.stop(n, "sysctl", cause("sysctl.forwarding", "%s is 0 %s", setting, w.in(n)).
-				fix("%s", "sysctl -w "+setting+"=1, and the same in /etc/sysctl.d").
-				see("sysctl %s", setting))
+		if n.Settings[setting] != "0" {
+			continue
+		}
+		c := cause("sysctl.forwarding", "%s is 0 %s", setting, w.in(n)).
+			at(name+" "+w.in(n)).
+			fix("%ssysctl -w %s=1", w.prefix(n), setting).
+			advise("set it in /etc/sysctl.d, too").
+			see("sysctl %s", setting)
+		if !w.repair(n, "sysctl", c) {
+			return false
 		}
 	}
 	return true
 }
 
-// reversePath evaluates rp_filter (ip-sysctl.rst): the greater of "all" and the link counts.
-func (w *walk) reversePath(n *host.Namespace, in *host.Link) bool {
+// reversePath evaluates rp_filter (ip-sysctl.rst): the greater of "all" and the link counts. The
+// kernel looks up the route of a packet that comes from where this one goes: the link out, or ""
+// for this host (__fib_validate_source).
+func (w *walk) reversePath(n *host.Namespace, in *host.Link, out string) bool {
 	if !w.packet.Src.Is4() {
 		return true
 	}
-	mode := max(n.Settings["net.ipv4.conf.all.rp_filter"], n.Settings["net.ipv4.conf."+in.Name+".rp_filter"])
+	mode := max(n.Settings["net.ipv4.conf.all.rp_filter"],
+		n.Settings["net.ipv4.conf."+in.Name+".rp_filter"])
 	if mode != "1" && mode != "2" {
 		return true
 	}
 	p := w.packet
-	f, ok := n.Lookup(host.Query{Src: p.Dst, Dst: p.Src, Mark: p.Mark})
+	f, ok := n.Lookup(host.Query{Src: p.Dst, Dst: p.Src, IIF: out, Mark: p.Mark})
 	if ok && (mode == "2" || f.Link() == in.Index) {
 		return true
 	}
@@ -360,10 +437,12 @@ func (w *walk) reversePath(n *host.Namespace, in *host.Link) bool {
 	if ok && n.Link(f.Link()) != nil {
 		way = "it leaves by " + n.Link(f.Link()).Name
 	}
-	return w.stop(n, "rp_filter", cause("sysctl.rp_filter",
+	return w.repair(n, "rp_filter", cause("sysctl.rp_filter",
 		"strict rp_filter on %s drops the packet from %s: its route back is another one (%s)",
 		in.Name, p.Src, way).
-		fix("sysctl -w net.ipv4.conf.%s.rp_filter=2, or make the routes symmetric", in.Name).
+		at(in.Name+" "+w.in(n)).
+		fix("%ssysctl -w net.ipv4.conf.%s.rp_filter=2", w.prefix(n), in.Name).
+		advise("set it in /etc/sysctl.d, too, or make the routes symmetric").
 		see("sysctl net.ipv4.conf.all.rp_filter net.ipv4.conf.%s.rp_filter", in.Name))
 }
 
@@ -373,6 +452,9 @@ func (w *walk) leave(n *host.Namespace, f host.Found) bool {
 	link := n.Link(f.Link())
 	p.Out = packet.InterfaceOf(n, link)
 	before := p.Src
+	if !w.transformed(n, "out") {
+		return false
+	}
 	if !w.hook(n, unix.NF_INET_POST_ROUTING, "postrouting") {
 		return false
 	}
@@ -380,11 +462,22 @@ func (w *walk) leave(n *host.Namespace, f host.Found) bool {
 	if p.Src != before {
 		w.ok(n, "nat", "source %s becomes %s", before, p.Src)
 	}
-	if !w.reply && n == w.host.Own() && w.outside(n, link) && slices.Contains(w.known.Masqueraded, p.Src) {
-		return w.stop(n, "nat", cause("nat.masquerade",
-			"the masquerade rule for %s is missing: packets leave %s with an address that only this host knows",
+	if !w.reply && n == w.host.Own() && slices.Contains(w.known.Masqueraded, p.Src) &&
+		w.outside(link) && !w.masquerades(n) {
+		own, ok := packet.NamespaceLookup{Namespace: n}.Own(link.Index, p.Src.Is4())
+		c := cause("nat.masquerade",
+			"the masquerade rule for %s is missing: packets leave %s with an address "+
+				"that only this host knows",
 			p.Src, link.Name).
-			fix("tenon repair"))
+			at(p.Src.String()).
+			fix("tenon repair").
+			see("nft list ruleset")
+		c.Owner = "tenon"
+		if !w.repair(n, "nat", c) || !ok {
+			return false
+		}
+		p.Src = own
+		w.posted()
 	}
 	next := f.Hop.Via
 	if !next.IsValid() {
@@ -393,21 +486,35 @@ func (w *walk) leave(n *host.Namespace, f host.Found) bool {
 	return w.transmit(n, link, next)
 }
 
+// masquerades reports whether rules replace the source of other packets from the address of this one:
+// its destination is then excluded from that, as by excludeCIDRs, or in the pool of a cluster.
+func (w *walk) masquerades(n *host.Namespace) bool {
+	other := *w.packet
+	// Addresses for documentation, which no network has (RFC 5737, RFC 3849).
+	other.Dst = netip.MustParseAddr("198.51.100.1")
+	if other.Src.Is6() {
+		other.Dst = netip.MustParseAddr("2001:db8:ffff::1")
+	}
+	other.Conn = packet.Connection{State: packet.New, OrigSrc: other.Src, OrigDst: other.Dst,
+		OrigSrcPort: other.SrcPort, OrigDstPort: other.DstPort}
+	w.ruleset(n).Hook(unix.NF_INET_POST_ROUTING, &other)
+	return other.Src != w.packet.Src
+}
+
 // local delivers the packet to a socket of a namespace, and then follows the reply.
-func (w *walk) local(n *host.Namespace, f host.Found, own bool) bool {
+func (w *walk) local(n *host.Namespace) bool {
 	p := w.packet
-	if !own && !w.hook(n, unix.NF_INET_LOCAL_IN, "input") {
+	if !w.hook(n, unix.NF_INET_LOCAL_IN, "input") {
 		return false
+	}
+	if p.Conn.Reply || !w.reply {
+		w.posted()
 	}
 	if w.reply {
 		return w.accepted(n)
 	}
-	w.posted()
 	if !w.listens(n) {
 		return false
-	}
-	if own {
-		return true
 	}
 	w.reply = true
 	w.hops = 0
@@ -439,9 +546,10 @@ func (w *walk) untranslated(n *host.Namespace) Culprit {
 		"the reply of %s is never translated back to %s", p.Src, w.question.To)
 	if v := w.host.Own().Settings["net.bridge.bridge-nf-call-"+w.tables()]; v == "0" {
 		c.ID = "sysctl.bridge-nf"
-		c.Text = fmt.Sprintf("the reply of %s stays on the bridge and is never translated back to %s: bridge-nf-call-%s is 0",
+		c.Text = fmt.Sprintf("the reply of %s stays on the bridge and is never translated "+
+			"back to %s: bridge-nf-call-%s is 0",
 			p.Src, w.question.To, w.tables())
-		c.Fix = fmt.Sprintf("sysctl -w net.bridge.bridge-nf-call-%s=1", w.tables())
+		c.Advice = fmt.Sprintf("sysctl -w net.bridge.bridge-nf-call-%s=1", w.tables())
 	}
 	return c
 }
@@ -461,6 +569,16 @@ func (w *walk) listens(n *host.Namespace) bool {
 	if protocol == "" {
 		return w.ok(n, "service", "the kernel answers")
 	}
+	if n.Listeners == nil && w.known.ReadListeners != nil {
+		if err := w.known.ReadListeners(n); err != nil {
+			w.doubt("the sockets %s cannot be read: %v", w.in(n), err)
+			return true
+		}
+	}
+	if n.Listeners == nil {
+		w.doubt("the sockets %s are not known", w.in(n))
+		return true
+	}
 	var loopback bool
 	for _, l := range n.Listeners {
 		if l.Protocol != protocol || l.Addr.Port() != p.DstPort {
@@ -468,7 +586,11 @@ func (w *walk) listens(n *host.Namespace) bool {
 		}
 		a := l.Addr.Addr().Unmap()
 		if a == p.Dst || a.IsUnspecified() && (a.Is4() == p.Dst.Is4() || a.Is6()) {
-			return w.ok(n, "service", "a socket listens on %s", l.Addr)
+			if l.Waiting > 0 {
+				w.doubt("the queue of the socket on %s %s: %d connections wait for its program (ss -lnt)",
+					l.Addr, w.in(n), l.Waiting)
+			}
+			return w.shown(n, "service", "ss -ln"+protocol[:1], "a socket listens on %s", l.Addr)
 		}
 		loopback = loopback || a.IsLoopback()
 	}
@@ -476,8 +598,9 @@ func (w *walk) listens(n *host.Namespace) bool {
 		see("%s", "ss -ln"+protocol[:1])
 	if loopback {
 		c.ID = "service.loopback"
-		c.Text = fmt.Sprintf("the service on port %d/%s %s listens only on the loopback address", p.DstPort, protocol, w.in(n))
-		c.Fix = "let it listen on all addresses"
+		c.Text = fmt.Sprintf("the service on port %d/%s %s listens only on the loopback address",
+			p.DstPort, protocol, w.in(n))
+		c.Advice = "let it listen on all addresses"
 	}
-	return w.stop(n, "service", c)
+	return w.repair(n, "service", c.at(fmt.Sprintf("port %d/%s %s", p.DstPort, protocol, w.in(n))))
 }

@@ -25,7 +25,7 @@ func (w *walk) large() {
 			w.limit(c.from, cause("mtu.ends",
 				"%s %s has MTU %d, its peer %s %s has %d: the smaller end drops large frames",
 				c.out.Name, w.in(c.from), c.out.MTU, c.in.Name, w.in(c.to), c.in.MTU).
-				fix("set the same MTU on both ends, and on the bridge between them"))
+				advise("set the same MTU on both ends, and on the bridge between them"))
 			return
 		}
 	}
@@ -33,9 +33,10 @@ func (w *walk) large() {
 
 // limit adds the cause for the loss of large packets.
 func (w *walk) limit(n *host.Namespace, c Culprit) {
-	w.report.Verdict = Limited
-	w.report.Culprits = append(w.report.Culprits, c)
-	w.step(n, "mtu", "stopped", c.Text)
+	if w.report.Verdict == "" {
+		w.report.Verdict = Limited
+	}
+	w.blame(n, "mtu", c)
 }
 
 // tooBig evaluates the message of a router that a packet is too big for a link, to its sender. It
@@ -47,19 +48,20 @@ func (w *walk) tooBig(c crossing, size int) bool {
 			own = a.Prefix.Addr()
 		}
 	}
-	icmp := &packet.Packet{Src: own, Dst: c.sender, Protocol: unix.IPPROTO_ICMP, DstPort: 3<<8 | 4, TTL: 64,
-		Length: 576, Conn: packet.Connection{State: packet.Related}}
+	icmp := &packet.Packet{Src: own, Dst: c.sender, Protocol: unix.IPPROTO_ICMP,
+		DstPort: 3<<8 | 4, TTL: 64, Length: 576, Conn: packet.Connection{State: packet.Related}}
 	if own.Is6() {
 		icmp.Protocol, icmp.DstPort = unix.IPPROTO_ICMPV6, 2<<8
 	}
 	r := w.ruleset(c.from).Hook(unix.NF_INET_LOCAL_OUT, icmp)
 	if r.Verdict == packet.Accept {
-		return w.ok(c.from, "mtu", "%s has MTU %d, links before it %d; senders learn that by ICMP", c.out.Name, c.out.MTU, size)
+		return w.ok(c.from, "mtu", "%s has MTU %d, links before it %d; senders learn that by ICMP",
+			c.out.Name, c.out.MTU, size)
 	}
 	w.limit(c.from, cause("mtu.black-hole",
 		"%s has MTU %d, and %s drops the message \"fragmentation needed\": senders never learn it",
-		c.out.Name, c.out.MTU, title(r.By)).
-		fix("accept ICMP type 3, or clamp the maximum segment size").
-		see("%s", list(r.By)))
+		c.out.Name, c.out.MTU, r.By.Title()).
+		advise("accept ICMP type 3, or clamp the maximum segment size").
+		see("%s", r.By.Command()))
 	return false
 }

@@ -21,6 +21,9 @@ import (
 type Places struct {
 	Host    *host.Host
 	Records []network.Record
+	// ReadListeners reads the listeners of a namespace in which a packet arrives. If it is nil, answers
+	// rely on the listeners in Host.
+	ReadListeners func(n *host.Namespace) error `json:"-"`
 }
 
 // Read reads the state of this host with its attachments.
@@ -32,11 +35,19 @@ func Read(ctx context.Context, records []network.Record) (*Places, error) {
 		}
 	}
 	h, err := host.Read(ctx, o)
-	return &Places{h, records}, err
+	return &Places{h, records, (*host.Namespace).ReadListeners}, err
 }
 
 // Explain answers a question.
-func (p *Places) Explain(q Question) (*Report, error) { return Explain(p.Host, p.known(), q) }
+func (p *Places) Explain(q Question) (*Report, error) { return p.Explainer()(q) }
+
+// Explainer returns a function that answers questions as [Places.Explain] does, but prepares the rule
+// sets only once. Goroutines cannot share it.
+func (p *Places) Explainer() func(Question) (*Report, error) {
+	known := p.known()
+	known.prepared = newPrepared()
+	return func(q Question) (*Report, error) { return Explain(p.Host, known, q) }
+}
 
 // Name returns the container in a namespace, or the name of the namespace.
 func (p *Places) Name(n *host.Namespace) string {
@@ -77,7 +88,8 @@ func (p *Places) Find(name, path string) (*host.Namespace, error) {
 			return n, nil
 		}
 	}
-	return nil, cni.Errorf(cni.CodeUnknownContainer, "no container, namespace or address %q on this host", name)
+	return nil, cni.Errorf(cni.CodeUnknownContainer,
+		"no container, namespace or address %q on this host", name)
 }
 
 // Address returns the first address of the namespace that [Places.Find] finds.
@@ -91,7 +103,8 @@ func (p *Places) Address(name, path string) (netip.Addr, error) {
 			return a.Prefix.Addr(), nil
 		}
 	}
-	return netip.Addr{}, cni.Errorf(cni.CodeUnknownContainer, "%s has no address", p.Name(n))
+	return netip.Addr{}, cni.Errorf(cni.CodeUnknownContainer, "%s has no address", p.Name(n)).
+		WithDetails("a container gets one when it is attached: tenon add NETWORK CONTAINER")
 }
 
 // ErrPort reports that a port is not a number from 1 to 65535.
@@ -121,14 +134,12 @@ func (q *Question) SetPort(port string, udp bool) error {
 
 // known returns what the records add to the state of the host.
 func (p *Places) known() Known {
-	k := Known{Name: p.Name, Gone: map[netip.Addr]string{}}
+	k := Known{Name: p.Name, ReadListeners: p.ReadListeners, Gone: map[netip.Addr]string{}}
 	for _, rec := range p.Records {
 		if rec.Result == nil {
 			continue
 		}
-		exists := slices.ContainsFunc(p.Host.Namespaces, func(n host.Namespace) bool {
-			return slices.Contains(n.Paths, rec.Netns)
-		})
+		exists := p.Host.At(rec.Netns) != nil
 		for _, ip := range rec.Result.IPs {
 			a := ip.Address.Addr()
 			if !exists {

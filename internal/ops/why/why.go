@@ -6,6 +6,8 @@ package why
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -26,11 +28,25 @@ type Question struct {
 type Known struct {
 	// Name returns a name of a namespace for the output, such as the container in it.
 	Name func(n *host.Namespace) string
+	// ReadListeners reads the listeners of a namespace; nil if that is not possible.
+	ReadListeners func(n *host.Namespace) error
 	// Masqueraded are addresses of containers in networks with ipMasq.
 	Masqueraded []netip.Addr
 	// Gone are containers that no longer have a namespace, by the addresses that they still hold.
 	Gone map[netip.Addr]string
+
+	prepared *prepared // see [Places.Explainer]
 }
+
+// prepared is what several questions about a host share.
+type prepared struct {
+	rules map[string]*packet.Rules // by namespace
+	// inward are the links of the host's namespace that lead to masqueraded addresses, nil until a
+	// question needs them.
+	inward map[int]bool
+}
+
+func newPrepared() *prepared { return &prepared{rules: map[string]*packet.Rules{}} }
 
 // Verdict is the answer to a question.
 type Verdict string
@@ -49,25 +65,41 @@ type Report struct {
 	Verdict  Verdict   `json:"verdict"`
 	Title    string    `json:"title"` // the flow
 	Steps    []Step    `json:"steps"`
-	Culprits []Culprit `json:"culprits,omitzero"`
-	Doubts   []string  `json:"doubts,omitzero"` // rules that could not be evaluated
+	Culprits []Culprit `json:"culprits,omitzero"` // at most maxCulprits, in the order of the way
+	// Doubts are objects on the way that could not be evaluated.
+	Doubts []string `json:"doubts,omitzero"`
+	// Assumptions hold for the whole answer.
+	Assumptions []string `json:"assumptions"`
+
+	spaces []string // the IDs of the namespaces on the way
 }
 
 // Step is a part of the way.
 type Step struct {
-	Name   string `json:"name"`  // route, bridge, filter, …
-	Where  string `json:"where"` // the namespace
-	Reply  bool   `json:"reply,omitzero"`
-	Result string `json:"result"` // ok, stopped, unknown
-	Text   string `json:"text"`
+	Name      string `json:"name"`      // route, bridge, filter, …
+	Where     string `json:"where"`     // the namespace
+	Direction string `json:"direction"` // request, reply
+	Result    string `json:"result"`    // ok, stopped, unknown
+	Text      string `json:"text"`
+	Evidence  string `json:"evidence,omitzero"`   // a command that shows it
+	Assuming  string `json:"assumption,omitzero"` // the step happens only under this condition
 }
 
 // Culprit is a cause with its fix.
 type Culprit struct {
-	ID   string `json:"id"`
-	Text string `json:"text"`
-	Fix  string `json:"fix,omitzero"`
-	See  string `json:"see,omitzero"` // a command that shows the cause
+	ID      string `json:"id"`
+	Text    string `json:"text"`
+	Object  string `json:"object,omitzero"`  // a link, a chain, a setting, …
+	Owner   string `json:"owner,omitzero"`   // the program that made the object, if known
+	Handle  uint64 `json:"handle,omitzero"`  // of a rule of nftables
+	Packets uint64 `json:"packets,omitzero"` // that met the rule or policy so far
+	// Fix is a command, or several lines of commands. With the change that it makes, the packet and
+	// its reply arrive. Without such a command, Advice says what may help.
+	Fix    string `json:"fix,omitzero"`
+	Advice string `json:"advice,omitzero"`
+	See    string `json:"see,omitzero"` // a command that shows the cause
+
+	followed bool // the way behind the cause was followed as if Fix had run
 }
 
 // Explain answers a question.
@@ -76,8 +108,10 @@ func Explain(h *host.Host, known Known, q Question) (*Report, error) {
 	if n == nil {
 		return nil, fmt.Errorf("namespace %s is not known", q.Source)
 	}
-	w := &walk{host: h, known: known, report: &Report{}, question: q, entries: map[string][]*entry{},
-		rules: map[string]*packet.Rules{}}
+	if known.prepared == nil {
+		known.prepared = newPrepared()
+	}
+	w := &walk{host: h, known: known, report: &Report{}, question: q, entries: map[string][]*entry{}}
 	w.request(n)
 	return w.report, nil
 }
@@ -92,11 +126,11 @@ type walk struct {
 	packet   *packet.Packet
 	entries  map[string][]*entry // of connection tables, by namespace
 	entry    *entry              // of the packet, in the last namespace
-	rules    map[string]*packet.Rules
 	hops     int
 	path     []crossing
 	found    host.Found // the last route
 	bridged  bool       // br_netfilter has called the hook prerouting
+	left     bool       // the packet has left this host
 }
 
 // entry is the flow in the connection table of a namespace: as its first packet came and went.
@@ -128,24 +162,95 @@ func (w *walk) ok(n *host.Namespace, name, format string, args ...any) bool {
 	return w.step(n, name, "ok", fmt.Sprintf(format, args...))
 }
 
+// shown is ok with a command that shows the same.
+func (w *walk) shown(n *host.Namespace, name, command, format string, args ...any) bool {
+	w.ok(n, name, format, args...)
+	w.evidence(n, command)
+	return true
+}
+
+// evidence adds a command, which runs in a namespace, to the last step.
+func (w *walk) evidence(n *host.Namespace, command string) {
+	if command != "" {
+		w.report.Steps[len(w.report.Steps)-1].Evidence = w.prefix(n) + command
+	}
+}
+
 func (w *walk) step(n *host.Namespace, name, result, text string) bool {
-	w.report.Steps = append(w.report.Steps, Step{Name: name, Where: w.known.Name(n), Reply: w.reply,
-		Result: result, Text: text})
+	s := Step{Name: name, Where: w.known.Name(n), Direction: "request", Result: result, Text: text}
+	if w.reply {
+		s.Direction = "reply"
+	}
+	if len(w.report.Culprits) > 0 && result != "stopped" {
+		s.Assuming = "the causes before are repaired"
+	}
+	w.report.Steps = append(w.report.Steps, s)
+	w.report.spaces = append(w.report.spaces, n.ID)
 	return result == "ok"
 }
 
 // stop adds the step at which the packet stops, and the cause. It returns false.
 func (w *walk) stop(n *host.Namespace, name string, c Culprit) bool {
 	w.report.Verdict = Stopped
-	w.report.Culprits = append(w.report.Culprits, c)
-	return w.step(n, name, "stopped", c.Text)
+	w.blame(n, name, c)
+	return false
 }
 
-// end ends the walk with another verdict. It returns false.
+// repair is stop, but the way goes on as if the cause were repaired, because further causes can
+// hide behind it. It returns false if the report has enough of them.
+func (w *walk) repair(n *host.Namespace, name string, c Culprit) bool {
+	c.followed = true
+	w.stop(n, name, c)
+	return len(w.report.Culprits) < maxCulprits
+}
+
+// maxCulprits limits the causes of a report.
+const maxCulprits = 3
+
+// blame adds a cause and its step, unless the same object is to blame already.
+func (w *walk) blame(n *host.Namespace, name string, c Culprit) {
+	if slices.ContainsFunc(w.report.Culprits, func(x Culprit) bool {
+		return x.ID == c.ID && x.Object == c.Object && (x.Object != "" || x.Text == c.Text)
+	}) {
+		return
+	}
+	if c.See != "" {
+		c.See = w.prefix(n) + c.See
+	}
+	text, _, _ := strings.Cut(c.Text, ". ") // the cause explains the rest
+	if c.Packets > 0 {
+		text += fmt.Sprintf("; %d packets so far", c.Packets)
+	}
+	w.step(n, name, "stopped", text)
+	w.report.Steps[len(w.report.Steps)-1].Evidence = c.See
+	w.report.Culprits = append(w.report.Culprits, c)
+}
+
+// end ends the walk with another verdict, unless a cause is known. It returns false.
 func (w *walk) end(n *host.Namespace, name string, v Verdict, format string, args ...any) bool {
-	w.report.Verdict = v
-	w.step(n, name, map[Verdict]string{Left: "ok", Unknown: "unknown"}[v], fmt.Sprintf(format, args...))
+	w.left = v == Left
+	if w.report.Verdict == "" {
+		w.report.Verdict = v
+	}
+	result := map[Verdict]string{Left: "ok", Unknown: "unknown"}[v]
+	w.step(n, name, result, fmt.Sprintf(format, args...))
 	return false
+}
+
+// assume notes an assumption.
+func (w *walk) assume(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if !slices.Contains(w.report.Assumptions, text) {
+		w.report.Assumptions = append(w.report.Assumptions, text)
+	}
+}
+
+// doubt notes an object that could not be evaluated.
+func (w *walk) doubt(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if !slices.Contains(w.report.Doubts, text) {
+		w.report.Doubts = append(w.report.Doubts, text)
+	}
 }
 
 // in says where an object is: "on the host", or "in web".
@@ -180,10 +285,40 @@ func cause(id, format string, args ...any) Culprit {
 	return Culprit{ID: id, Text: fmt.Sprintf(format, args...)}
 }
 
-// fix returns the culprit with its fix.
+// at returns the culprit with the object that is to blame.
+func (c Culprit) at(object string) Culprit {
+	c.Object = object
+	return c
+}
+
+// fix returns the culprit with a command that repairs it.
 func (c Culprit) fix(format string, args ...any) Culprit {
 	c.Fix = fmt.Sprintf(format, args...)
 	return c
+}
+
+// advise returns the culprit with advice.
+func (c Culprit) advise(format string, args ...any) Culprit {
+	c.Advice = fmt.Sprintf(format, args...)
+	return c
+}
+
+// weigh makes the commands of all causes mere advice, unless the packet arrives with them: the way
+// behind each cause was followed to its end as if its command had run, and nothing on it is in doubt.
+func (w *walk) weigh(arrived bool) {
+	list := w.report.Culprits
+	if arrived && len(w.report.Doubts) == 0 && !slices.ContainsFunc(list, func(c Culprit) bool {
+		return !c.followed || c.Fix == "" || strings.HasPrefix(c.Fix, unreachable)
+	}) {
+		return
+	}
+	for i := range list {
+		c := &list[i]
+		if c.Fix != "" {
+			c.Advice = strings.TrimSuffix("perhaps: "+c.Fix+"; "+c.Advice, "; ")
+		}
+		c.Fix = ""
+	}
 }
 
 // see returns the culprit with a command that shows the cause.
