@@ -163,7 +163,8 @@ func (w *walk) accept(n *host.Namespace, r packet.Result, owner string) (fix, ad
 		return "", "the kernel does not know the connection of the packet; look for asymmetric routes"
 	}
 	var commands []string
-	for _, match := range w.matches(program != "", base.Bridged()) {
+	stateless := base.Bridged() || r.Base.Priority <= priorityConntrack
+	for _, match := range w.matches(program != "", stateless) {
 		if program != "" {
 			match = fmt.Sprintf("%s -t %s -I %s %s -j ACCEPT", program, table, base.Chain, match)
 		} else {
@@ -175,33 +176,38 @@ func (w *walk) accept(n *host.Namespace, r packet.Result, owner string) (fix, ad
 	return strings.Join(commands, "\n"), ""
 }
 
+// priorityConntrack is NF_IP_PRI_CONNTRACK: chains before it know no connections.
+const priorityConntrack = -200
+
 // matches returns the conditions for the packets of this flow and for its replies, for iptables or
-// nft. A bridge does not always track connections.
-func (w *walk) matches(iptables, bridge bool) []string {
+// nft. Some chains do not know connections; in them, a reply is a packet from the port.
+func (w *walk) matches(iptables, stateless bool) []string {
 	p := w.packet
-	request := nftMatch(p.Src, p.Dst, p, "dport", p.DstPort)
-	replies := "ct state established,related"
-	if bridge {
-		replies = nftMatch(p.Dst, p.Src, p, "sport", p.DstPort)
-	}
+	match := nftMatch
+	established := "ct state established,related"
 	if iptables {
-		request = fmt.Sprintf("-s %s -d %s%s", p.Src, p.Dst, iptablesProtocol(p))
-		replies = "-m conntrack --ctstate ESTABLISHED,RELATED"
+		match = iptablesMatch
+		established = "-m conntrack --ctstate ESTABLISHED,RELATED"
 	}
-	if w.reply && !bridge {
-		return []string{replies}
+	switch {
+	case w.reply && stateless:
+		return []string{match(p.Src, p.Dst, p.Protocol, "sport", p.SrcPort)}
+	case w.reply:
+		return []string{established}
+	case stateless:
+		established = match(p.Dst, p.Src, p.Protocol, "sport", p.DstPort)
 	}
-	return []string{request, replies}
+	return []string{match(p.Src, p.Dst, p.Protocol, "dport", p.DstPort), established}
 }
 
-// nftMatch returns the condition of nft for packets with a port.
-func nftMatch(from, to netip.Addr, p *packet.Packet, side string, port uint16) string {
+// nftMatch returns the condition of nft for packets with a port; side is "sport" or "dport".
+func nftMatch(from, to netip.Addr, protocol uint8, side string, port uint16) string {
 	family, icmp := "ip", "meta l4proto icmp"
 	if to.Is6() {
 		family, icmp = "ip6", "meta l4proto ipv6-icmp"
 	}
 	match := fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr %[3]s ", family, from, to)
-	switch p.Protocol {
+	switch protocol {
 	case unix.IPPROTO_TCP:
 		return match + fmt.Sprintf("tcp %s %d", side, port)
 	case unix.IPPROTO_UDP:
@@ -210,15 +216,16 @@ func nftMatch(from, to netip.Addr, p *packet.Packet, side string, port uint16) s
 	return match + icmp
 }
 
-// iptablesProtocol returns the condition of iptables for the protocol and port of a packet.
-func iptablesProtocol(p *packet.Packet) string {
-	switch p.Protocol {
+// iptablesMatch is nftMatch for iptables.
+func iptablesMatch(from, to netip.Addr, protocol uint8, side string, port uint16) string {
+	match := fmt.Sprintf("-s %s -d %s ", from, to)
+	switch protocol {
 	case unix.IPPROTO_TCP:
-		return fmt.Sprintf(" -p tcp --dport %d", p.DstPort)
+		return match + fmt.Sprintf("-p tcp --%s %d", side, port)
 	case unix.IPPROTO_UDP:
-		return fmt.Sprintf(" -p udp --dport %d", p.DstPort)
+		return match + fmt.Sprintf("-p udp --%s %d", side, port)
 	case unix.IPPROTO_ICMPV6:
-		return " -p ipv6-icmp"
+		return match + "-p ipv6-icmp"
 	}
-	return " -p icmp"
+	return match + "-p icmp"
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tenon-cni/tenon/internal/host"
 	"github.com/tenon-cni/tenon/internal/host/packet"
 )
@@ -136,11 +138,64 @@ func (w *walk) neighbour(
 	if owner == nil {
 		return w.noOwner(n, link.Name, peer.space, peer.space.Link(peer.link.Master), next)
 	}
+	bridge := peer.space.Link(peer.link.Master)
+	w.solicits(n, link, peer.space, bridge, owner, next)
 	entry := neighbour(n, link, next)
 	if entry == nil || entry.MAC == "" || entry.State == "failed" || entry.MAC == owner.MAC {
 		return true
 	}
+	if bridge != nil && bridge.Bridge != nil && w.filtersBridged(peer.space, bridge) {
+		// br_nf_pre_routing_finish gives a frame that it translates the address of the bridge.
+		w.blame(n, "neighbour", w.wrongMAC(n, link, entry, owner))
+		w.doubt("br_netfilter corrects the address of frames that it translates")
+		return true
+	}
 	return w.misdirected(n, link, entry, owner)
+}
+
+// solicits looks for rules that drop the neighbour solicitation for an address or its answer, which
+// pass the hooks as other packets of IPv6 do. The kernel may still know the neighbour.
+func (w *walk) solicits(
+	n *host.Namespace, link *host.Link, at *host.Namespace, bridge, owner *host.Link, next netip.Addr,
+) {
+	if !next.Is6() {
+		return
+	}
+	target := at
+	if owner != nil {
+		for i := range w.host.Namespaces {
+			if x := &w.host.Namespaces[i]; x.Holder(next) == owner {
+				target = x
+			}
+		}
+	}
+	group := next.As16()
+	solicited := [16]byte{0xff, 2, 11: 1, 12: 0xff, 13: group[13], 14: group[14], 15: group[15]}
+	src := w.packet.Src
+	if own, ok := (packet.NamespaceLookup{Namespace: n}).Own(link.Index, false); ok {
+		src = own
+	}
+	for _, x := range []struct {
+		from, to *host.Namespace
+		src, dst netip.Addr
+		kind     uint16
+	}{
+		{n, target, src, netip.AddrFrom16(solicited), 135 << 8}, {target, n, next, src, 136 << 8},
+	} {
+		p := packet.Packet{Src: x.src, Dst: x.dst, Protocol: unix.IPPROTO_ICMPV6, DstPort: x.kind,
+			TTL: 255, Length: 72, Conn: packet.Connection{State: packet.Untracked}}
+		results := []packet.Result{w.ruleset(x.from).Hook(unix.NF_INET_LOCAL_OUT, &p)}
+		if bridge != nil && bridge.Bridge != nil && w.filtersBridged(at, bridge) && x.from != at && x.to != at {
+			results = append(results, w.ruleset(at).Hook(unix.NF_INET_FORWARD, &p))
+		}
+		results = append(results, w.ruleset(x.to).Hook(unix.NF_INET_LOCAL_IN, &p))
+		for _, r := range results {
+			if r.Verdict != packet.Accept && r.By != nil {
+				w.doubt("%s drops neighbour solicitations or advertisements, as long as the kernel does "+
+					"not know %s", r.By, next)
+			}
+		}
+	}
 }
 
 // misdirected reports a neighbour entry with a wrong MAC address. Behind a stale one, the way goes
@@ -150,7 +205,8 @@ func (w *walk) misdirected(
 ) bool {
 	c := w.wrongMAC(n, link, e, owner)
 	if c.ID == "address.duplicate" {
-		return w.stop(n, "neighbour", c)
+		w.blame(n, "neighbour", c)
+		return w.end(n, "neighbour", Unknown, "the other holder of %s gets the packet", e.Addr)
 	}
 	return w.repair(n, "neighbour", c)
 }
@@ -180,6 +236,15 @@ func (w *walk) wrongMAC(
 	}
 	c.Text = fmt.Sprintf("the neighbour entry %s for %s has the MAC address %s, %s has %s",
 		w.in(n), e.Addr, e.MAC, owner.Name, owner.MAC)
+	count := 0
+	for i := range w.host.Namespaces {
+		if l := w.host.Namespaces[i].Holder(e.Addr); l != nil {
+			count++
+		}
+	}
+	if count > 1 {
+		c.Fix, c.Advice = "", "several links have the address: remove it from all but one, and then "+c.Fix
+	}
 	return c
 }
 
@@ -299,6 +364,9 @@ func (w *walk) translatedOnBridge(n *host.Namespace, b, in *host.Link) bool {
 		w.bridged = true
 		return w.arrive(n, b)
 	}
+	if n.Settings["net.ipv4.conf."+b.Name+".forwarding"] == "0" {
+		w.doubt("br_netfilter translates frames of %s although forwarding is off", b.Name)
+	}
 	w.bridged = true
 	return w.toPort(n, b, in, p.Dst)
 }
@@ -351,7 +419,8 @@ func (w *walk) toPort(n *host.Namespace, b, in *host.Link, next netip.Addr) bool
 	if out == nil {
 		return w.unknownOnBridge(n, b, in, next)
 	}
-	if in == nil { // the namespace itself sends
+	if in == nil || w.bridged { // the namespace itself sends, or br_netfilter for it
+		w.solicits(n, b, other, nil, other.Holder(next), next)
 		if e := neighbour(n, b, next); e != nil && e.MAC != "" && e.State != "failed" {
 			if holder := other.Holder(next); holder != nil && holder.MAC != e.MAC {
 				if !w.misdirected(n, b, e, holder) {
@@ -393,7 +462,7 @@ func (w *walk) joined(n *host.Namespace, in, out *host.Link) *Culprit {
 			fix("%sbridge link set dev %s hairpin on", w.prefix(n), out.Name).
 			advise("set hairpinMode in the configuration, too").
 			see("bridge -d link show dev %s", out.Name))
-	case in.Port.Isolated && out.Port.Isolated && in != out:
+	case in.Port.Isolated && out.Port.Isolated:
 		return new(cause("bridge.isolated",
 			"both ports, %s and %s, are isolated; the bridge never forwards between isolated ports",
 			in.Name, out.Name).

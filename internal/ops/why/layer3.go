@@ -82,7 +82,25 @@ func (w *walk) send(n *host.Namespace) bool {
 	if found.Route.Type == "local" {
 		return w.loopback(n)
 	}
+	if !w.localSource(n, n.Link(found.Link())) {
+		return false
+	}
 	return w.leave(n, found)
+}
+
+// localSource checks that a packet from 127.0.0.0/8 may leave by a link (__mkroute_output).
+func (w *walk) localSource(n *host.Namespace, out *host.Link) bool {
+	const setting = "net.ipv4.conf.%s.route_localnet"
+	name := fmt.Sprintf(setting, out.Name)
+	if p := w.packet; !p.Src.Is4() || !p.Src.IsLoopback() || out.Name == "lo" ||
+		n.Settings[name] != "0" || n.Settings[fmt.Sprintf(setting, "all")] == "1" {
+		return true
+	}
+	return w.repair(n, "sysctl", cause("sysctl.route_localnet",
+		"%s is 0 %s, so packets from %s do not leave by %s", name, w.in(n), w.packet.Src, out.Name).
+		at(name+" "+w.in(n)).
+		fix("%ssysctl -w %s=1", w.prefix(n), name).
+		see("sysctl %s", name))
 }
 
 // loopback passes a packet of a namespace to itself. The connection keeps its translations.
