@@ -36,7 +36,7 @@ func (w *walk) request(n *host.Namespace) {
 	if *v == Left {
 		w.assume("other hosts forward the packet, accept it, and send the reply back")
 	}
-	if len(w.report.Doubts) > 0 && (*v == Delivered || *v == Left) {
+	if len(w.report.Doubts) > 0 && (*v == Delivered || *v == Left || *v == Limited) {
 		*v = Unknown
 	}
 }
