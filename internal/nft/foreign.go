@@ -60,6 +60,11 @@ func (c *Conn) Rules(t Table, chain string) ([]Rule, error) {
 	return rules, nil
 }
 
+// Describe returns the owner and the effect of a rule of a listed ruleset.
+func Describe(r nftmsg.ListedRule) Rule {
+	return ruleOf(r.Table.Family, nftmsg.Rule{Handle: r.Handle, Comment: r.Comment, Exprs: r.Exprs})
+}
+
 // RawRules lists the rules of a chain with all their expressions, none if it does not exist.
 func (c *Conn) RawRules(t Table, chain string) ([]nftmsg.Rule, error) {
 	list, err := c.messages.Rules(t, chain)

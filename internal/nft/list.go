@@ -129,3 +129,18 @@ func (c *Conn) ownedByForeign(allowed func(owner string) bool) (list []Held, err
 	}
 	return list, err
 }
+
+// HeldIn returns the elements of a rule set in a ruleset that was read before.
+func HeldIn(all *nftmsg.Ruleset, rs *RuleSet) (list []Held) {
+	for _, set := range rs.skeleton().sets {
+		for _, s := range all.Sets {
+			if s.Table != set.Table || s.Name != set.Name {
+				continue
+			}
+			for _, x := range s.Elements {
+				list = append(list, set.held(x))
+			}
+		}
+	}
+	return list
+}
