@@ -267,11 +267,11 @@ func give(s *Session, o Options, link kernel.Link, ips []cni.IP) error {
 // CheckMTU6 refuses IPv6 addresses on a link with an MTU that is too small for them.
 func CheckMTU6(l kernel.Link, ips []cni.IP) error {
 	i := slices.IndexFunc(ips, func(ip cni.IP) bool { return ip.Address.Addr().Is6() })
-	if i < 0 || l.MTU >= MinMTU6 {
+	if i < 0 || l.MTU >= kernel.MinMTU6 {
 		return nil
 	}
 	return cni.Errorf(cni.CodeInvalidConfig, "interface %s has MTU %d, but IPv6 address %s needs %d",
-		l.Name, l.MTU, ips[i].Address, MinMTU6).
+		l.Name, l.MTU, ips[i].Address, kernel.MinMTU6).
 		WithDetails("use a larger mtu, or no IPv6 range")
 }
 

@@ -111,10 +111,6 @@ const (
 	maxMTU = 65535
 )
 
-// MinMTU6 is the least MTU of an interface with IPv6, in bytes (RFC 8200, section 5). The kernel
-// removes all IPv6 addresses and settings from an interface with a smaller one.
-const MinMTU6 = 1280
-
 // ValidateMTU refuses an MTU that no interface can have. 0 stands for the kernel's default.
 func ValidateMTU(mtu int) error {
 	if mtu < 0 || mtu > maxMTU {

@@ -79,8 +79,9 @@ func (s Links) EnsureBridge(b Bridge) (bridge Link, created bool, err error) {
 	return bridge, created, nil
 }
 
-// leastMTU6 is IPV6_MIN_MTU.
-const leastMTU6 = 1280
+// MinMTU6 is the least MTU of an interface with IPv6, in bytes (RFC 8200, section 5). The kernel
+// removes all IPv6 addresses and settings from an interface with a smaller one (IPV6_MIN_MTU).
+const MinMTU6 = 1280
 
 // KeepMTU makes the kernel keep the MTU of a bridge, for good, when a port with a smaller MTU joins.
 // The kernel otherwise lowers it to the least MTU of all ports, and below 1280 bytes removes the
@@ -88,7 +89,7 @@ const leastMTU6 = 1280
 // therefore KeepMTU sets another first (br_mtu_auto_adjust and br_change_mtu in net/bridge).
 func (s *Space) KeepMTU(bridge Link) error {
 	other := bridge.MTU - 1
-	if bridge.MTU <= leastMTU6 {
+	if bridge.MTU <= MinMTU6 {
 		other = bridge.MTU + 1
 	}
 	return s.tx.Do(fmt.Sprintf("keep mtu %d dev %s", bridge.MTU, bridge.Name), func() error {

@@ -243,27 +243,15 @@ func ruleOf(f Family, r nftmsg.Rule) Rule {
 	return out
 }
 
-// XTablesDNAT decodes the lowest address and port of the target DNAT (struct
-// nf_nat_ipv4_multi_range_compat and struct nf_nat_range in include/uapi/linux/netfilter/nf_nat.h,
-// with the fields that follow). Both variants of iptables use these structures.
+// XTablesDNAT decodes the lowest address and port of the target DNAT, of both variants of iptables. The
+// result is invalid if the target keeps the address.
 func XTablesDNAT(f Family, info []byte) netip.AddrPort {
-	const flags, oldSize, addrs, ports = 4, 20, 32, 4 // bytes
-	at, length, portAt := flags, addrLen6, flags+addrs
-	if f == IPv4 {
-		length = addrLen4
-		if len(info) == alignTarget(oldSize) { // revision 0: the number of ranges, then one
-			at, portAt = 8, 16
-		}
-	}
-	if len(info) < portAt+ports {
+	to, ok := nftmsg.NATRange(f, info)
+	if !ok || !to.Addr().IsValid() {
 		return netip.AddrPort{}
 	}
-	a, _ := netip.AddrFromSlice(info[at : at+length])
-	return netip.AddrPortFrom(a, port(info[portAt:]))
+	return to
 }
-
-// alignTarget returns the size of a structure with its padding, as XT_ALIGN does.
-func alignTarget(n int) int { return (n + 7) &^ 7 }
 
 // compare sets the field of r that load names, and reports whether it is a field that Others does
 // not count.

@@ -205,7 +205,7 @@ func keepMTU(s *attach.Session, br, port kernel.Link) error {
 	if port.MTU >= br.MTU {
 		return nil
 	}
-	needed := port.MTU < attach.MinMTU6
+	needed := port.MTU < kernel.MinMTU6
 	if !needed {
 		links, err := s.Host.Links.All()
 		if err != nil {

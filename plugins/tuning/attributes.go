@@ -135,13 +135,10 @@ func (a Attributes) differ(s *kernel.Space, l kernel.Link) (all []difference) {
 	return all
 }
 
-// minMTU6 is the least MTU of an interface with IPv6 (RFC 8200, section 5).
-const minMTU6 = 1280
-
 // show writes the new MAC address and MTU into the result, and removes IPv6 addresses and routes
 // that the kernel has removed from the interface because of the MTU.
 func (a Attributes) show(s *chained.Session, r *cni.Result) {
-	if a.MTU != nil && *a.MTU < minMTU6 {
+	if a.MTU != nil && *a.MTU < kernel.MinMTU6 {
 		own := s.Own(r)
 		dropped := len(r.IPs)
 		r.IPs = slices.DeleteFunc(r.IPs, func(ip cni.IP) bool {
