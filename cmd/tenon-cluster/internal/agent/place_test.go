@@ -11,15 +11,18 @@ import (
 	"github.com/tenon-cni/tenon/internal/cluster/local"
 )
 
+// originals are what the agent of the original does before an agent starts with a copy.
+var originals = map[string]func(*node){
+	"the original runs": func(*node) {}, "its agent is killed": (*node).kill,
+	"its agent is stopped": func(n *node) { n.stop() },
+}
+
 // TestCopyWithTheSameBoot starts an agent with a copy of a node's directory in the same boot, while
 // the original's agent runs and while it does not. The copy gives out nothing, and does not lock the
 // original out.
 func TestCopyWithTheSameBoot(t *testing.T) {
 	t.Parallel()
-	for name, stop := range map[string]func(*node){
-		"the original runs": func(*node) {}, "its agent is killed": (*node).kill,
-		"its agent is stopped": func(n *node) { n.stop() },
-	} {
+	for name, stop := range originals {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inWorld(t, func(w *world) {
@@ -167,10 +170,7 @@ func TestClone(t *testing.T) {
 // newer files runs and while it does not. The old files lack addresses that containers use.
 func TestOldFiles(t *testing.T) {
 	t.Parallel()
-	for name, stop := range map[string]func(*node){
-		"the original runs": func(*node) {}, "its agent is killed": (*node).kill,
-		"its agent is stopped": func(n *node) { n.stop() },
-	} {
+	for name, stop := range originals {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inWorld(t, func(w *world) {

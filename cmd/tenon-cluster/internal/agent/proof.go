@@ -71,7 +71,7 @@ func (a *Agent) expel(ctx context.Context, cause error) error {
 	if s, joinErr := a.joined(); joinErr == nil && errors.Is(cause, registry.ErrRival) {
 		contest := a.store().Contest(ctx, s.Node.Name, s.Node.Identity, cause.Error())
 		if contest != nil {
-			a.log.Error("cannot tell the other process", "error", contest)
+			a.log.Error("cannot stop the other process with this identity", "error", contest)
 		}
 	}
 	a.lose()
