@@ -202,8 +202,8 @@ func (t *attachment) inSameNetns(c *network.Client, key cni.Attachment) []cni.At
 	return others
 }
 
-// holder returns the client of the state directory that has the record of an attachment: that of c,
-// unless only another runtime has recorded it.
+// holder returns a client for the state directory that has the record of an attachment. It returns c
+// unless only another runtime has recorded the attachment.
 func holder(c *network.Client, key cni.Attachment) *network.Client {
 	if _, err := c.Record(key); !errors.Is(err, network.ErrNoRecord) {
 		return c

@@ -34,6 +34,7 @@ func TestFixes(t *testing.T) {
 				add rule inet fw c tcp sport 9000 drop'`, "nft insert rule inet fw c ct state established,related accept"},
 		{"forwarding", `web 203.0.113.9:9000`, `sysctl -qw net.ipv4.ip_forward=0`, "sysctl -w net.ipv4.ip_forward=1"},
 		{"a link", `web 10.77.0.3:80`, `ip link set $DBVETH down`, "ip link set $DBVETH up"},
+		{"a bridge", `web 10.77.0.3:80`, `ip link set cni0 down`, "ip link set cni0 up"},
 		{"a neighbour", `host 10.77.0.2:80`,
 			`ip neigh replace 10.77.0.2 lladdr 02:00:00:00:00:99 dev cni0 nud permanent`,
 			"ip neigh del 10.77.0.2 dev cni0"},
@@ -73,6 +74,10 @@ func TestAdvice(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ name, flow, create, advice string }{
 		{"no service", `web 10.77.0.3:81`, ``, ""},
+		{"lo is down", `web 127.0.0.1:80`, ``, "ip link set lo up"},
+		{"a martian destination", `outside 192.0.2.1:9100`, `nft 'add table ip own;
+			add chain ip own c { type nat hook prerouting priority -100; };
+			add rule ip own c tcp dport 9100 dnat to 127.0.0.1:9100'`, "let the service listen on an address of up0"},
 		{"a table of firewalld", `web 203.0.113.9:9000`, `nft 'add table inet firewalld;
 			add chain inet firewalld f { type filter hook forward priority 0; policy drop; }'`, "firewall-cmd "},
 		{"a route in another table", `web 203.0.113.9:9000`, `ip route add blackhole 203.0.113.0/24 table 77
@@ -84,6 +89,9 @@ func TestAdvice(t *testing.T) {
 			t.Parallel()
 			n := newNode(t)
 			n.shell(row.create)
+			if n.connects(row.flow) {
+				t.Error("the broken host connects")
+			}
 			r := n.explain(row.flow)
 			if r.Verdict != why.Stopped || r.Culprits[0].Fix != "" ||
 				!strings.Contains(r.Culprits[0].Advice, row.advice) {

@@ -114,9 +114,10 @@ func (b *builder) checkLinks(n *Node, s *space, inside *host.Link) {
 		n.mark(Error, "interface.no-carrier", "", "%s has no carrier", inside.Name)
 	}
 	if inside.Kind == "veth" && other != nil {
-		if p := other.links[index].Port; p != nil && p.State != "forwarding" &&
-			other.links[index].Running() {
-			n.mark(Error, "bridge.port-state", "", "port %s is %s", other.links[index].Name, p.State)
+		l := other.links[index]
+		bridge := other.links[l.Master] // whose ports are disabled while it is down
+		if p := l.Port; p != nil && p.State != "forwarding" && l.Running() && bridge != nil && bridge.Up() {
+			n.mark(Error, "bridge.port-state", "", "port %s is %s", l.Name, p.State)
 		}
 	}
 }

@@ -373,7 +373,7 @@ func (w *walk) translatedOnBridge(n *host.Namespace, b, in *host.Link) bool {
 
 // port checks the state of a port.
 func (w *walk) port(n *host.Namespace, b, l *host.Link) bool {
-	if l.Port.State == "forwarding" || !l.Up() { // a port that is down is disabled, too
+	if l.Port.State == "forwarding" || !l.Up() || !b.Up() { // disabled, as long as one of them is down
 		return true
 	}
 	c := cause("bridge.state", "port %s of %s is in state %s", l.Name, b.Name, l.Port.State).

@@ -45,6 +45,11 @@ func (w *walk) request(n *host.Namespace) {
 // reply, is delivered.
 func (w *walk) send(n *host.Namespace) bool {
 	p := w.packet
+	if lo := n.LinkByName("lo"); p.Dst.IsLoopback() && lo != nil && !lo.Up() {
+		return w.stop(n, "link", cause("link.down", "lo %s is down", w.in(n)).
+			advise("%sip link set lo up", w.prefix(n)).
+			see("ip link show lo"))
+	}
 	found, ok := w.route(n, host.Query{Src: p.Src, Dst: p.Dst, Mark: p.Mark})
 	if !ok {
 		return false
@@ -90,18 +95,40 @@ func (w *walk) send(n *host.Namespace) bool {
 
 // localSource checks that a packet from 127.0.0.0/8 may leave by a link (__mkroute_output).
 func (w *walk) localSource(n *host.Namespace, out *host.Link) bool {
-	const setting = "net.ipv4.conf.%s.route_localnet"
-	name := fmt.Sprintf(setting, out.Name)
-	if p := w.packet; !p.Src.Is4() || !p.Src.IsLoopback() || out.Name == "lo" ||
-		n.Settings[name] != "0" || n.Settings[fmt.Sprintf(setting, "all")] == "1" {
+	src := w.packet.Src
+	if !src.Is4() || !src.IsLoopback() || !keepsLocalnet(n, out) {
 		return true
 	}
+	name := localnet(out)
 	return w.repair(n, "sysctl", cause("sysctl.route_localnet",
-		"%s is 0 %s, so packets from %s do not leave by %s", name, w.in(n), w.packet.Src, out.Name).
+		"%s is 0 %s, so packets from %s do not leave by %s", name, w.in(n), src, out.Name).
 		at(name+" "+w.in(n)).
 		fix("%ssysctl -w %s=1", w.prefix(n), name).
 		see("sysctl %s", name))
 }
+
+// martian checks that a packet to 127.0.0.0/8 may come in by a link (ip_route_input_slow).
+func (w *walk) martian(n *host.Namespace, in *host.Link) bool {
+	dst := w.packet.Dst
+	if !dst.Is4() || !dst.IsLoopback() || !keepsLocalnet(n, in) {
+		return true
+	}
+	name := localnet(in)
+	return w.repair(n, "sysctl", cause("sysctl.route_localnet",
+		"%s is 0 %s, so packets to %s do not come in by %s", name, w.in(n), dst, in.Name).
+		at(name+" "+w.in(n)).
+		advise("let the service listen on an address of %s; %s=1 opens all services of 127.0.0.0/8 to "+
+			"the neighbours of %[1]s", in.Name, name).
+		see("sysctl %s", name))
+}
+
+// keepsLocalnet reports whether a link takes no packets from or to 127.0.0.0/8.
+func keepsLocalnet(n *host.Namespace, l *host.Link) bool {
+	return l.Name != "lo" && n.Settings[localnet(l)] == "0" &&
+		n.Settings["net.ipv4.conf.all.route_localnet"] != "1"
+}
+
+func localnet(l *host.Link) string { return "net.ipv4.conf." + l.Name + ".route_localnet" }
 
 // loopback passes a packet of a namespace to itself. The connection keeps its translations.
 func (w *walk) loopback(n *host.Namespace) bool {
@@ -373,6 +400,9 @@ func (w *walk) arrive(n *host.Namespace, in *host.Link) bool {
 	if w.bridged {
 		w.bridged = false
 	} else if !w.prerouting(n) {
+		return false
+	}
+	if !w.martian(n, in) {
 		return false
 	}
 	found, ok := w.route(n, host.Query{Src: p.Src, Dst: p.Dst, IIF: in.Name, Mark: p.Mark})
