@@ -144,6 +144,11 @@ func (n *Namespace) Holder(a netip.Addr) *Link {
 	return nil
 }
 
+// Holds reports whether a link has an address, which other links can have too.
+func (n *Namespace) Holds(link int, a netip.Addr) bool {
+	return slices.ContainsFunc(n.Of(link), func(x Addr) bool { return x.Prefix.Addr() == a })
+}
+
 // Peer returns the namespace and the link at the other end of a veth pair, or the parent of a VLAN,
 // macvlan or ipvlan device; nil if it is not known.
 func (h *Host) Peer(n *Namespace, l *Link) (*Namespace, *Link) {

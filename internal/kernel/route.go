@@ -32,6 +32,15 @@ func (s Routes) Add(l Link, r Route) error {
 		func() error { return errorOf(s.space.rt.Routes.Delete(r)) })
 }
 
+// Append is Add for a route that comes into force only when other routes to the same destination
+// are gone.
+func (s Routes) Append(l Link, r Route) error {
+	r.Link = l.Index
+	return s.space.tx.change(routeOp(l, r),
+		func() (bool, error) { return s.space.rt.Routes.Append(r) },
+		func() error { return errorOf(s.space.rt.Routes.Delete(r)) })
+}
+
 // Delete removes a route through l. It succeeds if the route does not exist. The scope of an IPv4
 // route must match. Rollback adds the route again.
 func (s Routes) Delete(l Link, r Route) error {

@@ -46,17 +46,21 @@ type (
 )
 
 // Apply makes the elements of an owner exist, in one transaction; op names the change. It takes
-// over elements of other owners with the same subjects, or returns a [ConflictError], as the rule
-// set defines. It removes other elements of the owner in rule sets that already have a requested
+// over elements of other owners with the same subjects, waits for them if [Tx.SetPeers] says that
+// they are of other networks, or returns a [ConflictError], as the rule set defines. It removes other elements of the owner in rule sets that already have a requested
 // subject. Rollback reverts the changes, except where another owner has changed the same element
 // since. The error wraps [ErrNoNFT] if the kernel does not support the rule set.
 func (s Rules) Apply(op, tag string, elements []Element) error {
-	request := nft.Request{Owner: tag, Elements: elements}
+	request := s.request(tag, elements)
 	if b := s.space.tx.batch; b != nil {
 		b.requests = append(b.requests, request)
 		return nil
 	}
 	return s.space.apply(op, request)
+}
+
+func (s Rules) request(tag string, elements []Element) nft.Request {
+	return nft.Request{Owner: tag, Peers: s.space.tx.peers, Elements: elements}
 }
 
 func (s *Space) apply(op string, requests ...nft.Request) error {
@@ -129,7 +133,7 @@ func (s *Space) remove(
 
 // Missing returns the elements of an owner that do not exist, or that exist and must not.
 func (s Rules) Missing(tag string, elements []Element) ([]Held, error) {
-	missing, err := s.missing(nft.Request{Owner: tag, Elements: elements})
+	missing, err := s.missing(s.request(tag, elements))
 	return slices.Concat(missing...), err
 }
 

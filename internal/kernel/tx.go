@@ -18,6 +18,7 @@ type Tx struct {
 	ctx   context.Context       // bounds the transaction, as it does in database/sql
 	watch func(op string) error // see Watch; may be nil
 	batch *Batch                // collects the requests of [Rules.Apply], or nil
+	peers string                // see SetPeers
 	done  []change
 }
 
@@ -33,6 +34,11 @@ func Begin(ctx context.Context) *Tx { return &Tx{ctx: ctx} }
 // returns an error, tx does not make the change and [Tx.Do] returns the error. A nil function is
 // not called.
 func (tx *Tx) Watch(watch func(op string) error) { tx.watch = watch }
+
+// SetPeers names the prefix of the tags of the network for which tx makes changes. An owner replaces
+// other owners of its addresses that have this prefix, and shares its addresses with all others: an
+// address is unique within a network. Without a prefix an owner replaces all others.
+func (tx *Tx) SetPeers(prefix string) { tx.peers = prefix }
 
 // CollectInto makes [Rules.Apply] append to b instead of changing the kernel, for
 // [Rules.ApplyBatches] to apply together with other requests. Rollback does not affect b.

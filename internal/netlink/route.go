@@ -91,6 +91,19 @@ func (c Routes) Add(r Route) (added bool, err error) {
 	return c.conn.addRoute(r.message(unix.RTPROT_BOOT), 0)
 }
 
+// Append is Add for a route behind existing ones to the same destination, which stay in force. Add
+// itself puts a route of IPv4 before them, and one of IPv6 behind them.
+func (c Routes) Append(r Route) (added bool, err error) {
+	if !r.Dst.IsValid() {
+		return false, fmt.Errorf("no destination: %w", unix.EINVAL)
+	}
+	flags := 0
+	if r.Dst.Addr().Is4() {
+		flags = unix.NLM_F_APPEND
+	}
+	return c.conn.addRoute(r.message(unix.RTPROT_BOOT), flags)
+}
+
 // addRoute reports whether the route was added; flags are NLM_F_… in addition to NLM_F_CREATE.
 func (c *Conn) addRoute(m routeMessage, flags int) (added bool, err error) {
 	err = c.change(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|flags, m.RtMsg, m.encode()...)

@@ -44,8 +44,8 @@ var addressHooks = map[string]uint32{
 }
 
 // RuleSet returns the rule set. Requests, and calls about the same elements, need the same pointer.
-// An address has one owner: a request of another owner causes a [ConflictError]. A changed
-// definition replaces the chain and keeps the elements.
+// Within a network an address has one owner: a request of another owner causes a [ConflictError]. A
+// changed definition replaces the chain and keeps the elements.
 func (a AddressRules) RuleSet() (*RuleSet, error) {
 	if err := a.check(); err != nil {
 		return nil, fmt.Errorf("rule set %q: %w", a.Name, err)
@@ -170,14 +170,23 @@ func (a AddressRules) conflict(rs *RuleSet, have *state, requests []Request, i i
 			continue
 		}
 		addr := address(e.raw.Key)
-		holder := owners[addr]
-		if x := have.lookup(protocolOf(addr).external(a.Name), e.raw.Key); x != nil &&
-			holder == "" {
-			holder = x.Comment
+		set := protocolOf(addr).external(a.Name)
+		holders := []string{owners[addr]}
+		if x := have.lookup(set, e.raw.Key); x != nil {
+			if holders[0] == "" {
+				holders[0] = x.Comment
+			}
+			for _, x := range have.elements(set.waiting()) {
+				if set.subjectOf(x) == string(e.raw.Key) {
+					holders = append(holders, x.Comment)
+				}
+			}
 		}
-		if holder != "" && holder != requests[i].Owner {
-			what := fmt.Sprintf("address %s in rule set %s", addr, a.Name)
-			return &ConflictError{What: what, Holder: holder, To: addr}
+		for _, h := range holders {
+			if h != "" && h != requests[i].Owner && requests[i].replaces(h) {
+				what := fmt.Sprintf("address %s in rule set %s", addr, a.Name)
+				return &ConflictError{What: what, Holder: h, To: addr}
+			}
 		}
 	}
 	return nil
@@ -196,11 +205,15 @@ func (c *Conn) addressElements() (map[string][]Held, error) {
 	}
 	for _, name := range names {
 		for _, p := range families() {
-			ruleSet, ok := strings.CutSuffix(name, "-"+p.suffix)
+			shared, waiting := strings.CutSuffix(name, waitingSuffix)
+			ruleSet, ok := strings.CutSuffix(shared, "-"+p.suffix)
 			if !ok || !strings.HasPrefix(ruleSet, AddressRulesPrefix) {
 				continue
 			}
 			set := p.external(strings.TrimPrefix(ruleSet, AddressRulesPrefix))
+			if waiting {
+				set = set.waiting()
+			}
 			found, err := c.contents(set)
 			if err != nil {
 				return nil, err

@@ -17,7 +17,7 @@ import (
 // clusterSet returns the set of pairs of pools of a rule set.
 func (p protocol) clusterSet(name string) *set {
 	s := p.netSet(name)
-	s.unowned = true
+	s.unowned, s.shared = true, false
 	s.text = func(x nftmsg.Element) string {
 		half, end := len(x.Key)/2, lastKey(x)
 		return fmt.Sprintf("%s to %s", network(x.Key[:half], end[:half]),

@@ -40,7 +40,12 @@ func (ch change) empty() bool { return len(ch.del)+len(ch.add)+len(ch.fill) == 0
 // elements of other owners with the same subjects. If a requested subject has elements already, the
 // changes also remove other elements of the same owners.
 func diff(rs *RuleSet, requests []Request, have *state) (c changes) {
-	w := wantOf(rs, requests)
+	s := rs.skeleton()
+	inForce, wait := divide(s, rs, requests, have)
+	w := wantOf(rs, s, inForce)
+	for _, r := range wait {
+		w.owners[r.Owner] = w.owners[r.Owner] || len(r.Elements) > 0
+	}
 	if have.status(w.skeleton) != current {
 		c.builds = []build{rebuild(w.skeleton, have)}
 	}
@@ -60,6 +65,13 @@ func diff(rs *RuleSet, requests []Request, have *state) (c changes) {
 		}
 		ch.updateChains(targets, have)
 		c.sets = append(c.sets, ch)
+	}
+	if queued := func(r Request) bool { return len(r.Elements) > 0 }; inUse ||
+		slices.ContainsFunc(wait, queued) {
+		waiting := s.waiting()
+		c.sets = append(c.sets, queue(waiting, requests, wait, have)...)
+		c.sets = promote(s, c.sets, have)
+		c.builds = append(c.builds, buildWaiting(waiting, c.sets, have)...)
 	}
 	countReferences(c.sets, have)
 	c.sets = slices.DeleteFunc(c.sets, change.empty)
@@ -92,20 +104,27 @@ func removal(
 			return changes{}, nil
 		}
 	}
-	for _, set := range s.sets {
-		if set.unowned {
-			continue
-		}
-		ch := change{skeleton: s, set: set}
-		for _, x := range have.elements(set) {
-			if x.Comment != "" && match(x.Comment) {
-				ch.del = append(ch.del, x)
-				removed = append(removed, set.held(x))
+	remove := func(s skeleton) {
+		for _, set := range s.sets {
+			if set.unowned {
+				continue
 			}
+			ch := change{skeleton: s, set: set}
+			for _, x := range have.elements(set) {
+				if x.Comment != "" && match(x.Comment) {
+					ch.del = append(ch.del, x)
+					removed = append(removed, set.held(x))
+				}
+			}
+			ch.updateChains(nil, have)
+			c.sets = append(c.sets, ch)
 		}
-		ch.updateChains(nil, have)
-		c.sets = append(c.sets, ch)
 	}
+	remove(s)
+	if w := s.waiting(); len(w.sets) > 0 && have.status(w) != absent {
+		remove(w)
+	}
+	c.sets = promote(s, c.sets, have)
 	countReferences(c.sets, have)
 	return c, removed
 }
@@ -113,7 +132,9 @@ func removal(
 // lacking returns for each request the elements of a rule set that do not exist, or that exist and
 // must not. No element exists in a rule set that is not in force.
 func lacking(rs *RuleSet, requests []Request, have *state) [][]Held {
-	w := wantOf(rs, requests)
+	s := rs.skeleton()
+	inForce, _ := divide(s, rs, requests, have)
+	w := wantOf(rs, s, inForce)
 	if have.status(w.skeleton).inForce() {
 		w.compare(have)
 	}
@@ -158,8 +179,8 @@ type wantedElement struct {
 	exists bool
 }
 
-func wantOf(rs *RuleSet, requests []Request) *want {
-	w := &want{skeleton: rs.skeleton(), owners: map[string]bool{}, sets: map[string]*wanted{}}
+func wantOf(rs *RuleSet, s skeleton, requests []Request) *want {
+	w := &want{skeleton: s, owners: map[string]bool{}, sets: map[string]*wanted{}}
 	for _, r := range requests {
 		for _, e := range r.Elements {
 			if e.ruleSet == rs {
@@ -283,10 +304,16 @@ func (in *wanted) lacking() (list []nftmsg.Element) {
 func (w *want) satisfied(e Element, owner string, have *state) bool {
 	set, in := w.skeleton.set(e.set), w.sets[e.set]
 	x := set.owned(e, owner)
-	known := in.byKey[string(x.Key)]
-	exists := known.exists && equal(known.Element, x) || contains(in.unwanted, x)
+	exists := false
+	if in != nil {
+		known := in.byKey[string(x.Key)]
+		exists = known != nil && known.exists && equal(known.Element, x) || contains(in.unwanted, x)
+	}
 	if exists && e.chain != nil {
 		exists = have.filled(*e.chain)
+	}
+	if !exists && w.skeleton.waits(e, owner, have) {
+		exists = true
 	}
 	if !exists && e.shares != nil {
 		exists = sharesPorts(w.skeleton, e, owner, have)

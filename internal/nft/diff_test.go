@@ -96,7 +96,7 @@ func expectChanges(t *testing.T, c changes, want ...string) {
 	}
 }
 
-func guest(owner, room string) Request { return Request{owner, InRoom(room, owner)} }
+func guest(owner, room string) Request { return Request{Owner: owner, Elements: InRoom(room, owner)} }
 
 func masq(t *testing.T, owner string, addrs ...string) Request {
 	t.Helper()
@@ -108,7 +108,7 @@ func masq(t *testing.T, owner string, addrs ...string) Request {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Request{owner, elements}
+	return Request{Owner: owner, Elements: elements}
 }
 
 // onPort publishes port 8080 for an owner "container/network", only to clients if there are any.
@@ -127,7 +127,7 @@ func onPort(t *testing.T, owner, address string, clients ...string) Request {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Request{owner, elements}
+	return Request{Owner: owner, Elements: elements}
 }
 
 // from is the condition that a packet comes from a client.
@@ -180,21 +180,22 @@ func TestDiff(t *testing.T) {
 		},
 		{
 			name: "a request replaces its owner's other elements, and drops the last reference",
-			have: []Request{{"anne",
-				slices.Concat(InRoom("red", "anne"), InRoom("blue", "anne"))}},
+			have: []Request{{Owner: "anne", Elements: slices.Concat(InRoom("red", "anne"),
+				InRoom("blue", "anne"))}},
 			want:    []Request{guest("anne", "blue")},
 			changes: []string{"-rooms: red", "-guests: red anne anne"},
 		},
 		{
 			name:     "an element that cannot be shared is a conflict",
-			have:     []Request{{"anne", []Element{Seat("1")}}},
-			want:     []Request{{"bert", []Element{Seat("2"), Seat("1")}}},
+			have:     []Request{{Owner: "anne", Elements: []Element{Seat("1")}}},
+			want:     []Request{{Owner: "bert", Elements: []Element{Seat("2"), Seat("1")}}},
 			conflict: "seat 1 is already in use by anne",
 		},
 		{
-			name:     "a conflict does not stop the other requests",
-			have:     []Request{{"anne", []Element{Seat("1")}}},
-			want:     []Request{{"bert", []Element{Seat("1")}}, {"carl", []Element{Seat("2")}}},
+			name: "a conflict does not stop the other requests",
+			have: []Request{{Owner: "anne", Elements: []Element{Seat("1")}}},
+			want: []Request{{Owner: "bert", Elements: []Element{Seat("1")}},
+				{Owner: "carl", Elements: []Element{Seat("2")}}},
 			changes:  []string{"+seats: 2 carl"},
 			conflict: "seat 1 is already in use by anne",
 		},

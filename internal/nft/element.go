@@ -43,6 +43,11 @@ func keyElement(rs *RuleSet, set *set, key []byte) Element {
 type Request struct {
 	Owner    string
 	Elements []Element
+
+	// Peers is the prefix of the owners of the same network. The owner replaces other owners of its
+	// addresses that have this prefix: an address is unique within a network. It shares an address
+	// with owners that do not have it. With an empty prefix it replaces all.
+	Peers string
 }
 
 // Held is an element that exists.
@@ -54,10 +59,19 @@ type Held struct {
 	Comment string // its owner, "" if elements of another set keep it
 	Text    string // describes the element for users
 
+	// Waiting reports that an owner of another network holds the address, so that its options are in
+	// force.
+	Waiting bool
+
 	Unwanted bool // in the result of [Conn.Missing]: the element exists and must not
 }
 
 func (s *set) held(x nftmsg.Element) Held {
+	if s.waitsFor != nil {
+		h := s.waitsFor.held(s.waitsFor.awaited(x))
+		h.Waiting = true
+		return h
+	}
 	return Held{
 		Set: s.Name, Key: x.Key, KeyEnd: x.KeyEnd, Value: x.Value,
 		Comment: x.Comment, Text: s.text(x),

@@ -17,8 +17,7 @@ import (
 // address.
 var Filtering = &RuleSet{name: "filter", skeleton: filterSkeleton}
 
-// Admit returns the elements that accept packets from addresses and replies to them. The last owner
-// to apply an address owns it.
+// Admit returns the elements that accept packets from addresses and replies to them.
 func Admit(addrs ...netip.Addr) (list []Element) {
 	for _, a := range addrs {
 		a = a.Unmap()

@@ -1,7 +1,6 @@
 package nft
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"slices"
 
@@ -26,13 +25,12 @@ func (i Isolation) Elements(tag string) ([]Element, error) {
 	if i.Interface == "" || max(len(i.Interface), len(i.Port)) >= unix.IFNAMSIZ {
 		return nil, fmt.Errorf("interface %q, port %q: invalid interface name", i.Interface, i.Port)
 	}
-	owner := sha256.Sum256([]byte(tag))
 	name := ifName(i.Interface)
 	pair := slices.Concat(name, name)
 	inside := keyElement(Filtering, together(), pair)
 	inside.absent = i.Inside
 	list := []Element{
-		keyElement(Filtering, members(), slices.Concat(pair, owner[:16])),
+		keyElement(Filtering, members(), slices.Concat(pair, ownerDigest(tag))),
 		keyElement(Filtering, isolated(), name), inside,
 	}
 	if i.Port != "" {

@@ -29,7 +29,8 @@ func (c *Conn) List(ctx context.Context, rs *RuleSet) (list []Held, err error) {
 // Owned returns all elements of a rule set, also if the rules were flushed, except the pools of a
 // cluster, which no attachment owns. It takes no lock, so a caller that holds the lock can use it.
 func (c *Conn) Owned(rs *RuleSet) (list []Held, err error) {
-	for _, set := range rs.skeleton().sets {
+	s := rs.skeleton()
+	for _, set := range slices.Concat(s.sets, s.waiting().sets) {
 		if set.unowned {
 			continue
 		}
@@ -132,7 +133,8 @@ func (c *Conn) ownedByForeign(allowed func(owner string) bool) (list []Held, err
 
 // HeldIn returns the elements of a rule set in a ruleset that was read before.
 func HeldIn(all *nftmsg.Ruleset, rs *RuleSet) (list []Held) {
-	for _, set := range rs.skeleton().sets {
+	skeleton := rs.skeleton()
+	for _, set := range slices.Concat(skeleton.sets, skeleton.waiting().sets) {
 		for _, s := range all.Sets {
 			if s.Table != set.Table || s.Name != set.Name {
 				continue

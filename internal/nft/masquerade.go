@@ -182,8 +182,8 @@ func (p protocol) addrSet(name string) *set {
 	return &set{
 		Set: nftmsg.Set{Table: table, Name: name + p.suffix, Key: []nftmsg.Type{p.addr},
 			Size: maxAddrs},
-		subject: p.addr,
-		text:    func(x nftmsg.Element) string { return address(x.Key).String() },
+		subject: p.addr, shared: true,
+		text: func(x nftmsg.Element) string { return address(x.Key).String() },
 	}
 }
 
@@ -191,8 +191,8 @@ func (p protocol) netSet(name string) *set {
 	key := []nftmsg.Type{p.addr, p.addr}
 	return &set{
 		Set:     nftmsg.Set{Table: table, Name: name + p.suffix, Key: key, Interval: true},
-		subject: p.addr,
-		text:    func(x nftmsg.Element) string { return related(x, "not to") },
+		subject: p.addr, shared: true,
+		text: func(x nftmsg.Element) string { return related(x, "not to") },
 	}
 }
 
@@ -208,7 +208,7 @@ func (p protocol) sourceMap(name string) *set {
 	return &set{
 		Set: nftmsg.Set{Table: table, Name: name + p.suffix, Key: addr, Data: addr,
 			Size: maxSources},
-		subject: p.addr,
+		subject: p.addr, shared: true,
 		text: func(x nftmsg.Element) string {
 			return fmt.Sprintf("%s as %s", address(x.Key), address(x.Value))
 		},

@@ -291,8 +291,7 @@ func publishers() *set {
 
 // Publisher returns the element that exists if an owner has published any port.
 func Publisher(tag string) Element {
-	key := sha256.Sum256([]byte(tag))
-	return keyElement(Publishing, publishers(), key[:addrLen6])
+	return keyElement(Publishing, publishers(), ownerDigest(tag))
 }
 
 func (p ports) mapping(m Mapping) Element {

@@ -43,9 +43,12 @@ type skeleton struct {
 	sets    []*set
 	chains  []chain // a chain comes after the chains that it jumps to
 	replace bool    // versions differ in the hooks of chains, which cannot change
+
+	waitsFor *skeleton // in whose sets the owners of the elements wait for others, or nil
 }
 
-// set is a set or a map. Each element has one owner, or is shared and reference-counted.
+// set is a set or a map. An element has one owner, or exists while elements of another set refer to
+// it.
 type set struct {
 	nftmsg.Set
 
@@ -60,6 +63,13 @@ type set struct {
 	// subject is the type of an element's scope if other sets of the rule set have scopes of the
 	// same type: an owner that takes over a scope takes it over in all of them.
 	subject nftmsg.Type
+
+	// shared marks a set with elements that owners of several networks can want at the same time. A
+	// key begins with an address, of the type subject. See shared.go.
+	shared bool
+
+	// waitsFor is the shared set for whose elements the owners of elements wait, or nil.
+	waitsFor *set
 
 	// unowned marks a set with elements that no attachment owns: requests neither add nor remove
 	// them, and a rebuilt skeleton keeps them.
@@ -78,12 +88,20 @@ type chain struct {
 
 // set returns the set of that name, which must be part of the skeleton.
 func (s skeleton) set(name string) *set {
+	if set := s.find(name); set != nil {
+		return set
+	}
+	panic("nft: no set " + name)
+}
+
+// find returns the set of that name, or nil.
+func (s skeleton) find(name string) *set {
 	for _, set := range s.sets {
 		if set.Name == name {
 			return set
 		}
 	}
-	panic("nft: no set " + name)
+	return nil
 }
 
 // jumpsTo returns the number of rules of the skeleton that jump or go to a chain.

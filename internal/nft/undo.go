@@ -9,6 +9,7 @@ import (
 // inverse returns the changes that undo changes of elements, except where another owner has changed
 // the same element since.
 func inverse(done []change, have *state) (c changes) {
+	all := done
 	for len(done) > 0 {
 		s := done[0].skeleton
 		n := slices.IndexFunc(done, func(ch change) bool {
@@ -20,7 +21,28 @@ func inverse(done []change, have *state) (c changes) {
 		c.sets = append(c.sets, inverseOf(s, done[:n], have)...)
 		done = done[n:]
 	}
+	for _, ch := range all {
+		c.promoteUndone(ch, have)
+	}
 	return c
+}
+
+// promoteUndone adds the changes that follow from undoing the change of a set for owners that wait
+// for its elements.
+func (c *changes) promoteUndone(done change, have *state) {
+	s := done.skeleton
+	if s.waitsFor != nil {
+		s = *s.waitsFor
+		for _, x := range done.add { // it may wait no longer
+			y := done.set.waitsFor.awaited(x)
+			if now := have.lookup(done.set.waitsFor, y.Key); now != nil && equal(*now, y) {
+				held := at(&c.sets, s, done.set.waitsFor)
+				held.del = append(held.del, y)
+			}
+		}
+	}
+	c.sets = promote(s, c.sets, have)
+	c.builds = append(c.builds, buildWaiting(s.waiting(), c.sets, have)...)
 }
 
 // inverseOf returns the changes that undo the changes of one skeleton.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -30,6 +31,9 @@ type Session struct {
 func Begin(ctx context.Context, c *plugin.Call) *kernel.Tx {
 	tx := kernel.Begin(ctx)
 	tx.Watch(c.Watch)
+	a := c.Attachment()
+	before, _, _ := strings.Cut(a.Tag(), string(a.Owner()))
+	tx.SetPeers(before + a.Owner().Network())
 	return tx
 }
 

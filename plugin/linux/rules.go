@@ -13,8 +13,10 @@ import (
 
 // RuleSet is a rule set of nftables with one purpose, in the table inet tenon of the host: a set of
 // addresses for each family, and a base chain with one rule for each set, such as "ip saddr
-// @x-quarantine-4 drop" in the chain x-quarantine. Each address has one owner, [Session.Tag]. Give
-// a RuleSet to [DefineChained]; a [Ruler] adds addresses to it.
+// @x-quarantine-4 drop" in the chain x-quarantine. Within a network each address has one owner,
+// [Session.Tag]. Containers of several networks can have the same address, and the rule applies to
+// all of them until the last one releases it. Give a RuleSet to [DefineChained]; a [Ruler] adds
+// addresses to it.
 //
 // The first ADD creates it. When a new version of the plugin defines it differently, the next ADD
 // replaces the chain and keeps the addresses. Until then the old definition is in force. A set

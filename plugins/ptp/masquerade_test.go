@@ -122,6 +122,37 @@ func TestMasqueradeDetails(t *testing.T) {
 	}
 }
 
+// TestTenants: a container of another network with the same address takes no packets from the first
+// one, and gets its own when the first one is gone.
+func TestTenants(t *testing.T) {
+	t.Parallel()
+	r := runtime(t, masq(``)+ipamDual)
+	outside := node{r.Uplink(), "192.0.2.2", "2001:db8::2"}
+	const host = "192.0.2.1 2001:db8::1"
+	a := r.Add("first")
+	r.Conf["name"] = "other"
+	b := r.Add("second")
+	if a.IPs[0].Address != b.IPs[0].Address {
+		t.Fatalf("the addresses differ: %v, %v", a.IPs, b.IPs)
+	}
+	if got := outside.sees(t, r.Container("first")); got != host {
+		t.Errorf("outside sees the first container as %s", got)
+	}
+	r.Check("second")
+	r.Conf["name"] = "net"
+	r.Check("first")
+	r.Del("first")
+	r.Conf["name"] = "other"
+	r.Check("second")
+	if got := outside.sees(t, r.Container("second")); got != host {
+		t.Errorf("outside sees the second container as %s", got)
+	}
+	r.Del("second")
+	if left := r.Host.Command("nft", "list", "ruleset"); strings.Contains(left, "tenon:") {
+		t.Errorf("left:\n%s", left)
+	}
+}
+
 // TestInvalidPackets: a packet of no known connection is not masqueraded (plugins#816). With
 // dropInvalid it is dropped, except to networks that see the container's address anyway.
 func TestInvalidPackets(t *testing.T) {

@@ -122,7 +122,8 @@ func (c *Config) Finish(_ context.Context, s *attach.Session, r *cni.Result) err
 		if _, err := s.Host.Addrs.EnsureGateway(host, single(ip.Gateway)); err != nil {
 			return err
 		}
-		if err := s.Host.Routes.Add(host, hostRoute(ip)); err != nil {
+		// A container of another network can have the same address: it keeps its packets.
+		if err := s.Host.Routes.Append(host, hostRoute(ip)); err != nil {
 			return err
 		}
 		if c.delegates(ip) {

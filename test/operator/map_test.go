@@ -75,6 +75,8 @@ var mapped = []struct {
 		nft flush ruleset`, []string{
 		`web .*✗ eth0 is down`, `db .*! eth0 has MTU 9000, its peer veth\w+ 1500`,
 		`web .*✗ no masquerade for 10.77.0.2`}},
+	{`ip link add br9 type bridge; ip link set br9 up; ip addr add 10.77.0.9/24 dev br9`, []string{
+		`br9 .*! 10.77.0.0/24 is also on cni0, where the host sends packets for it`}},
 	{`web ip link del eth0
 		ip link set cni0 down`, []string{`web .*✗ interface eth0 is missing`, `cni0 .*✗ down`}},
 }

@@ -173,6 +173,10 @@ var broken = []struct {
 		create: `db ip link del eth0`, // as the kernel does with the namespace
 		gone:   "db",
 		want:   `the network namespace of db no longer exists; its attachment still has 10.77.0.3`},
+	{number: 51, flow: `db 203.0.113.9:9000`, // two networks with one subnet
+		create: `ip link add br9 type bridge; ip link set br9 up; ip addr add 10.77.0.1/24 dev br9; ip link set $DBVETH master br9; db ip addr flush dev eth0 scope global; db ip addr add 10.77.0.2/24 dev eth0; db ip route add default via 10.77.0.1; db ip neigh flush dev eth0`,
+		repair: `ip link set $DBVETH master cni0; db ip addr del 10.77.0.2/24 dev eth0; db ip addr add 10.77.0.3/24 dev eth0; db ip route add default via 10.77.0.1; ip link del br9`,
+		want:   `the reply to 10.77.0.2 arrives in web, which has that address, too`},
 }
 
 // TestBrokenHosts breaks a host, and checks that only the broken host shows the culprit,

@@ -367,14 +367,20 @@ func (b *builder) translations() {
 
 // translation connects a rule with its attachment and its interface.
 func (b *builder) translation(n *Node, t nat.Translation) {
-	if a := b.attachmentOf(t.Comment); a != nil {
-		b.owns(a, n.ID)
-	}
 	kind, addr := Hides, t.Source
 	if t.Kind == nat.Port {
 		kind, addr = Forwards, t.To.Addr()
 	}
-	for _, id := range b.holders[addr] {
+	holders := b.holders[addr]
+	if a := b.attachmentOf(t.Comment); a != nil {
+		// Containers of several networks can have the address.
+		own := func(id string) bool { return b.owner[id] == a }
+		if slices.ContainsFunc(holders, own) {
+			holders = slices.DeleteFunc(slices.Clone(holders), func(id string) bool { return !own(id) })
+		}
+		b.owns(a, n.ID)
+	}
+	for _, id := range holders {
 		b.edge(kind, n.ID, id)
 	}
 }

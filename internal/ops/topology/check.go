@@ -23,6 +23,7 @@ func (b *builder) check() {
 		b.checkMTU(s)
 	}
 	b.checkDuplicates()
+	b.checkSubnets()
 	b.checkPorts()
 }
 
@@ -324,6 +325,34 @@ func (b *builder) checkDuplicates() {
 						other.Name, b.byID[other.Namespace].node.Name)
 				}
 			}
+		}
+	}
+}
+
+// checkSubnets marks interfaces with the subnet of a container network that another interface has
+// too: the host sends packets for its addresses by the first route.
+func (b *builder) checkSubnets() {
+	type key struct {
+		table, metric int
+		dst           netip.Prefix
+	}
+	first := map[key]int{}
+	for _, r := range b.own().Routes {
+		if r.Type != "unicast" || r.Dst.Bits() == 0 || r.Dst.IsSingleIP() || len(r.Hops) != 1 ||
+			r.Dst.Addr().IsLinkLocalUnicast() || r.Dst.Addr().IsMulticast() {
+			continue
+		}
+		k := key{r.Table, r.Metric, r.Dst}
+		link, known := first[k]
+		if !known {
+			first[k] = r.Hops[0].Link
+			continue
+		}
+		n, used := b.m.byID[b.own().link(r.Hops[0].Link)], b.m.byID[b.own().link(link)]
+		if n != nil && used != nil && n != used &&
+			len(n.Device.Networks)+len(used.Device.Networks) > 0 {
+			n.mark(Warning, "subnet.overlap", "give the networks different subnets, or VRFs",
+				"%s is also on %s, where the host sends packets for it", r.Dst, used.Name)
 		}
 	}
 }

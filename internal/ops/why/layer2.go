@@ -164,7 +164,7 @@ func (w *walk) solicits(
 	target := at
 	if owner != nil {
 		for i := range w.host.Namespaces {
-			if x := &w.host.Namespaces[i]; x.Holder(next) == owner {
+			if x := &w.host.Namespaces[i]; x.Holds(owner.Index, next) && x.Link(owner.Index) == owner {
 				target = x
 			}
 		}
@@ -266,8 +266,8 @@ func (w *walk) owner(peer child, a netip.Addr) *host.Link {
 		if p == nil || ns == peer.space {
 			continue
 		}
-		if h := ns.Holder(a); h != nil && h.Index == p.Index {
-			return h
+		if ns.Holds(p.Index, a) {
+			return p
 		}
 	}
 	return nil
@@ -285,13 +285,10 @@ func (w *walk) answering(peer child, a netip.Addr) *host.Link {
 	if b := peer.space.Link(link.Master); b != nil && b.Kind == "bridge" {
 		link = b
 	}
-	own := slices.ContainsFunc(peer.space.Of(link.Index), func(x host.Addr) bool {
-		return x.Prefix.Addr() == a
-	})
 	mode := max(peer.space.Settings["net.ipv4.conf.all.arp_ignore"],
 		peer.space.Settings["net.ipv4.conf."+link.Name+".arp_ignore"])
 	switch {
-	case own:
+	case peer.space.Holds(link.Index, a):
 		return link
 	case link.Kind == "bridge" && holder.Kind == "bridge": // the port of a container is in the wrong one
 		return nil
@@ -327,7 +324,11 @@ func (w *walk) bridge(n *host.Namespace, b, in *host.Link, next netip.Addr) bool
 	if in != nil && !w.port(n, b, in) {
 		return false
 	}
-	if holder := n.Holder(next); holder != nil && (holder == b || holder.Lower == b.Index) {
+	holder := n.Holder(next)
+	if n.Holds(b.Index, next) {
+		holder = b
+	}
+	if holder != nil && (holder == b || holder.Lower == b.Index) {
 		if in == nil {
 			return w.arrive(n, b)
 		}
@@ -420,17 +421,14 @@ func (w *walk) toPort(n *host.Namespace, b, in *host.Link, next netip.Addr) bool
 		return w.unknownOnBridge(n, b, in, next)
 	}
 	if in == nil || w.bridged { // the namespace itself sends, or br_netfilter for it
-		w.solicits(n, b, other, nil, other.Holder(next), next)
-		if e := neighbour(n, b, next); e != nil && e.MAC != "" && e.State != "failed" {
-			if holder := other.Holder(next); holder != nil && holder.MAC != e.MAC {
-				if !w.misdirected(n, b, e, holder) {
-					return false
-				}
-			}
+		w.solicits(n, b, other, nil, peer, next)
+		if e := neighbour(n, b, next); e != nil && e.MAC != "" && e.State != "failed" &&
+			peer.MAC != e.MAC && !w.misdirected(n, b, e, peer) {
+			return false
 		}
 	}
 	w.programs(n, out, "egress")
-	if f := w.misled(n, b, out, other.Holder(next)); f != nil && !w.repair(n, "bridge", *f) {
+	if f := w.misled(n, b, out, peer); f != nil && !w.repair(n, "bridge", *f) {
 		return false
 	}
 	if !w.works(n, out) || !w.port(n, b, out) || !w.sameVLAN(n, b, in, out) {
@@ -490,7 +488,7 @@ func (w *walk) portOf(
 		if peer == nil {
 			continue
 		}
-		if h := other.Holder(next); h != nil && h.Index == peer.Index {
+		if other.Holds(peer.Index, next) {
 			return l, other, peer
 		}
 	}
@@ -500,7 +498,7 @@ func (w *walk) portOf(
 // misled returns the cause if the forwarding database sends the frames of a link to another port.
 func (w *walk) misled(n *host.Namespace, b, out, holder *host.Link) *Culprit {
 	for _, f := range n.Forwarding {
-		if holder == nil || f.MAC != holder.MAC || f.Local || !f.Static && !f.Sticky {
+		if f.MAC != holder.MAC || f.Local || !f.Static && !f.Sticky {
 			continue
 		}
 		at := n.Link(f.Link)
@@ -601,7 +599,7 @@ func firstLink(r host.Route) int {
 // wrongBridge returns the cause if the port of a container, or of the next hop, is in another
 // bridge than the address that it needs.
 func (w *walk) wrongBridge(n, at *host.Namespace, b *host.Link, next netip.Addr) *Culprit {
-	if h := at.Holder(next); h != nil && h.Kind == "bridge" && h != b {
+	if h := at.Holder(next); h != nil && h.Kind == "bridge" && !at.Holds(b.Index, next) {
 		for _, l := range at.Links {
 			if other, _ := w.host.Peer(at, &l); l.Master == b.Index && (other == n || w.from(other)) {
 				return new(cause("bridge.port",
