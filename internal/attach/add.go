@@ -71,9 +71,11 @@ func (p *Plugin) attach(ctx context.Context, s *Session) (*cni.Result, error) {
 	case inherits:
 		inherit(s, r, index)
 	case s.IPAM.Type != "":
-		if err := allocate(ctx, s, r, index); err != nil {
+		if err := allocate(ctx, s, r, index, o.NoAddresses); err != nil {
 			return nil, err
 		}
+	}
+	if !inherits {
 		if err := p.Amend(s, r); err != nil {
 			return nil, err
 		}
@@ -166,8 +168,8 @@ func behind(prev, r *cni.Result) *cni.Result {
 var errNoAddresses = cni.Errorf(cni.CodeInvalidConfig, "IPAM plugin returned missing IP config")
 
 // allocate calls the IPAM plugin's ADD; its undo is the plugin's DEL. DEL also follows an ADD that
-// fails, because ADD may have failed halfway.
-func allocate(ctx context.Context, s *Session, r *cni.Result, index int) error {
+// fails, because ADD may have failed halfway. none allows a result without addresses.
+func allocate(ctx context.Context, s *Session, r *cni.Result, index int, none bool) error {
 	release := func() error {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBudget)
 		defer cancel()
@@ -181,7 +183,7 @@ func allocate(ctx context.Context, s *Session, r *cni.Result, index int) error {
 		if err != nil { // the plugin was not called
 			return err
 		}
-		if len(got.IPs) == 0 {
+		if len(got.IPs) == 0 && !none {
 			return errors.Join(errNoAddresses.Verbatim(), release())
 		}
 		for _, ip := range got.IPs {

@@ -42,7 +42,8 @@ type Maker interface {
 	// One of them is the container's: its name is CNI_IFNAME and its sandbox CNI_NETNS.
 	Make(context.Context, *Session) ([]cni.Interface, error)
 
-	// Amend adds gateways and routes to what IPAM returned, before it is applied.
+	// Amend adds addresses, gateways and routes to what IPAM returned, which is nothing without IPAM,
+	// before it is applied.
 	Amend(*Session, *cni.Result) error
 
 	// Route makes gateways reachable that are outside the networks of the addresses. The flow calls
@@ -113,6 +114,9 @@ type Options struct {
 	KeepDown bool // leave it down; only without IPAM
 	DAD      DAD  // the zero value: [DADOff]
 	Announce bool // announce addresses to neighbours when the link comes up or its MAC changes
+
+	// NoAddresses means that IPAM may return no addresses, because Amend adds some.
+	NoAddresses bool
 
 	// NoLink means that the container has no interface in the kernel, because user space drives the
 	// device. The flow then reports the result of IPAM without applying it.

@@ -19,6 +19,10 @@ func (s Addrs) Of(l Link) ([]netip.Prefix, error) { return s.space.rt.Addrs.Of(l
 // [netlink.Addrs.Kept].
 func (s Addrs) Kept(l Link) ([]netip.Prefix, error) { return s.space.rt.Addrs.Kept(l) }
 
+// Global lists the addresses of global scope that routers have not assigned, see
+// [netlink.Addrs.Global].
+func (s Addrs) Global(l Link) ([]netip.Prefix, error) { return s.space.rt.Addrs.Global(l) }
+
 // Add adds an address to a link. An IPv4 prefix shorter than /31 gets its broadcast address. The
 // error wraps [unix.EEXIST] if the link already has the address.
 func (s Addrs) Add(l Link, addr netip.Prefix) error {

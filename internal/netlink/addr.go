@@ -17,6 +17,7 @@ type StoredAddr struct {
 	Optimistic bool // it can be used during that time (RFC 4429)
 
 	flags uint32 // IFA_F_…
+	scope uint8  // RT_SCOPE_…
 	// The kernel's message. As a request: the kernel ignores flags that are states.
 	message []byte
 }
@@ -37,6 +38,15 @@ func (c Addrs) Kept(l Link) ([]netip.Prefix, error) {
 	return c.prefixes(l, unix.AF_UNSPEC, func(a StoredAddr) bool {
 		ip := a.Addr.Addr()
 		return a.flags&unix.IFA_F_PERMANENT != 0 && (ip.Is4() || !ip.IsLinkLocalUnicast())
+	})
+}
+
+// Global lists the addresses of a link with global scope that routers on the link have not assigned:
+// all of IPv4, and of IPv6 those without a lifetime.
+func (c Addrs) Global(l Link) ([]netip.Prefix, error) {
+	return c.prefixes(l, unix.AF_UNSPEC, func(a StoredAddr) bool {
+		return a.scope == unix.RT_SCOPE_UNIVERSE &&
+			(a.Addr.Addr().Is4() || a.flags&unix.IFA_F_PERMANENT != 0)
 	})
 }
 
@@ -85,7 +95,7 @@ func readAddr(m []byte) (a StoredAddr, index int, err error) {
 	var about unix.IfAddrmsg
 	attributes, err := ReadBody(m, &about)
 	var local, remote netip.Addr
-	a.flags, a.message = uint32(about.Flags), slices.Clone(m)
+	a.flags, a.scope, a.message = uint32(about.Flags), about.Scope, slices.Clone(m)
 	for kind, v := range Attributes(attributes) {
 		switch kind {
 		case unix.IFA_LOCAL: // only with IPv4, and with IPv6 if there is a peer

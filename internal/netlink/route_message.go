@@ -65,6 +65,14 @@ func (m routeMessage) in(table int) routeMessage {
 	return m.with(unix.RTA_TABLE, native(table))
 }
 
+// to returns the route through a gateway.
+func (m routeMessage) to(gw netip.Addr) routeMessage {
+	if familyOf(gw) == m.Family {
+		return m.with(unix.RTA_GATEWAY, gw.AsSlice())
+	}
+	return m.with(unix.RTA_VIA, via(gw))
+}
+
 // message returns the request for a route with a protocol.
 func (r Route) message(protocol uint8) routeMessage {
 	m := routeMessage{
@@ -77,12 +85,8 @@ func (r Route) message(protocol uint8) routeMessage {
 	if r.Dst.Bits() > 0 {
 		m.attributes[unix.RTA_DST] = r.Dst.Masked().Addr().AsSlice()
 	}
-	switch gw := r.Gateway(); {
-	case !gw.IsValid():
-	case familyOf(gw) == m.Family:
-		m.attributes[unix.RTA_GATEWAY] = gw.AsSlice()
-	default:
-		m.attributes[unix.RTA_VIA] = via(gw)
+	if gw := r.Gateway(); gw.IsValid() {
+		m = m.to(gw)
 	}
 	if r.Src.IsValid() {
 		m.attributes[unix.RTA_PREFSRC] = r.Src.AsSlice()

@@ -2,6 +2,7 @@ package netlink
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -33,6 +34,29 @@ func OwnRoute(r Route) StoredRoute {
 func (r StoredRoute) In(table int) StoredRoute {
 	r.Table, r.full = table, r.full.in(table).without(unix.RTA_EXPIRES)
 	return r
+}
+
+// On returns the route through another link instead of its own. A next hop object cannot be on
+// another link, so its only gateway takes its place; the error names an object with several hops.
+func (r StoredRoute) On(link int) (StoredRoute, error) {
+	if r.ByObject() {
+		if len(r.gateways) > 1 {
+			return r, fmt.Errorf("route %s has a next hop object with %d hops", r, len(r.gateways))
+		}
+		r.full = r.full.without(rtaNextHop)
+		for _, gw := range r.gateways {
+			r.full = r.full.to(gw)
+		}
+	}
+	r.Link = link
+	if !r.full.has(unix.RTA_MULTIPATH) {
+		r.full = r.full.with(unix.RTA_OIF, native(link))
+	}
+	r.full = r.full.eachHop(func(h *MultipathHop) bool {
+		h.Ifindex = int32(link)
+		return true
+	})
+	return r, nil
 }
 
 // WithPriority returns the route with another metric.

@@ -119,6 +119,9 @@ func (m *memory) fetch(x *loan) (kernel.Link, bool, error) {
 	if err != nil || !found {
 		return l, false, err
 	}
+	if err := x.dropRules(space); err != nil {
+		return l, false, err
+	}
 	m.Tx.Keep() // roll back only the move
 	fetched, err := m.Host.Links.Fetch(l, space, x.Name, x.HostIndex)
 	if err != nil {

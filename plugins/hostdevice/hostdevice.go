@@ -38,6 +38,12 @@ type Config struct {
 	// device the plugin reads the driver from sysfs and ignores this key.
 	DPDKMode bool `json:"DPDKMode"`
 
+	// UseInterfaceNetwork gives the device in the container the addresses, routes and policy rules
+	// that it has in the host, in addition to what ipam returns: all IPv4 addresses of global scope,
+	// the IPv6 addresses without a lifetime, the routes of all tables that programs or
+	// administrators made, and the rules for the addresses that lead to these tables.
+	UseInterfaceNetwork bool `json:"useInterfaceNetwork" default:"false"`
+
 	// DataDir is the directory where the plugin records the state of the devices in the host.
 	DataDir string `json:"dataDir" default:"/run/cni/host-device"`
 
@@ -50,6 +56,7 @@ type Config struct {
 
 	sys    sysfs
 	device func() (wanted, error) // see [Config.wanted]; nil until the first call
+	host   *hostNetwork           // what UseInterfaceNetwork has read; nil without it
 }
 
 const defaultDataDir = "/run/cni/host-device"
@@ -71,15 +78,21 @@ func define(root string) plugin.Definition {
 // Options implements [attach.Maker].
 func (c *Config) Options() attach.Options {
 	w, err := c.wanted()
-	return attach.Options{DAD: c.Segment.Options().DAD, NoLink: err == nil && w.dpdk}
+	return attach.Options{DAD: c.Segment.Options().DAD, NoLink: err == nil && w.dpdk,
+		NoAddresses: c.UseInterfaceNetwork}
 }
 
 // Validate refuses invalid device names. ADD reports a missing device, because the runtime may
 // choose it only then.
 func (c *Config) Validate(call *plugin.Call) error {
-	_, err := c.wanted()
+	w, err := c.wanted()
 	if errors.Is(err, errNoDevice) {
 		return nil
+	}
+	if err == nil && w.dpdk && c.UseInterfaceNetwork {
+		return cni.Errorf(cni.CodeInvalidConfig,
+			"useInterfaceNetwork is not supported for dpdk-bound devices").
+			WithDetails("such a device has no addresses in the kernel; use ipam")
 	}
 	return err
 }
@@ -109,7 +122,14 @@ func (c *Config) Make(ctx context.Context, s *attach.Session) ([]cni.Interface, 
 	if err != nil {
 		return nil, err
 	}
-	in, err := memory.lend(l)
+	var rules []kernel.PolicyRule
+	if c.UseInterfaceNetwork {
+		if c.host, err = readHostNetwork(s.Host, l); err != nil {
+			return nil, err
+		}
+		rules = c.host.rules
+	}
+	in, err := memory.lend(l, rules)
 	if errors.Is(err, unix.EEXIST) {
 		return nil, cni.Rephrase(err,
 			"failed to move link failed to move %q (host: %q) to container NS: file exists",

@@ -33,6 +33,9 @@ type loan struct {
 	MAC       string         `json:"mac,omitempty"`
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
 
+	// Rules are the policy rules that the container gets with the device.
+	Rules []kernel.PolicyRule `json:"rules,omitempty"`
+
 	// The identity of the device.
 	Kind    string `json:"kind"`
 	Device  string `json:"device,omitempty"`
@@ -109,8 +112,8 @@ func (m *memory) own() (owner string, x *loan, err error) {
 	return owner, nil, err
 }
 
-// lend moves a device of the host into the container.
-func (m *memory) lend(l kernel.Link) (kernel.Link, error) {
+// lend moves a device of the host into the container, which gets rules with it.
+func (m *memory) lend(l kernel.Link, rules []kernel.PolicyRule) (kernel.Link, error) {
 	if m.has(m.owner()) {
 		return l, fmt.Errorf("host device %s: this attachment already has a device", l.Name)
 	}
@@ -121,7 +124,7 @@ func (m *memory) lend(l kernel.Link) (kernel.Link, error) {
 	x := &loan{
 		NamespaceRef: m.Sandbox.NS.Ref(), Container: m.ContainerID, IfName: m.IfName, Name: l.Name,
 		Alias: l.Alias, HostIndex: l.Index, Up: l.Up, MTU: l.MTU, MAC: l.MAC.String(),
-		Addresses: addresses, Kind: l.Kind, Device: l.Device, PermMAC: l.PermMAC.String(),
+		Addresses: addresses, Rules: rules, Kind: l.Kind, Device: l.Device, PermMAC: l.PermMAC.String(),
 		Index: l.Index,
 	}
 	if err := m.remember(x); err != nil {
