@@ -25,6 +25,7 @@ var mayImport = map[string][]string{
 		"internal/dhcp", "internal/firewalld", "internal/ipam", "internal/repair",
 		"internal/session",
 		"internal/kernel", "internal/statefile", "internal/document", "internal/host",
+		"internal/netns", "internal/nft",
 	},
 
 	// The state of a host, for the commands that explain it.

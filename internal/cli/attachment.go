@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/internal/ops/spelling"
 	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/network/config"
 )
@@ -174,7 +174,7 @@ func warnUnread(n *config.Network, args map[string]json.RawMessage) {
 			continue
 		}
 		message := fmt.Sprintf("no plugin in network %s supports %q; ignoring it", n.Name, name)
-		if near := text.Nearest(name, known); near != "" {
+		if near := spelling.Nearest(name, known); near != "" {
 			message += fmt.Sprintf("; did you mean %q?", near)
 		}
 		slog.Warn(message)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/ipam"
-	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/internal/ops/table"
 	"github.com/tenon-cni/tenon/internal/program"
 	"github.com/tenon-cni/tenon/invoke"
 )
@@ -143,5 +143,5 @@ func (a *app) printLeases(leases []dhcp.Lease) error {
 			},
 		)
 	}
-	return text.Table(a.stdout, rows)
+	return table.Write(a.stdout, rows)
 }

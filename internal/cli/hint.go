@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/internal/ops/spelling"
 )
 
 // places are the flags for directories. A command in a hint repeats the given ones.
@@ -76,7 +76,7 @@ func commandLine(program string, args ...[]string) string {
 // didYouMean adds a hint to an error about an unknown name: the nearest known name, and the command
 // with it.
 func (a *app) didYouMean(err error, name string, known []string) error {
-	if near := text.Nearest(name, known); near != "" && near != name {
+	if near := spelling.Nearest(name, known); near != "" && near != name {
 		return hint(err, a.instead(fmt.Sprintf("did you mean %q?", near), name, near))
 	}
 	return err

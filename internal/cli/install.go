@@ -10,7 +10,7 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/dhcp"
 	"github.com/tenon-cni/tenon/internal/ops/install"
-	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/internal/ops/table"
 	"github.com/tenon-cni/tenon/internal/program"
 	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugins/all"
@@ -66,7 +66,7 @@ uninstall" and the removal of the package restore them.`,
 				)
 			}
 			if len(done) > 0 {
-				if err := text.Table(a.stdout, rows); err != nil {
+				if err := table.Write(a.stdout, rows); err != nil {
 					return err
 				}
 			}

@@ -17,7 +17,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/cluster/local"
 	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
-	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/internal/ops/table"
 	"github.com/tenon-cni/tenon/network/config"
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
 )
@@ -200,7 +200,7 @@ func (r *reservations) print(w io.Writer) error {
 				l.Addr.String(), l.Owner.Container, l.Owner.IfName, ipam.FormatAge(l.Age), l.Boot.String(), string(r.attachment(p.Network, l)),
 			})
 		}
-		if err := text.Table(w, rows); err != nil {
+		if err := table.Write(w, rows); err != nil {
 			return err
 		}
 	}

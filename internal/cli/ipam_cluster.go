@@ -16,7 +16,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/cluster/agentcall"
 	"github.com/tenon-cni/tenon/internal/cluster/local"
 	"github.com/tenon-cni/tenon/internal/ipam"
-	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/internal/ops/table"
 )
 
 // agentPatience is the time that the agent of a cluster has for an answer.
@@ -134,7 +134,7 @@ func (r *reservations) printCluster(w io.Writer, p clusterPool) error {
 			ipam.FormatAge(l.Age), p.stateOf(l), string(r.attachment(l.Owner.Network, l)),
 		})
 	}
-	return text.Table(w, rows)
+	return table.Write(w, rows)
 }
 
 // stateOf returns the state of a reservation.

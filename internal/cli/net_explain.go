@@ -12,7 +12,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/ops/netconf"
-	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/internal/ops/table"
 	"github.com/tenon-cni/tenon/network/config"
 )
 
@@ -81,7 +81,7 @@ func (r *settings) printExplained(report netconf.Directory) error {
 			[]string{r.baseName(f.Path), string(f.Use), f.Network, strings.Join(why, "; ")},
 		)
 	}
-	if err := text.Table(r.stdout, rows); err != nil {
+	if err := table.Write(r.stdout, rows); err != nil {
 		return err
 	}
 	r.printPolicy(report.Policy)

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-cni/tenon/internal/ops/netconf"
-	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/internal/ops/table"
 	"github.com/tenon-cni/tenon/network/config"
 )
 
@@ -38,7 +38,7 @@ selected one.`,
 					a.warn("%v", f.Err)
 				}
 			}
-			return text.Table(a.stdout, rows)
+			return table.Write(a.stdout, rows)
 		},
 	}
 	r.netDirFlag(cmd)

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/internal/ops/table"
 	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugins/all"
 )
@@ -62,5 +62,5 @@ func (a *app) listPlugins() error {
 			},
 		)
 	}
-	return text.Table(a.stdout, rows)
+	return table.Write(a.stdout, rows)
 }

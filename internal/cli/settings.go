@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/internal/ops/spelling"
 	"github.com/tenon-cni/tenon/internal/program"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
@@ -178,7 +178,7 @@ func (r *settings) explain(err error, n *config.Network) error {
 			hints = append(
 				hints,
 				r.command("list the holders of the addresses: ", "ipam", "list", n.Name),
-				r.command("clean up after containers that no longer exist: ", "prune"),
+				r.command("find and release leaked addresses: ", "doctor", "addresses", "--fix"),
 			)
 		}
 	}
@@ -226,7 +226,7 @@ func (r *settings) missingPlugins(l *cni.List) []string {
 	var hints []string
 	for _, typ := range l.Executables() {
 		_, err := invoke.Find(r.pluginDirs.list, typ)
-		switch near := text.Nearest(typ, pluginNames()); {
+		switch near := spelling.Nearest(typ, pluginNames()); {
 		case !errors.Is(err, invoke.ErrNotFound):
 		case all.Find(typ) != nil && len(r.pluginDirs.list) > 0:
 			hints = append(hints, installHint(typ, r.pluginDirs.list[0]))

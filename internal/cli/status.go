@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-cni/tenon/cni"
-	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/internal/ops/table"
 	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/network/config"
 )
@@ -104,7 +104,7 @@ func (r *settings) printStatus(
 	if r.json {
 		err = r.printJSON(entries)
 	} else if len(entries) > 0 {
-		err = text.Table(r.stdout, r.statusRows(entries))
+		err = table.Write(r.stdout, r.statusRows(entries))
 	}
 	if err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/internal/ops/spelling"
 )
 
 // commandSynonyms returns words that users of other tools try, and the commands of Tenon for them.
@@ -24,11 +24,11 @@ func commandSynonyms() map[string][]string {
 		"describe":   {"inspect", "net show", "ipam show"},
 		"detach":     {"del"},
 		"disconnect": {"del"},
-		"doctor":     {"status", "net lint"},
 		"fix":        {"repair", "recover"},
 		"free":       {"ipam release"},
 		"get":        {"ps", "net list", "ipam list"},
-		"health":     {"status"},
+		"diagnose":   {"doctor", "why"},
+		"health":     {"doctor", "status"},
 		"info":       {"inspect", "status"},
 		"leases":     {"dhcp list", "ipam list"},
 		"list":       {"ps", "net list", "ipam list"},
@@ -119,7 +119,7 @@ func similarCommands(cmd *cobra.Command, name string) (found []string) {
 			names = append(names, c.Name())
 		}
 	}
-	if near := text.Nearest(word, names); near != "" {
+	if near := spelling.Nearest(word, names); near != "" {
 		add(inside + near)
 	}
 	for _, c := range cmd.Commands() {
@@ -169,7 +169,7 @@ func (a *app) unknownFlag(cmd *cobra.Command, name string) error {
 			names = append(names, "--"+f.Name)
 		}
 	})
-	if near := text.Nearest("--"+name, names); near != "" {
+	if near := spelling.Nearest("--"+name, names); near != "" {
 		return hint(err, fmt.Sprintf("did you mean %q?", near))
 	}
 	if with := a.commandsWith(cmd, name); with != "" {

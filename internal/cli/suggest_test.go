@@ -14,7 +14,6 @@ func TestSuggestions(t *testing.T) {
 	for args, want := range map[string]string{
 		"list":                `did you mean "tenon ps", "tenon net list" or "tenon ipam list"?`,
 		"ls":                  `did you mean "tenon ps", "tenon net list" or "tenon ipam list"?`,
-		"doctor":              `did you mean "tenon status" or "tenon net lint"?`,
 		"rm":                  `did you mean "tenon del", "tenon net rm" or "tenon ipam release"?`,
 		"attach":              `did you mean "tenon add"?`,
 		"detach":              `did you mean "tenon del"?`,

@@ -13,7 +13,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/dhcp"
-	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/internal/ops/table"
 )
 
 func (a *app) versions() *cobra.Command {
@@ -104,5 +104,5 @@ func (a *app) printVersion(v versionInfo) error {
 		}
 		rows = append(rows, []string{p.Path, supported})
 	}
-	return text.Table(a.stdout, rows)
+	return table.Write(a.stdout, rows)
 }

@@ -66,6 +66,37 @@ func (c *Conn) Ping(ctx context.Context) error {
 // the user namespace of rootless containers.
 var ErrDenied = errors.New("not authorized")
 
+// Zone is an active zone: one with interfaces or sources.
+type Zone struct {
+	Interfaces []string `json:"interfaces,omitzero"`
+	Sources    []string `json:"sources,omitzero"`
+}
+
+// Zones returns the active zones by name, and the name of the default zone.
+func (c *Conn) Zones(ctx context.Context) (active map[string]Zone, standard string, err error) {
+	o := c.bus.Object(busName, object)
+	answer, err := call(ctx, o, zones+".getActiveZones")
+	if err != nil {
+		return nil, "", fmt.Errorf("firewalld: active zones: %w", err)
+	}
+	var found map[string]map[string][]string
+	if err := dbus.Store(answer, &found); err != nil {
+		return nil, "", fmt.Errorf("firewalld: active zones: %w", err)
+	}
+	active = map[string]Zone{}
+	for name, z := range found {
+		active[name] = Zone{z["interfaces"], z["sources"]}
+	}
+	answer, err = call(ctx, o, busName+".getDefaultZone")
+	if err == nil {
+		err = dbus.Store(answer, &standard)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("firewalld: default zone: %w", err)
+	}
+	return active, standard, nil
+}
+
 // AddSource adds a single address to a zone. added is false if the zone already had the address.
 func (c *Conn) AddSource(ctx context.Context, zone string, a netip.Addr) (added bool, err error) {
 	_, err = c.call(ctx, "addSource", zone, a)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -253,5 +254,29 @@ func TestNoBus(t *testing.T) {
 	if _, err := firewalld.Open(t.Context()); !strings.HasPrefix(errorText(err),
 		"system bus: dial unix ") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestZones(t *testing.T) {
+	zones := map[string]map[string][]string{
+		"public":  {"interfaces": {"eth0"}},
+		"trusted": {"sources": {"10.88.0.0/16"}},
+	}
+	serve(t, map[string]reply{
+		"getActiveZones": {body: []any{zones}}, "getDefaultZone": {body: []any{"public"}},
+	})
+	got, standard, err := open(t).Zones(t.Context())
+	want := map[string]firewalld.Zone{
+		"public": {Interfaces: []string{"eth0"}}, "trusted": {Sources: []string{"10.88.0.0/16"}},
+	}
+	if err != nil || standard != "public" || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, %s, %v", got, standard, err)
+	}
+}
+
+func TestZonesOfAnotherProgram(t *testing.T) {
+	serve(t, map[string]reply{"getActiveZones": {body: []any{"none"}}})
+	if _, _, err := open(t).Zones(t.Context()); err == nil {
+		t.Error("a text instead of zones is no error")
 	}
 }

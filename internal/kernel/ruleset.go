@@ -18,6 +18,11 @@ var (
 	PortIsolation = nft.PortIsolation
 )
 
+// OwnedRuleSets returns the rule sets with elements of attachments.
+func OwnedRuleSets() []*RuleSet {
+	return []*RuleSet{Masquerading, Dropping, Publishing, Guarding, Filtering, PortIsolation}
+}
+
 // Types that describe elements of the rule sets.
 type (
 	PortMapping   = nft.Mapping     // of Publishing

@@ -47,6 +47,9 @@ type Rule struct {
 	handle uint64
 }
 
+// Handle returns the number of the rule in its table.
+func (r Rule) Handle() uint64 { return r.handle }
+
 // Rules lists the rules of a chain, none if it does not exist.
 func (c *Conn) Rules(t Table, chain string) ([]Rule, error) {
 	list, err := c.RawRules(t, chain)
@@ -91,7 +94,14 @@ func (c *Conn) HasChain(t Table, chain string) (bool, error) {
 	return ok, err
 }
 
+// longestChain is the length of the longest name of a chain (NFT_NAME_MAXLEN of nf_tables.h, less the
+// NUL). The kernel refuses a question about a longer one with ERANGE.
+const longestChain = 255
+
 func (c *Conn) chain(t Table, chain string) (state nftmsg.ChainState, exists bool, err error) {
+	if len(chain) > longestChain {
+		return state, false, nil
+	}
 	state, err = c.messages.Chain(t, chain)
 	if errors.Is(err, unix.ENOENT) {
 		return state, false, nil
@@ -196,16 +206,11 @@ func ruleOf(f Family, r nftmsg.Rule) Rule {
 		unix.NFT_RETURN: "return"}
 	out := Rule{Comment: r.Comment, handle: r.Handle}
 	var load any
-	registers := map[uint32][]byte{}
 	for _, raw := range r.Exprs {
 		switch e := raw.Read().(type) {
-		case nftmsg.Immediate:
-			registers[e.Register] = e.Value
+		case nftmsg.Immediate: // an operand of another expression
 		case nftmsg.NAT:
-			if addr, ok := netip.AddrFromSlice(registers[e.Addr]); ok &&
-				e.Type == unix.NFT_NAT_DNAT {
-				out.DNAT = netip.AddrPortFrom(addr, port(registers[e.Port]))
-			}
+			out.DNAT, _ = nftmsg.Destination(f, r.Exprs)
 		case nftmsg.Cmp:
 			if e.Op != unix.NFT_CMP_EQ || !compare(f, &out, load, e.Data) {
 				out.Others++
@@ -214,9 +219,7 @@ func ruleOf(f Family, r nftmsg.Rule) Rule {
 			out.Jump, out.Verdict = e.Chain, verdicts[e.Code]
 		case nftmsg.Target:
 			out.Verdict = e.Name
-			if e.Name == "DNAT" {
-				out.DNAT = XTablesDNAT(f, e.Info)
-			}
+			out.DNAT, _ = nftmsg.Destination(f, r.Exprs)
 		case nftmsg.Match:
 			if e.Name == "comment" {
 				out.Comment = netlink.Text(e.Info)

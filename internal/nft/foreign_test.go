@@ -250,6 +250,23 @@ func TestForeignRulesAreNotRead(t *testing.T) {
 	}
 }
 
+// TestLongChain asks for chains with names that follow from long container IDs: the longest name that the
+// kernel allows, and a longer one, which no chain can have.
+func TestLongChain(t *testing.T) {
+	t.Parallel()
+	ns, c := setup(t)
+	nat := nft.Table{Family: nft.Bridge, Name: "nat"}
+	longest := strings.Repeat("x", 255)
+	ns.Command("nft", "add table bridge nat; add chain bridge nat "+longest)
+	for name, want := range map[string]bool{longest: true, longest + "x": false} {
+		got, err := c.HasChain(nat, name)
+		must(t, err)
+		if got != want {
+			t.Errorf("chain with a name of %d bytes: %v, want %v", len(name), got, want)
+		}
+	}
+}
+
 // BenchmarkPruneNothing measures the cost that DEL pays for each place where the upstream plugins
 // could have left rules, with and without rules of other programs there.
 func BenchmarkPruneNothing(b *testing.B) {

@@ -136,6 +136,19 @@ func WithoutIPv6() error {
 	return nil
 }
 
+// OwnMachine requires a virtual machine of scripts/vm-run, for tests that change settings which all
+// namespaces of a kernel share.
+func OwnMachine() error {
+	b, err := os.ReadFile("/proc/cmdline")
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(string(b), "rdinit=/busybox") {
+		return kernelError("changes settings of all namespaces")
+	}
+	return nil
+}
+
 // SELinux requires a kernel that was started with SELinux. It needs no policy: without one, SELinux
 // forbids nothing, and contexts are the names of initial SIDs.
 func SELinux() error {

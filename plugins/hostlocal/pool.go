@@ -31,6 +31,7 @@ type Pool struct {
 // Range is a range of addresses with the number of reservations.
 type Range struct {
 	ipam.Range
+	Set  int    // index of the range set; a container gets an address of each set
 	Used uint64 // reserved addresses of all owners
 }
 
@@ -39,6 +40,17 @@ type Range struct {
 // and data directory, the first one counts. The error joins all read errors; Pools returns the
 // remaining pools in any case.
 func Pools(ctx context.Context, lists []*cni.List, dirs ...string) ([]Pool, error) {
+	return pools(ctx, filestore.Options{}, lists, dirs)
+}
+
+// PeekPools is Pools, but it neither waits for the locks of the networks nor creates them.
+func PeekPools(ctx context.Context, lists []*cni.List, dirs ...string) ([]Pool, error) {
+	return pools(ctx, filestore.Options{Peek: true}, lists, dirs)
+}
+
+func pools(
+	ctx context.Context, o filestore.Options, lists []*cni.List, dirs []string,
+) ([]Pool, error) {
 	id, err := statefile.BootID()
 	if err != nil {
 		return nil, err
@@ -48,7 +60,8 @@ func Pools(ctx context.Context, lists []*cni.List, dirs ...string) ([]Pool, erro
 	errs := []error{err}
 	pools = append(pools, others...)
 	for i := range pools {
-		if err := pools[i].read(ctx, id); err != nil {
+		o.Dir, o.Network, o.BootID = pools[i].Dir, pools[i].Network, id
+		if err := pools[i].read(ctx, o); err != nil {
 			errs = append(errs, fmt.Errorf("reservations of network %s: %w", pools[i].Network, err))
 		}
 	}
@@ -96,8 +109,10 @@ func newPool(name string, p *cni.PluginConfig) Pool {
 		pool.Invalid = fmt.Errorf("network %s: plugin %s: ipam: %w", name, p.Type, err)
 		return pool
 	}
-	for _, r := range slices.Concat(sets...) {
-		pool.Ranges = append(pool.Ranges, Range{Range: r})
+	for i, set := range sets {
+		for _, r := range set {
+			pool.Ranges = append(pool.Ranges, Range{Range: r, Set: i})
+		}
 	}
 	return pool
 }
@@ -137,11 +152,11 @@ func unconfigured(known []Pool, dirs []string) ([]Pool, error) {
 }
 
 // read reads the reservations.
-func (p *Pool) read(ctx context.Context, id string) error {
+func (p *Pool) read(ctx context.Context, o filestore.Options) error {
 	if _, err := os.Stat(filepath.Join(p.Dir, p.Network)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	s, err := filestore.Open(ctx, filestore.Options{Dir: p.Dir, Network: p.Network, BootID: id})
+	s, err := filestore.Open(ctx, o)
 	if err != nil {
 		return err
 	}

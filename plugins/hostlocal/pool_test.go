@@ -2,7 +2,9 @@ package hostlocal_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -198,5 +200,25 @@ func TestFree(t *testing.T) {
 	if left, err := os.ReadDir(filepath.Dir(path)); err != nil ||
 		slices.ContainsFunc(left, func(e os.DirEntry) bool { return e.Name() == "10.1.0.2" }) {
 		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// TestPeekPools: reading the pools neither creates a lock nor waits for one.
+func TestPeekPools(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	reserve(t, dir, "free", "10.1.0.2")
+	reserve(t, dir, "busy", "10.2.0.2")
+	s, err := filestore.Open(t.Context(), filestore.Options{Dir: dir, Network: "busy"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	pools, err := hostlocal.PeekPools(t.Context(), nil, dir)
+	if err != nil || len(pools) != 2 || len(pools[0].Leases) != 1 || len(pools[1].Leases) != 1 {
+		t.Errorf("%+v, %v", pools, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "free", "lock")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("lock: %v", err)
 	}
 }

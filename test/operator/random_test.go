@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenon-cni/tenon/internal/ops/doctor"
 	"github.com/tenon-cni/tenon/internal/ops/why"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
@@ -115,7 +116,8 @@ var changes = []string{
 }
 
 // TestRandomHosts sends real packets on hosts made at random: why says "stopped" only if no packet
-// arrives, and "delivered" only if one does; after the printed fix, one does.
+// arrives, and "delivered" only if one does; after the printed fix, one does. No check of doctor
+// crashes.
 func TestRandomHosts(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("iptables"), testnet.Tool("tc"))
@@ -159,6 +161,11 @@ func randomHost(t *testing.T, r *rand.Rand) string {
 		change := strings.ReplaceAll(changes[r.IntN(len(changes))], "$T", fmt.Sprint("t", i))
 		n.shell("{ " + change + "\n} 2>/dev/null || true") // two changes may exclude each other
 		made = append(made, change)
+	}
+	for _, c := range n.examine().Checks {
+		if c.Status == doctor.Crashed {
+			t.Errorf("doctor: check %s: %s\nchanges:\n%s", c.ID, c.Reason, strings.Join(made, "\n"))
+		}
 	}
 	flow := flows[r.IntN(len(flows))]
 	var report *why.Report

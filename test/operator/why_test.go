@@ -195,6 +195,10 @@ func TestBrokenHosts(t *testing.T) {
 			if r := n.explain(row.flow); r.Verdict != why.Delivered {
 				t.Fatalf("the healthy host: %s", describe(r))
 			}
+			want, known := examined[row.number]
+			if known {
+				n.isHealthy()
+			}
 			n.connect(row.flow)
 			n.shell(row.create)
 			n.gone = row.gone
@@ -204,6 +208,9 @@ func TestBrokenHosts(t *testing.T) {
 			}
 			if len(r.Culprits) != 1 {
 				t.Errorf("%d culprits: %s", len(r.Culprits), describe(r))
+			}
+			if known {
+				n.finds(want)
 			}
 			if row.gone != "" {
 				return

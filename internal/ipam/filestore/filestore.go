@@ -72,8 +72,9 @@ type Store struct {
 var _ ipam.Store = (*Store)(nil)
 
 // Open locks the directory of the network and waits for other processes as long as ctx allows. With
-// Peek it never waits: if another process has the lock, the store shows the current address files,
-// including reservations of an earlier boot, and cannot be changed. Errors contain the path.
+// Peek it never waits, and does not create the lock: if another process has the lock, or there is
+// none, the store shows the current address files, including reservations of an earlier boot, and
+// cannot be changed. Errors contain the path.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{boot: o.BootID, change: o.Change, forget: o.Forget, log: o.Log}
 	if s.change == nil {
@@ -83,19 +84,19 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	path := filepath.Join(o.Dir, o.Network)
-	wait := func(f *os.File) error { return await(ctx, f) }
+	flags, wait := unix.O_CREAT, func(f *os.File) error { return await(ctx, f) }
 	if o.Peek {
-		wait = giveUp
+		flags, wait = 0, giveUp
 	}
 	var err error
-	s.dir, s.lock, err = openLocked(path, wait)
+	s.dir, s.lock, err = openLocked(path, flags, wait)
 	for o.Create && errors.Is(err, fs.ErrNotExist) {
 		if err := s.change("create "+path, func() error {
 			return os.MkdirAll(path, 0o755)
 		}, nil); err != nil {
 			return nil, err
 		}
-		s.dir, s.lock, err = openLocked(path, wait)
+		s.dir, s.lock, err = openLocked(path, flags, wait)
 	}
 	// A directory with a name of more than 255 bytes cannot exist.
 	if errors.Is(err, fs.ErrNotExist) || !o.Create && errors.Is(err, unix.ENAMETOOLONG) {

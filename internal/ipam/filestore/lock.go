@@ -9,15 +9,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openLocked opens the directory at path and locks the file lock in it, like upstream. It calls
-// wait if another process has the lock. If the directory is removed meanwhile, it starts again.
-func openLocked(path string, wait func(*os.File) error) (*dir, *os.File, error) {
+// openLocked opens the directory at path and locks the file lock in it, like upstream, which it
+// opens with flags. It calls wait if another process has the lock. If the directory is removed
+// meanwhile, it starts again.
+func openLocked(path string, flags int, wait func(*os.File) error) (*dir, *os.File, error) {
 	for {
 		d, err := openDir(path)
 		if err != nil {
 			return nil, nil, err
 		}
-		lock, err := d.openFile("lock", unix.O_RDONLY|unix.O_CREAT, 0o750)
+		lock, err := d.openFile("lock", unix.O_RDONLY|flags, 0o750)
+		if errors.Is(err, fs.ErrNotExist) && flags == 0 { // no process has ever changed the directory
+			return d, nil, errBusy
+		}
 		if err == nil {
 			err = acquire(lock, wait)
 		}

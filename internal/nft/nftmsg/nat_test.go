@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
 )
 
@@ -31,22 +33,39 @@ func oldNATInfo(to netip.AddrPort) []byte {
 	return b
 }
 
-func TestNATRange(t *testing.T) {
+func TestDestination(t *testing.T) {
 	t.Parallel()
 	to := netip.MustParseAddrPort("10.77.0.3:80")
-	onlyPort := netip.AddrPortFrom(netip.Addr{}, 80)
+	load := []nftmsg.Expr{
+		nftmsg.Immediate{Register: unix.NFT_REG_1, Value: to.Addr().AsSlice()},
+		nftmsg.Immediate{Register: unix.NFT_REG_2, Value: []byte{0, 80}},
+	}
 	for name, x := range map[string]struct {
-		info []byte
-		want netip.AddrPort
-		ok   bool
+		exprs []nftmsg.Expr
+		want  netip.AddrPort
 	}{
-		"address and port": {natInfo(to), to, true},
-		"revision 0":       {oldNATInfo(to), to, true},
-		"only a port":      {natInfo(onlyPort), onlyPort, true},
-		"too short":        {natInfo(to)[:12], netip.AddrPort{}, false},
-		"empty":            {},
+		"nftables": {append(load[:2:2], nftmsg.NAT{Type: unix.NFT_NAT_DNAT,
+			Family: unix.NFPROTO_IPV4, Addr: unix.NFT_REG_1, Port: unix.NFT_REG_2}), to},
+		"source of nftables": {append(load[:2:2], nftmsg.NAT{Type: unix.NFT_NAT_SNAT,
+			Family: unix.NFPROTO_IPV4, Addr: unix.NFT_REG_1}), netip.AddrPort{}},
+		"address from a map": {[]nftmsg.Expr{nftmsg.NAT{Type: unix.NFT_NAT_DNAT,
+			Family: unix.NFPROTO_IPV4, Addr: unix.NFT_REG_1}}, netip.AddrPort{}},
+		"iptables":             {[]nftmsg.Expr{nftmsg.Target{Name: "DNAT", Info: natInfo(to)}}, to},
+		"iptables, revision 0": {[]nftmsg.Expr{nftmsg.Target{Name: "DNAT", Info: oldNATInfo(to)}}, to},
+		"iptables, only a port": {[]nftmsg.Expr{nftmsg.Target{Name: "DNAT",
+			Info: natInfo(netip.AddrPortFrom(netip.Addr{}, 80))}}, netip.AddrPort{}},
+		"another target":  {[]nftmsg.Expr{nftmsg.Target{Name: "MARK"}}, netip.AddrPort{}},
+		"no translation":  {load, netip.AddrPort{}},
+		"a broken target": {[]nftmsg.Expr{nftmsg.Target{Name: "DNAT"}}, netip.AddrPort{}},
+		"an empty rule":   {nil, netip.AddrPort{}},
+		"a verdict, no NAT": {[]nftmsg.Expr{nftmsg.Verdict{Code: nftmsg.Accept}},
+			netip.AddrPort{}},
 	} {
-		if got, ok := nftmsg.NATRange(nftmsg.IPv4, x.info); got != x.want || ok != x.ok {
+		var rule []nftmsg.Raw
+		for _, e := range x.exprs {
+			rule = append(rule, nftmsg.RawOf(e))
+		}
+		if got, ok := nftmsg.Destination(nftmsg.IPv4, rule); got != x.want || ok != x.want.IsValid() {
 			t.Errorf("%s: got %v, %t; want %v", name, got, ok, x.want)
 		}
 	}

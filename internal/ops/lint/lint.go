@@ -14,7 +14,7 @@ import (
 	"slices"
 
 	"github.com/tenon-cni/tenon/internal/document"
-	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/internal/ops/spelling"
 	"github.com/tenon-cni/tenon/network/config"
 )
 
@@ -186,7 +186,7 @@ func (c *checker) add(rule string, at subject, hint, format string, args ...any)
 
 // nearest returns a hint with the candidate that is nearest to a name, or "".
 func nearest(name string, candidates []string) string {
-	if near := text.Nearest(name, candidates); near != "" {
+	if near := spelling.Nearest(name, candidates); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
 	return ""

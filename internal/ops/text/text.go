@@ -10,6 +10,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
+	"github.com/tenon-cni/tenon/internal/ops/table"
 )
 
 // facts writes a line with a name and a value for each fact.
@@ -94,5 +95,5 @@ func Attachments(
 		}
 		rows = append(rows, row)
 	}
-	return Table(w, rows)
+	return table.Write(w, rows)
 }

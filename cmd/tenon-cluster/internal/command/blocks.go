@@ -15,7 +15,7 @@ import (
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
 	"github.com/tenon-cni/tenon/internal/cluster"
 	"github.com/tenon-cni/tenon/internal/cluster/local"
-	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/internal/ops/spelling"
 )
 
 // blockEntry is a block as JSON.
@@ -88,7 +88,7 @@ func (a *app) known(snapshot registry.Snapshot, node, pool string) error {
 
 // suggest adds the nearest known name to an error, or else the fallbacks.
 func suggest(err error, name string, known []string, fallback ...string) error {
-	if near := text.Nearest(name, known); near != "" {
+	if near := spelling.Nearest(name, known); near != "" {
 		return hint(err, fmt.Sprintf("did you mean %q?", near))
 	}
 	return hint(err, fallback...)

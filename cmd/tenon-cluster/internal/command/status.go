@@ -18,7 +18,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/cluster/agentcall"
 	"github.com/tenon-cni/tenon/internal/cluster/local"
 	"github.com/tenon-cni/tenon/internal/ipam"
-	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/internal/ops/table"
 )
 
 // Patience with a member of etcd and with the agent.
@@ -360,4 +360,4 @@ func (f *forecast) text(full bool) string {
 }
 
 // table writes rows to standard output.
-func (a *app) table(rows [][]string) error { return text.Table(a.Stdout, rows) }
+func (a *app) table(rows [][]string) error { return table.Write(a.Stdout, rows) }

@@ -1,4 +1,5 @@
-package text
+// Package table writes tables for people.
+package table
 
 import (
 	"cmp"
@@ -12,14 +13,14 @@ import (
 
 const (
 	gap       = 2 // spaces between columns
-	narrowest = 8 // columns of text to which [Table] shrinks a cell, unless its heading is wider
+	narrowest = 8 // columns of text to which [Write] shrinks a cell, unless its heading is wider
 )
 
-// Table writes rows in columns. The first row is the heading; empty cells become "-".
+// Write writes rows in columns. The first row is the heading; empty cells become "-".
 //
-// If w has a method Width that returns more than 0, Table breaks the text of the widest columns
+// If w has a method Width that returns more than 0, Write breaks the text of the widest columns
 // into several lines, so that the table fits that many columns.
-func Table(w io.Writer, rows [][]string) error {
+func Write(w io.Writer, rows [][]string) error {
 	limits := limitsFor(w, rows)
 	t := tabwriter.NewWriter(w, 0, 0, gap, ' ', 0)
 	for _, row := range rows {

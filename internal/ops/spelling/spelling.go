@@ -1,4 +1,5 @@
-package text
+// Package spelling finds the word that a user probably meant. It holds no words itself.
+package spelling
 
 import "strings"
 

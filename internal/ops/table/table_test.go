@@ -1,4 +1,4 @@
-package text_test
+package table_test
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tenon-cni/tenon/internal/ops/text"
+	"github.com/tenon-cni/tenon/internal/ops/table"
 )
 
 // terminal is a writer with a width.
@@ -41,7 +41,7 @@ network                                 10-pods.conflist
 `,
 	} {
 		w := &terminal{width: width}
-		if err := text.Table(w, rows); err != nil {
+		if err := table.Write(w, rows); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, trimLines(w.String())); diff != "" {
@@ -54,7 +54,7 @@ network                                 10-pods.conflist
 func TestTableOnATinyTerminal(t *testing.T) {
 	t.Parallel()
 	w := &terminal{width: 5}
-	if err := text.Table(w, [][]string{{"A", "INTERFACE"}, {"0123456789", "eth0"}}); err != nil {
+	if err := table.Write(w, [][]string{{"A", "INTERFACE"}, {"0123456789", "eth0"}}); err != nil {
 		t.Fatal(err)
 	}
 	want := "A         INTERFACE\n01234567  eth0\n89\n"
