@@ -1,10 +1,12 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -39,6 +41,10 @@ type Options struct {
 	// AllSettings reads all sysctls of the network in each namespace, not only the ones that decide
 	// about packets. In the first namespace, rtnetlink lists the sysctls of links, but not all.
 	AllSettings bool
+	// Chains, if it is not 0, is the number of chains of nftables above which Read leaves out rules,
+	// because listing all of them takes seconds. The ruleset then reads the rules of a chain when
+	// they are asked for.
+	Chains int
 	// Files makes repeated calls with AllSettings faster; nil opens the files each time.
 	Files *SettingFiles
 }
@@ -144,7 +150,7 @@ func (d *discovery) read(p *place) (n Namespace, err error) {
 		{"rules", hostOnly, func() (err error) { n.Rules, err = r.rules(); return err }},
 		{"neighbours", nowhere, func() (err error) { n.Neighbours, err = r.neighbours(); return err }},
 		{"forwarding database", nowhere, func() (err error) { n.Forwarding, err = r.forwarding(); return err }},
-		{"nftables", hostOnly, func() error { return n.readRules(p.ns) }},
+		{"nftables", hostOnly, func() error { return n.readRules(p.ns, cmp.Or(d.options.Chains, math.MaxInt)) }},
 		{"identifiers", everywhere, func() (err error) { n.Peers, err = r.peers(n.Links, d.list); return err }},
 		{"settings", hostOnly, func() error {
 			if d.options.AllSettings {
@@ -187,16 +193,39 @@ func (o Options) inside(n *Namespace, ns *netns.NS) error {
 	})
 }
 
-func (n *Namespace) readRules(ns *netns.NS) error {
-	r, err := ruleset(ns)
-	if err == nil {
-		n.Ruleset = r
+func (n *Namespace) readRules(ns *netns.NS, chains int) error {
+	r, err := ruleset(ns, chains)
+	if err != nil {
+		return err
 	}
-	return err
+	if n.Ruleset = r; r.Partial {
+		at := Namespace{ID: n.ID, Paths: n.Paths, PIDs: n.PIDs}
+		r.Rest = func(t nftmsg.Table, chain string) ([]nftmsg.ListedRule, error) {
+			return at.chain(t, chain, r.Generation)
+		}
+	}
+	return nil
+}
+
+// chain reads the rules of a chain of nftables in a generation of the ruleset.
+func (n *Namespace) chain(
+	t nftmsg.Table, name string, generation uint32,
+) (list []nftmsg.ListedRule, err error) {
+	ns, err := n.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer ns.Close()
+	conn, err := nftmsg.Open(ns)
+	if err != nil {
+		return nil, err
+	}
+	list, err = conn.ListChain(t, name, generation)
+	return list, errors.Join(err, conn.Close())
 }
 
 // ruleset lists what nftables and legacy iptables have in a namespace.
-func ruleset(ns *netns.NS) (*nftmsg.Ruleset, error) {
+func ruleset(ns *netns.NS, chains int) (*nftmsg.Ruleset, error) {
 	conn, err := nftmsg.Open(ns)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
 		return new(nftmsg.Ruleset), nil // a kernel without netfilter sockets
@@ -204,7 +233,7 @@ func ruleset(ns *netns.NS) (*nftmsg.Ruleset, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := conn.List()
+	r, err := conn.ListPart(chains)
 	if err = errors.Join(err, conn.Close()); err != nil {
 		return nil, err
 	}

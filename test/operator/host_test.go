@@ -41,6 +41,7 @@ type node struct {
 	records map[string]network.Record
 	gone    string // a container without its namespace
 	waiting int    // connections that wait at each socket
+	chains  int    // see [host.Options]
 }
 
 func newNode(t *testing.T) *node {
@@ -186,7 +187,11 @@ func (n *node) space(name string) *testnet.Namespace {
 func (n *node) explain(flow string) *why.Report {
 	n.t.Helper()
 	places, q := n.question(flow)
-	report, err := places.Explain(q)
+	var report *why.Report
+	err := n.Host.Run(func() (err error) { // it may read more rules
+		report, err = places.Explain(q)
+		return err
+	})
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -206,7 +211,7 @@ func (n *node) readListeners(x *host.Namespace) error {
 func (n *node) question(flow string) (places *why.Places, q why.Question) {
 	n.t.Helper()
 	source, destination, _ := strings.Cut(flow, " ")
-	o := host.Options{OnlyPaths: true}
+	o := host.Options{OnlyPaths: true, Chains: n.chains}
 	for _, c := range []string{"web", "db", "outside"} {
 		if c != n.gone {
 			o.Paths = append(o.Paths, n.Container(c).Path())

@@ -2,8 +2,10 @@ package operator
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -143,5 +145,35 @@ func BenchmarkDoctor(b *testing.B) {
 			}
 		}
 		return nil
+	})
+}
+
+// BenchmarkServices follows a packet on a host with the rules of kube-proxy for 10,000 services.
+func BenchmarkServices(b *testing.B) {
+	testnet.Require(b, testnet.Tool("iptables"))
+	n := testnet.New(b, "web", "db")
+	n.Host.Wire("up0")
+	n.Host.Batch("addr add 192.0.2.1/24 dev up0", "route add default via 192.0.2.2 dev up0")
+	if out, err := n.Host.Output(kubeProxy(10_000), "sh"); err != nil {
+		b.Fatal(err, out)
+	}
+	measure(b, n, func() error {
+		places, err := why.Read(b.Context(), nil)
+		if err != nil {
+			return err
+		}
+		from, err := places.Find("host", "")
+		if err != nil {
+			return err
+		}
+		q := why.Question{Source: from.ID, To: netip.MustParseAddr("10.96.39.240")}
+		if err := q.SetPort("80", false); err != nil {
+			return err
+		}
+		r, err := places.Explain(q)
+		if err == nil && (r.Verdict != why.Stopped || !strings.Contains(describe(r), "10.77.0.2 via")) {
+			err = errors.New(describe(r))
+		}
+		return err
 	})
 }

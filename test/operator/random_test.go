@@ -25,6 +25,7 @@ var flows = []string{
 	`host 10.77.0.2:80`, `host 127.0.0.1:8080`, `host 203.0.113.9:9000`, `web 10.77.0.1:9100`,
 	`web 192.0.2.1:8080`, `db 192.0.2.1:8080`, `host [2001:db8::2]:9000`, `web [2001:db8::2]:9000`,
 	`web [fd77::3]:80`, `host [fd77::2]:80`, `outside [fd77::2]:80`, `db 203.0.113.9:9000`,
+	`web 10.96.0.1:80`, `host 10.96.0.2:80`, `outside 192.0.2.1:30080`,
 }
 
 // changes are what random hosts have in addition to the usual host; $T is the name of a table that no
@@ -81,6 +82,9 @@ var changes = []string{
 	`iptables -t nat -I PREROUTING -p tcp --dport 9000 -j REDIRECT --to-ports 9100`,
 	`iptables -t nat -I OUTPUT -d 203.0.113.9 -p tcp -j DNAT --to-destination 10.77.0.3:80`,
 	`iptables -t raw -I PREROUTING -s 10.77.0.3 -j DROP`,
+	// rules of other programs
+	kubeProxy(5), "sysctl -qw net.bridge.bridge-nf-call-iptables=1; " + kubeProxy(5), kubeProxyNFT, docker,
+	docker + "\n" + dockerUser, firewalldZone("public"), firewalldZone("trusted"), calico,
 	// routes, addresses, neighbours
 	`ip route add blackhole 203.0.113.0/24`,
 	`web ip route add unreachable 203.0.113.9/32`,

@@ -247,6 +247,21 @@ func TestSeveralCauses(t *testing.T) {
 	}
 }
 
+// TestSeveralQuestions asks twice with the same preparation: what the first answer assumes to be
+// repaired does not count for the second.
+func TestSeveralQuestions(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.shell(`nft 'add table inet fw; add chain inet fw one { type filter hook forward priority 5; policy drop; }'`)
+	places, q := n.question(`web 203.0.113.9:9000`)
+	explain := places.Explainer()
+	for range 2 {
+		if r, err := explain(q); err != nil || r.Verdict != why.Stopped {
+			t.Errorf("%v: %s", err, describe(r))
+		}
+	}
+}
+
 // TestOwn follows packets of a namespace to itself.
 func TestOwn(t *testing.T) {
 	t.Parallel()
@@ -312,6 +327,9 @@ func describe(r *why.Report) (text string) {
 	}
 	for _, c := range r.Culprits {
 		text += fmt.Sprintf("culprit %s: %s\n", c.ID, c.Text)
+	}
+	for _, d := range r.Doubts {
+		text += fmt.Sprintf("? %s\n", d)
 	}
 	return text
 }

@@ -143,6 +143,8 @@ func (m *machine) other(raw nftmsg.Raw) bool {
 		return m.setMeta(raw)
 	case "fib":
 		return m.fib(raw)
+	case "numgen":
+		return m.number(raw)
 	case "nat", "masq", "redir":
 		return m.nat(raw)
 	case "reject":
@@ -329,6 +331,22 @@ func (m *machine) fib(raw nftmsg.Raw) bool {
 	}
 	return m.cannot("fib")
 }
+
+// Attributes of numgen (enum nft_ng_attributes).
+const numgenDreg, numgenModulus, numgenOffset = 1, 2, 4
+
+// number generates a number, at random or by counting.
+func (m *machine) number(raw nftmsg.Raw) bool {
+	modulus := numberOf(raw, numgenModulus)
+	if m.packet.Choices == nil || modulus == 0 || modulus > maxModulus {
+		return m.cannot("numgen")
+	}
+	n := numberOf(raw, numgenOffset) + uint32(m.packet.Choices.choose(int(modulus)))
+	return m.load(numberOf(raw, numgenDreg), native(n))
+}
+
+// maxModulus limits the numbers that are tried.
+const maxModulus = 1 << 10
 
 func native(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
 

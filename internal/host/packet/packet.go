@@ -30,6 +30,9 @@ type Packet struct {
 	// prerouting or output gives it to the packet where translations of destinations have their
 	// place among the base chains (NF_IP_PRI_NAT_DST).
 	Restored netip.AddrPort
+
+	// Choices decides conditions that are met at random; nil: they cannot be evaluated.
+	Choices *Choices
 }
 
 // restore gives the packet its destination Restored.

@@ -20,6 +20,7 @@ type Rules struct {
 	sets   map[chainKey]*nftmsg.ListedSet
 	lookup Lookup
 	passed map[chainKey]bool // base chains that accept every packet
+	rest   func(nftmsg.Table, string) ([]nftmsg.ListedRule, error)
 }
 
 type chainKey struct {
@@ -40,7 +41,7 @@ type Lookup interface {
 
 // NewRules prepares a ruleset. Chains of dormant tables see no packets.
 func NewRules(r *nftmsg.Ruleset, lookup Lookup) *Rules {
-	prepared := &Rules{lookup: lookup, chains: map[chainKey][]nftmsg.ListedRule{},
+	prepared := &Rules{lookup: lookup, rest: r.Rest, chains: map[chainKey][]nftmsg.ListedRule{},
 		sets: map[chainKey]*nftmsg.ListedSet{}, passed: map[chainKey]bool{}}
 	for _, c := range r.Chains {
 		dormant := slices.ContainsFunc(r.Tables, func(t nftmsg.TableState) bool {
@@ -128,6 +129,25 @@ type Result struct {
 	Passed  []Place            // the rules with an accept verdict that matched
 	Doubts  []Doubt
 	Limits  []Place // rules with a limit or a quota, which counts as not exhausted
+}
+
+// Fresh returns the same rules without the effect of [Rules.Pass].
+func (r *Rules) Fresh() *Rules {
+	fresh := *r
+	fresh.passed = map[chainKey]bool{}
+	return &fresh
+}
+
+// of returns the rules of a chain.
+func (r *Rules) of(key chainKey) (list []nftmsg.ListedRule, err error) {
+	list, known := r.chains[key]
+	if known || r.rest == nil {
+		return list, nil
+	}
+	if list, err = r.rest(key.table, key.name); err == nil {
+		r.chains[key] = list
+	}
+	return list, err
 }
 
 // Pass makes a base chain that has dropped a packet accept every packet, as after a repair.
@@ -230,7 +250,11 @@ func (w *walker) chain(name string) outcome {
 		return outcome{verdict: Unknown}
 	}
 	defer func() { w.depth-- }()
-	for i, rule := range w.rules.chains[chainKey{w.base.Table, name}] {
+	list, err := w.rules.of(chainKey{w.base.Table, name})
+	if err != nil {
+		w.result.Doubts = append(w.result.Doubts, Doubt{Place{Table: w.base.Table, Chain: name}, err.Error()})
+	}
+	for i, rule := range list {
 		place := Place{Table: rule.Table, Chain: name, Number: i + 1, Handle: rule.Handle,
 			Comment: rule.Comment}
 		m := machine{walker: w, place: place}

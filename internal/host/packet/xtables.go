@@ -32,6 +32,7 @@ var matches = map[string]struct {
 	"icmp6":     {4, matchICMP},
 	"length":    {5, matchLength},
 	"rpfilter":  {1, matchRPFilter},
+	"statistic": {8, matchStatistic},
 }
 
 // match evaluates a condition of iptables.
@@ -240,6 +241,15 @@ func matchRPFilter(m *machine, b []byte, _ byte) (met, ok bool) {
 	out, found := m.rules.lookup.Out(m.packet, true)
 	valid := found && (b[0]&loose != 0 || out.Index == m.packet.In.Index)
 	return valid == (b[0]&invert == 0), true
+}
+
+// matchStatistic decodes the beginning of struct xt_statistic_info. A packet meets the condition at
+// random, or with its number among the packets.
+func matchStatistic(m *machine, _ []byte, _ byte) (met, ok bool) {
+	if m.packet.Choices == nil {
+		return false, false
+	}
+	return m.packet.Choices.choose(2) == 0, true
 }
 
 // passes reports whether a target does not decide about the packet.

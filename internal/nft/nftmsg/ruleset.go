@@ -2,8 +2,10 @@ package nftmsg
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
+	"math"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -19,6 +21,10 @@ type Ruleset struct {
 	Chains     []ListedChain `json:"chains"`
 	Rules      []ListedRule  `json:"rules"` // of each chain in their order
 	Sets       []ListedSet   `json:"sets"`
+
+	// Partial reports that Rules was not read. Rest, if it is not nil, reads the rules of a chain.
+	Partial bool                                              `json:"-"`
+	Rest    func(t Table, chain string) ([]ListedRule, error) `json:"-"`
 }
 
 // TableState is a table that exists.
@@ -83,10 +89,15 @@ type ListedSet struct {
 // List returns the whole ruleset, from one generation. It reads the ruleset again, a limited number
 // of times, if a transaction changes it meanwhile, and then returns an error that wraps
 // [netlink.ErrInterrupted]. A kernel without nftables has none.
-func (c *Conn) List() (r *Ruleset, err error) {
+func (c *Conn) List() (r *Ruleset, err error) { return c.ListPart(math.MaxInt) }
+
+// ListPart is List, but leaves out all rules if there are more than many chains. The time that the
+// kernel needs to list the rules of all chains grows with the square of their number: 100,000 take
+// over a second. [Conn.ListChain] lists the rules of one.
+func (c *Conn) ListPart(many int) (r *Ruleset, err error) {
 	const repeats = 10
 	for range repeats {
-		r, err = c.listOnce()
+		r, err = c.listOnce(many)
 		if !errors.Is(err, netlink.ErrInterrupted) {
 			return r, err
 		}
@@ -94,7 +105,7 @@ func (c *Conn) List() (r *Ruleset, err error) {
 	return r, err
 }
 
-func (c *Conn) listOnce() (*Ruleset, error) {
+func (c *Conn) listOnce(many int) (*Ruleset, error) {
 	r := new(Ruleset)
 	var err error
 	if r.Generation, err = c.generation(); errors.Is(err, unix.EOPNOTSUPP) ||
@@ -104,7 +115,12 @@ func (c *Conn) listOnce() (*Ruleset, error) {
 	for _, step := range []func() error{
 		func() (err error) { r.Tables, err = everything(c, unix.NFT_MSG_GETTABLE, listedTable); return err },
 		func() (err error) { r.Chains, err = everything(c, unix.NFT_MSG_GETCHAIN, listedChain); return err },
-		func() (err error) { r.Rules, err = everything(c, unix.NFT_MSG_GETRULE, listedRule); return err },
+		func() (err error) {
+			if r.Partial = len(r.Chains) > many; !r.Partial {
+				r.Rules, err = everything(c, unix.NFT_MSG_GETRULE, listedRule)
+			}
+			return err
+		},
 		func() (err error) { r.Sets, err = everything(c, unix.NFT_MSG_GETSET, listedSet); return err },
 	} {
 		if err == nil {
@@ -130,6 +146,23 @@ func (c *Conn) listOnce() (*Ruleset, error) {
 	return r, nil
 }
 
+// ListChain lists the rules of a chain, none if it does not exist. The error wraps
+// [netlink.ErrInterrupted] unless the ruleset has this generation.
+func (c *Conn) ListChain(t Table, chain string, generation uint32) ([]ListedRule, error) {
+	list, err := objects(c, unix.NFT_MSG_GETRULE, t.body(netlink.String(unix.NFTA_RULE_TABLE, t.Name),
+		netlink.String(unix.NFTA_RULE_CHAIN, chain)), listedRule)
+	if errors.Is(err, unix.ENOENT) {
+		list, err = nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if now, err := c.generation(); err != nil || now != generation {
+		return nil, cmp.Or(err, netlink.ErrInterrupted)
+	}
+	return list, nil
+}
+
 // Generation returns the number of transactions that the kernel has made in the namespace.
 func (c *Conn) Generation() (uint32, error) { return c.generation() }
 
@@ -145,12 +178,19 @@ func (c *Conn) generation() (id uint32, err error) {
 func everything[T any](
 	c *Conn, message uint16, decode func(f Family, attributes []byte) T,
 ) ([]T, error) {
+	return objects(c, message, Table{}.body(), decode)
+}
+
+// objects lists the objects of a kind that a request selects.
+func objects[T any](
+	c *Conn, message uint16, request []byte, decode func(f Family, attributes []byte) T,
+) ([]T, error) {
 	read := func(list []T, payload []byte) ([]T, error) {
 		var about netlink.Netfilter
 		attributes, err := netlink.ReadBody(payload, &about)
 		return append(list, decode(Family(about.Family), attributes)), err
 	}
-	return netlink.List(&c.exchange, c.fd, kindOf(message), Table{}.body(), read)
+	return netlink.List(&c.exchange, c.fd, kindOf(message), request, read)
 }
 
 func textIn(attributes []byte, kind uint16) string {

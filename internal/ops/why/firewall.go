@@ -18,11 +18,14 @@ func (w *walk) hook(n *host.Namespace, hook uint32, name string) bool {
 }
 
 func (w *walk) ruleset(n *host.Namespace) *packet.Rules {
-	rules := w.known.prepared.rules
-	if rules[n.ID] == nil {
-		rules[n.ID] = packet.NewRules(n.Ruleset, packet.NamespaceLookup{Namespace: n})
+	if w.rules[n.ID] == nil {
+		prepared := w.known.prepared.rules
+		if prepared[n.ID] == nil {
+			prepared[n.ID] = packet.NewRules(n.Ruleset, packet.NamespaceLookup{Namespace: n})
+		}
+		w.rules[n.ID] = prepared[n.ID].Fresh()
 	}
-	return rules[n.ID]
+	return w.rules[n.ID]
 }
 
 // bridgeRules evaluates what sees a frame between two ports: the chains of family bridge and, with
@@ -66,7 +69,7 @@ func (w *walk) passes(
 ) bool {
 	rules := w.ruleset(n)
 	for {
-		before := *w.packet
+		before, chosen := *w.packet, w.choices.Of()
 		r := hook(rules)
 		w.doubts(n, r)
 		switch r.Verdict {
@@ -80,6 +83,7 @@ func (w *walk) passes(
 		}
 		rules.Pass(r.Base)
 		*w.packet = before
+		w.choices.Rewind(chosen)
 	}
 }
 
@@ -93,7 +97,11 @@ func (w *walk) doubts(n *host.Namespace, r packet.Result) {
 		if n != w.host.Own() {
 			where = " " + w.in(n)
 		}
-		w.doubt("cannot evaluate rule %d of %s%s: %s", d.Place.Number, d.Place.Title(), where, d.Part)
+		what := fmt.Sprintf("rule %d of ", d.Place.Number)
+		if d.Place.Number == 0 { // its rules could not be read
+			what = ""
+		}
+		w.doubt("cannot evaluate %s%s%s: %s", what, d.Place.Title(), where, d.Part)
 	}
 }
 

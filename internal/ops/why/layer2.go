@@ -175,19 +175,28 @@ func (w *walk) solicits(
 	if own, ok := (packet.NamespaceLookup{Namespace: n}).Own(link.Index, false); ok {
 		src = own
 	}
+	asking, asked := packet.InterfaceOf(n, link), packet.Interface{}
+	if owner != nil {
+		asked = packet.InterfaceOf(target, owner)
+	}
 	for _, x := range []struct {
 		from, to *host.Namespace
+		out, in  packet.Interface
 		src, dst netip.Addr
 		kind     uint16
 	}{
-		{n, target, src, netip.AddrFrom16(solicited), 135 << 8}, {target, n, next, src, 136 << 8},
+		{n, target, asking, asked, src, netip.AddrFrom16(solicited), 135 << 8},
+		{target, n, asked, asking, next, src, 136 << 8},
 	} {
 		p := packet.Packet{Src: x.src, Dst: x.dst, Protocol: unix.IPPROTO_ICMPV6, DstPort: x.kind,
-			TTL: 255, Length: 72, Conn: packet.Connection{State: packet.Untracked}}
+			TTL: 255, Length: 72, Out: x.out, Conn: packet.Connection{State: packet.Untracked}}
 		results := []packet.Result{w.ruleset(x.from).Hook(unix.NF_INET_LOCAL_OUT, &p)}
 		if bridge != nil && bridge.Bridge != nil && w.filtersBridged(at, bridge) && x.from != at && x.to != at {
+			through := packet.InterfaceOf(at, bridge)
+			p.In, p.Out = through, through
 			results = append(results, w.ruleset(at).Hook(unix.NF_INET_FORWARD, &p))
 		}
+		p.In, p.Out = x.in, packet.Interface{}
 		results = append(results, w.ruleset(x.to).Hook(unix.NF_INET_LOCAL_IN, &p))
 		for _, r := range results {
 			if r.Verdict != packet.Accept && r.By != nil {

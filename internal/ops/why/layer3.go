@@ -19,7 +19,7 @@ func (w *walk) request(n *host.Namespace) {
 	q := w.question
 	const ephemeral, length = 40000, 60
 	p := &packet.Packet{Src: q.From, Dst: q.To, Protocol: q.Protocol, SrcPort: ephemeral,
-		DstPort: q.Port, TTL: 64, Length: length, TCPFlags: 2 /* SYN */}
+		DstPort: q.Port, TTL: 64, Length: length, TCPFlags: 2 /* SYN */, Choices: w.choices}
 	if q.Protocol == unix.IPPROTO_ICMP {
 		p.SrcPort, p.DstPort = 0, 8<<8 // echo request
 	}
@@ -566,7 +566,7 @@ func (w *walk) local(n *host.Namespace) bool {
 	}
 	w.reply = true
 	w.hops = 0
-	w.packet = &packet.Packet{Src: p.Dst, Dst: p.Src, SrcPort: p.DstPort, DstPort: p.SrcPort, TTL: 64,
+	w.packet = &packet.Packet{Src: p.Dst, Dst: p.Src, SrcPort: p.DstPort, DstPort: p.SrcPort, TTL: 64, Choices: w.choices,
 		Protocol: p.Protocol, Length: p.Length, TCPFlags: 0x12 /* SYN, ACK */}
 	if p.Protocol == unix.IPPROTO_ICMP {
 		w.packet.DstPort = 0 // echo reply

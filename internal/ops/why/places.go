@@ -28,7 +28,8 @@ type Places struct {
 
 // Read reads the state of this host with its attachments.
 func Read(ctx context.Context, records []network.Record) (*Places, error) {
-	var o host.Options
+	const many = 1000 // chains
+	o := host.Options{Chains: many}
 	for _, rec := range records {
 		if rec.Netns != "" {
 			o.Paths = append(o.Paths, rec.Netns)

@@ -111,9 +111,67 @@ func Explain(h *host.Host, known Known, q Question) (*Report, error) {
 	if known.prepared == nil {
 		known.prepared = newPrepared()
 	}
-	w := &walk{host: h, known: known, report: &Report{}, question: q, entries: map[string][]*entry{}}
-	w.request(n)
-	return w.report, nil
+	choices := &packet.Choices{}
+	var reports []*Report
+	for {
+		w := &walk{host: h, known: known, report: &Report{}, question: q, choices: choices,
+			entries: map[string][]*entry{}, rules: map[string]*packet.Rules{}}
+		w.request(n)
+		reports = append(reports, w.report)
+		if !choices.Next() {
+			return joined(reports, true), nil
+		}
+		if len(reports) == maxWays {
+			return joined(reports, false), nil
+		}
+	}
+}
+
+// maxWays limits the ways that are followed if rules choose one at random.
+const maxWays = 32
+
+// joined returns the report about all ways that rules can choose at random. complete is false if
+// there are more.
+func joined(reports []*Report, complete bool) *Report {
+	worst := []Verdict{Stopped, Unknown, Limited, Left, Delivered}
+	ends := map[Verdict]int{}
+	shown := reports[0]
+	for _, r := range reports {
+		ends[r.Verdict]++
+		if slices.Index(worst, r.Verdict) < slices.Index(worst, shown.Verdict) {
+			shown = r
+		}
+	}
+	if shown.Verdict == Left { // a delivered packet ends no worse
+		ends[Left] += ends[Delivered]
+	}
+	switch number := len(reports); {
+	case number == 1:
+	case !complete && ends[shown.Verdict] == number:
+		shown.doubtful(fmt.Sprintf("rules choose at random among more than %d ways", number))
+	case ends[shown.Verdict] == number:
+		shown.Assumptions = append(shown.Assumptions,
+			fmt.Sprintf("rules choose one of %d ways at random, and all of them end alike", number))
+	default:
+		text := fmt.Sprintf("rules choose one of %d ways at random; this is one of the %d that end differently",
+			number, ends[shown.Verdict])
+		if len(shown.Culprits) > 0 {
+			text += ": " + shown.Culprits[0].Text
+		}
+		shown.doubtful(text)
+	}
+	return shown
+}
+
+// doubtful makes the answer not known.
+func (r *Report) doubtful(why string) {
+	r.Verdict, r.Doubts = Unknown, append(r.Doubts, why)
+	for i := range r.Culprits {
+		c := &r.Culprits[i]
+		if c.Fix != "" {
+			c.Fix, c.Advice = "", strings.TrimSuffix("perhaps: "+c.Fix+"; "+c.Advice, "; ")
+		}
+	}
 }
 
 // walk is the way of one flow, forward and back.
@@ -131,6 +189,8 @@ type walk struct {
 	found    host.Found // the last route
 	bridged  bool       // br_netfilter has called the hook prerouting
 	left     bool       // the packet has left this host
+	choices  *packet.Choices
+	rules    map[string]*packet.Rules // by namespace
 }
 
 // entry is the flow in the connection table of a namespace: as its first packet came and went.
