@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -35,7 +37,9 @@ stops the packet for certain, the answer is "not known".
 
 SOURCE and DESTINATION are containers (container ID, name in /run/netns, process ID
 or path), "host", "localhost", or IP addresses; an IPv6 address with a port is in
-brackets. Without PORT, the packet is a ping. A packet that leaves this host counts as delivered.
+brackets. DESTINATION can also be a name that this host resolves, and PORT the name
+of a service. Without PORT, the packet is a ping. A packet that leaves this host
+counts as delivered.
 
 Exit status: 0 delivered, 1 stopped, or not known.`,
 		Example: `  tenon why web 203.0.113.9:443
@@ -53,7 +57,7 @@ Exit status: 0 delivered, 1 stopped, or not known.`,
 			for _, s := range places.Host.Skipped {
 				r.warn("cannot read %s: %s", s.What, s.Reason)
 			}
-			q, err := r.question(places, args[0], args[1], udp)
+			q, err := r.question(cmd.Context(), places, args[0], args[1], udp)
 			if err != nil {
 				return err
 			}
@@ -110,7 +114,7 @@ func (r *settings) completePlace(
 
 // question finds the places that the arguments name.
 func (r *settings) question(
-	p *why.Places, source, destination string, udp bool,
+	ctx context.Context, p *why.Places, source, destination string, udp bool,
 ) (q why.Question, err error) {
 	name, port := destination, ""
 	a, err := netip.ParseAddr(destination)
@@ -122,7 +126,12 @@ func (r *settings) question(
 		}
 	}
 	if err := new(why.Question).SetPort(port, udp); errors.Is(err, why.ErrPort) {
-		return q, usagef("%v", err)
+		protocol := map[bool]string{false: "tcp", true: "udp"}[udp]
+		number, unknown := net.DefaultResolver.LookupPort(ctx, protocol, port)
+		if unknown != nil || number == 0 {
+			return q, usagef("%v", err)
+		}
+		port = fmt.Sprint(number)
 	}
 	from, err := p.Find(source, pathOf(source))
 	if err != nil {
@@ -136,10 +145,27 @@ func (r *settings) question(
 	}
 	if q.To, err = netip.ParseAddr(name); err != nil {
 		if q.To, err = p.Address(name, pathOf(name)); err != nil {
-			return q, r.didYouMean(err, name, p.Names())
+			if q.To = r.resolve(ctx, name); !q.To.IsValid() {
+				return q, r.didYouMean(err, name, p.Names())
+			}
 		}
 	}
 	return q, q.SetPort(port, udp)
+}
+
+// resolve returns the first address that this host has for a name, and prints it; it is invalid if
+// there is none.
+func (r *settings) resolve(ctx context.Context, name string) netip.Addr {
+	const limit = 3 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+	if err != nil || len(found) == 0 {
+		return netip.Addr{}
+	}
+	a := found[0].Unmap().WithZone("")
+	r.printHint(fmt.Sprintf("%s is %s on this host; a container can resolve it differently", name, a))
+	return a
 }
 
 // suggestPort prints a hint if an IPv6 address that no namespace has looks like another one with a

@@ -55,6 +55,8 @@ func listeners() ([]Listener, error) {
 	if err != nil {
 		return nil, err
 	}
+	const inode = 9 // the number of the field
+	var lengths map[uint64]int
 	list := []Listener{}
 	for _, t := range tables {
 		if !used[t.name] {
@@ -79,7 +81,13 @@ func listeners() ([]Listener, error) {
 				if err != nil {
 					return nil, fmt.Errorf("/proc/net/%s: %w", t.file, err)
 				}
-				l.Waiting = int(n)
+				if l.Waiting = int(n); n > 0 && len(fields) > inode {
+					if lengths == nil {
+						lengths = backlogs()
+					}
+					id, _ := strconv.ParseUint(fields[inode], 10, 64) // 0: not known
+					l.Backlog = lengths[id]
+				}
 			}
 			list = append(list, l)
 		}

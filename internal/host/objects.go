@@ -175,7 +175,13 @@ type Listener struct {
 	Protocol string         `json:"protocol"`         // tcp, udp
 	Addr     netip.AddrPort `json:"address"`          // unspecified: all addresses
 	Waiting  int            `json:"waiting,omitzero"` // connections that no program has accepted
+	// Backlog is how many connections can wait: see listen(2). It is known only if some wait.
+	Backlog int `json:"backlog,omitzero"`
 }
+
+// Full reports whether the socket can take no connection: as many wait as its backlog allows, or the
+// backlog is not known.
+func (l Listener) Full() bool { return l.Waiting > 0 && l.Waiting >= l.Backlog }
 
 // Table is a table of nftables.
 type Table = nftmsg.TableState

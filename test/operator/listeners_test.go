@@ -2,9 +2,12 @@ package operator
 
 import (
 	"errors"
+	"net"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/internal/host"
 	"github.com/tenon-cni/tenon/internal/ops/why"
@@ -67,6 +70,39 @@ func TestListenersUnknown(t *testing.T) {
 		if err != nil || r.Verdict != why.Unknown || len(r.Culprits) > 0 ||
 			strings.Join(r.Doubts, ";") != row.doubt {
 			t.Errorf("%s: %+v, %v", row.name, r, err)
+		}
+	}
+}
+
+// TestBacklog fills the queue of a socket that no program accepts from: only the full queue makes
+// the answer uncertain.
+func TestBacklog(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	const backlog, port = 2, 70
+	n.Container("db").Do(func() {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { unix.Close(fd) })
+		if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Port: port}), unix.Listen(fd, backlog)); err != nil {
+			t.Fatal(err)
+		}
+	})
+	const flow = "web 10.77.0.3:70"
+	for waiting, want := range []why.Verdict{why.Delivered, why.Delivered, why.Unknown} {
+		if waiting > 0 {
+			var c net.Conn
+			var err error
+			n.Container("web").Do(func() { c, err = net.Dial("tcp", "10.77.0.3:70") })
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+		}
+		if r := n.explain(flow); r.Verdict != want {
+			t.Errorf("%d of %d wait: %s", waiting, backlog, describe(r))
 		}
 	}
 }

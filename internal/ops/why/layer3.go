@@ -634,7 +634,7 @@ func (w *walk) listens(n *host.Namespace) bool {
 		}
 		a := l.Addr.Addr().Unmap()
 		if a == p.Dst || a.IsUnspecified() && (a.Is4() == p.Dst.Is4() || a.Is6()) {
-			if l.Waiting > 0 {
+			if l.Full() {
 				w.doubt("the queue of the socket on %s %s: %d connections wait for its program (ss -lnt)",
 					l.Addr, w.in(n), l.Waiting)
 			}
