@@ -55,11 +55,13 @@ warnings.`,
 	d.pluginDirFlag(cmd)
 	d.recordFlags(cmd)
 	d.jsonFlag(cmd)
+	d.fromFlag(cmd)
 	flags := cmd.Flags()
 	flags.BoolVarP(&d.all, "verbose", "v", false, "list every check with its outcome")
 	flags.BoolVar(&d.list, "list", false, "list the checks and exit")
 	flags.BoolVar(&d.fix, "fix", false, "apply the safe fixes after asking")
 	flags.BoolVarP(&d.yes, "yes", "y", false, "apply the safe fixes without asking")
+	cmd.MarkFlagsMutuallyExclusive("from", "fix")
 	return cmd
 }
 
@@ -107,7 +109,7 @@ func (d *examination) header() string { return "tenon " + d.version }
 // examine reads the state of the host and runs checks on it.
 func (d *examination) examine(ctx context.Context, checks []doctor.Check) (*doctor.Report, error) {
 	start := time.Now()
-	state, err := d.read(ctx)
+	state, err := d.state(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -116,6 +118,14 @@ func (d *examination) examine(ctx context.Context, checks []doctor.Check) (*doct
 	p.end()
 	report.Seconds = time.Since(start).Seconds()
 	return report, nil
+}
+
+// state returns the state of this host, or of the one in a support bundle.
+func (d *examination) state(ctx context.Context) (*doctor.State, error) {
+	if d.from != "" {
+		return d.storedState()
+	}
+	return d.read(ctx)
 }
 
 func (d *examination) read(ctx context.Context) (*doctor.State, error) {

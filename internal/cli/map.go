@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/internal/ops/topology"
+	"github.com/tenon-cni/tenon/internal/ops/why"
 )
 
 // mapping is a run of "tenon map".
@@ -46,6 +47,7 @@ problems.`,
 	}
 	r.recordFlags(cmd)
 	r.jsonFlag(cmd)
+	r.fromFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&r.filter.Network, "network", "",
 		"show only attachments of network `NAME`, each one")
@@ -76,11 +78,7 @@ func (r *settings) completeKeys(part func(cni.Attachment) string) cobra.Completi
 }
 
 func (r *mapping) run(ctx context.Context) error {
-	records, err := r.client().ListHost()
-	if err != nil {
-		r.warn("attachments that cannot be read are missing: %v", err)
-	}
-	places, err := topology.Read(ctx, records)
+	places, err := r.drawn(ctx)
 	if err != nil {
 		return r.needsRoot(err)
 	}
@@ -94,6 +92,22 @@ func (r *mapping) run(ctx context.Context) error {
 	return r.print(m, func() error {
 		return text.Map(r.stdout, m.Tree(r.all || r.filter.Network != "" || r.filter.Container != ""))
 	})
+}
+
+// drawn returns the state of this host, or of the one in a support bundle, with its attachments.
+func (r *mapping) drawn(ctx context.Context) (*why.Places, error) {
+	if r.from != "" {
+		s, err := r.storedState()
+		if err != nil {
+			return nil, err
+		}
+		return s.Places, nil
+	}
+	records, err := r.client().ListHost()
+	if err != nil {
+		r.warn("attachments that cannot be read are missing: %v", err)
+	}
+	return topology.Read(ctx, records)
 }
 
 // filtered applies the filter. It returns an error if there is no such network or container.

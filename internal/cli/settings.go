@@ -34,6 +34,7 @@ type settings struct {
 	timeout    time.Duration
 	json       bool
 	verbose    bool
+	from       string // a support bundle to work on, "" for this host
 }
 
 // directories is a flag with a list of directories, as in PATH. It may be repeated.

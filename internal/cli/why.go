@@ -77,14 +77,22 @@ Exit status: 0 delivered, 1 stopped, or not known.`,
 	}
 	r.recordFlags(cmd)
 	r.jsonFlag(cmd)
+	r.fromFlag(cmd)
 	cmd.Flags().BoolVarP(&r.verbose, "verbose", "v", false,
 		"also print a command for each step, and the steps behind the first cause")
 	cmd.Flags().BoolVar(&udp, "udp", false, "follow a UDP datagram instead of a TCP connection")
 	return cmd
 }
 
-// places returns the state of this host with its attachments.
+// places returns the state of this host, or of the one in a support bundle, with its attachments.
 func (r *settings) places(ctx context.Context) (*why.Places, error) {
+	if r.from != "" {
+		s, err := r.storedState()
+		if err != nil {
+			return nil, err
+		}
+		return s.Places, nil
+	}
 	records, err := r.client().ListHost()
 	if err != nil {
 		r.warn("attachments that cannot be read are missing: %v", err)

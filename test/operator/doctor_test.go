@@ -10,8 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/tenon-cni/tenon/internal/ops/bundle"
 	"github.com/tenon-cni/tenon/internal/ops/doctor"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/network"
@@ -107,7 +109,26 @@ func (n *node) examine() *doctor.Report {
 	checks := slices.DeleteFunc(doctor.Checks(), func(c doctor.Check) bool {
 		return slices.Contains(ofThisMachine, c.Group())
 	})
-	return run(n.t, s, checks)
+	r := run(n.t, s, checks)
+	n.replays(s, r, checks)
+	return r
+}
+
+// replays checks that doctor finds the same on a state that a bundle holds.
+func (n *node) replays(s *doctor.State, want *doctor.Report, checks []doctor.Check) {
+	n.t.Helper()
+	text, _, err := bundle.State(s, bundle.Schemas(all.Described()))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	stored, err := bundle.LoadState(text)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	got := run(n.t, stored, checks)
+	if diff := cmp.Diff(findings(want), findings(got)); diff != "" {
+		n.t.Errorf("doctor on the stored state (-live +stored)\n%s", diff)
+	}
 }
 
 // isHealthy checks that doctor finds nothing.

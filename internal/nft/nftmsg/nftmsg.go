@@ -22,13 +22,14 @@ const (
 	IPv4   Family = unix.NFPROTO_IPV4
 	IPv6   Family = unix.NFPROTO_IPV6
 	Bridge Family = unix.NFPROTO_BRIDGE
+	ARP    Family = unix.NFPROTO_ARP
 	NetDev Family = unix.NFPROTO_NETDEV
 )
 
 // String returns the family as nft(8) writes it.
 func (f Family) String() string {
 	names := map[Family]string{INet: "inet", IPv4: "ip", IPv6: "ip6", Bridge: "bridge",
-		NetDev: "netdev"}
+		ARP: "arp", NetDev: "netdev"}
 	if name, known := names[f]; known {
 		return name
 	}
