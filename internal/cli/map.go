@@ -1,14 +1,21 @@
 package cli
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/ops/picture"
 	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/internal/ops/topology"
 	"github.com/tenon-cni/tenon/internal/ops/why"
@@ -19,7 +26,22 @@ type mapping struct {
 	settings
 	filter topology.Filter
 	all    bool
+	file   string // to write to, "" for standard output
+	format string
 }
+
+// drawings write a map in the formats of pictures.
+var drawings = map[string]func(io.Writer, *topology.Map, *topology.Tree) error{
+	"svg":     picture.SVG,
+	"html":    picture.HTML,
+	"mermaid": func(w io.Writer, _ *topology.Map, t *topology.Tree) error { return picture.Mermaid(w, t) },
+	"text":    func(w io.Writer, _ *topology.Map, t *topology.Tree) error { return text.Map(w, t) },
+	"json":    nil, // the graph
+}
+
+// suffixes are the formats of files.
+var suffixes = map[string]string{".svg": "svg", ".html": "html", ".htm": "html", ".mmd": "mermaid",
+	".json": "json", ".txt": "text"}
 
 func (a *app) hostMap() *cobra.Command {
 	r := &mapping{settings: settings{app: a}}
@@ -35,12 +57,17 @@ Equal attachments of a network fold into one line, but never one with a problem.
 --all, --network and --container show each one. --json prints the graph of nodes and
 edges.
 
+--output draws a picture: svg for documents, html for a page with search and zoom
+that loads nothing from the network, mermaid for Markdown. With --output-file, the
+suffix of the file selects the format: .svg, .html, .mmd, .json or .txt.
+
 Reads the state of this host and its containers, and changes nothing. Shows neither
 Open vSwitch nor what eBPF programs do. The exit status is 0 even if there are
 problems.`,
 		Example: `  tenon map
   tenon map --problems
   tenon map --network pods
+  tenon map --output-file host.html
   tenon map --json | jq '.nodes[] | select(.problems)'`,
 		Args: arguments(0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return r.run(cmd.Context()) },
@@ -49,6 +76,9 @@ problems.`,
 	r.jsonFlag(cmd)
 	r.fromFlag(cmd)
 	flags := cmd.Flags()
+	flags.StringVarP(&r.format, "output", "o", "", "write `FORMAT`: text, svg, html, mermaid or json")
+	flags.StringVarP(&r.file, "output-file", "f", "", "write to `FILE` instead of standard output")
+	cmd.MarkFlagsMutuallyExclusive("json", "output")
 	flags.StringVar(&r.filter.Network, "network", "",
 		"show only attachments of network `NAME`, each one")
 	flags.StringVar(&r.filter.Container, "container", "",
@@ -56,6 +86,9 @@ problems.`,
 	flags.BoolVar(&r.filter.Problems, "problems", false, "show only objects with a problem")
 	flags.BoolVarP(&r.all, "all", "a", false, "show each attachment, without folding")
 	// The flags exist.
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(
+		slices.Sorted(maps.Keys(drawings)), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.MarkFlagFilename("output-file", "svg", "html", "mmd", "json", "txt")
 	_ = cmd.RegisterFlagCompletionFunc("network",
 		r.completeKeys(func(k cni.Attachment) string { return k.Network }))
 	_ = cmd.RegisterFlagCompletionFunc("container",
@@ -78,6 +111,9 @@ func (r *settings) completeKeys(part func(cni.Attachment) string) cobra.Completi
 }
 
 func (r *mapping) run(ctx context.Context) error {
+	if err := r.choose(); err != nil {
+		return err
+	}
 	places, err := r.drawn(ctx)
 	if err != nil {
 		return r.needsRoot(err)
@@ -89,9 +125,48 @@ func (r *mapping) run(ctx context.Context) error {
 	if m, err = r.filtered(m); err != nil {
 		return err
 	}
-	return r.print(m, func() error {
-		return text.Map(r.stdout, m.Tree(r.all || r.filter.Network != "" || r.filter.Container != ""))
-	})
+	if r.file == "" {
+		return r.draw(r.stdout, m)
+	}
+	var b bytes.Buffer
+	if err := r.draw(&b, m); err != nil {
+		return err
+	}
+	return os.WriteFile(r.file, b.Bytes(), 0o644)
+}
+
+// choose chooses the format: by the flag, or else by the suffix of the file.
+func (r *mapping) choose() error {
+	suffix := filepath.Ext(r.file)
+	switch {
+	case r.json:
+		r.format = "json"
+	case r.format != "":
+	case r.file == "":
+		r.format = "text"
+	case suffixes[suffix] == "":
+		return usagef("--output-file %s: unknown suffix %q; add --output", r.file, suffix)
+	default:
+		r.format = suffixes[suffix]
+	}
+	if _, known := drawings[r.format]; !known {
+		return r.didYouMean(usagef("--output: unknown format %q", r.format), r.format,
+			slices.Sorted(maps.Keys(drawings)))
+	}
+	return nil
+}
+
+// draw writes the map in the chosen format.
+func (r *mapping) draw(w io.Writer, m *topology.Map) error {
+	if draw := drawings[r.format]; draw != nil {
+		return draw(w, m, m.Tree(r.all || r.filter.Network != "" || r.filter.Container != ""))
+	}
+	text, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "%s\n", text)
+	return err
 }
 
 // drawn returns the state of this host, or of the one in a support bundle, with its attachments.
