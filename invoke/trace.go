@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 )
 
 // Trace is the position of a call in a distributed trace, in the text forms of W3C Trace Context
@@ -83,8 +84,20 @@ func WithTrace(ctx context.Context, t Trace) context.Context {
 	return context.WithValue(ctx, traceKey{}, t)
 }
 
-// TraceFrom returns the Trace of calls with ctx; ok is false if there is no valid one.
+// spans is the function of [TraceSpans].
+var spans atomic.Pointer[func(context.Context) Trace]
+
+// TraceSpans makes of return the trace of a context without one of [WithTrace], for all calls of
+// this process. of returns the zero Trace for a context without a span. Package otel registers one
+// for OpenTelemetry, so that a program need only import it.
+func TraceSpans(of func(context.Context) Trace) { spans.Store(&of) }
+
+// TraceFrom returns the Trace of calls with ctx, from [WithTrace] or else from the function of
+// [TraceSpans]; ok is false if there is no valid one.
 func TraceFrom(ctx context.Context) (t Trace, ok bool) {
-	t, _ = ctx.Value(traceKey{}).(Trace)
+	t, given := ctx.Value(traceKey{}).(Trace)
+	if of := spans.Load(); !given && of != nil {
+		t = (*of)(ctx)
+	}
 	return t, t.Valid()
 }

@@ -176,3 +176,30 @@ func FuzzTrace(f *testing.F) {
 		}
 	})
 }
+
+// TestTraceSpans: the trace of a span counts unless the context has one of WithTrace, even an
+// invalid one.
+func TestTraceSpans(t *testing.T) {
+	type key struct{}
+	invoke.TraceSpans(func(ctx context.Context) invoke.Trace {
+		text, _ := ctx.Value(key{}).(string)
+		return invoke.Trace{Parent: text}
+	})
+	defer invoke.TraceSpans(func(context.Context) invoke.Trace { return invoke.Trace{} })
+	other := strings.Replace(parent, traceID, strings.Repeat("a", len(traceID)), 1)
+	span := context.WithValue(t.Context(), key{}, parent)
+	for name, row := range map[string]struct {
+		ctx  context.Context
+		want string
+	}{
+		"no span":                     {t.Context(), ""},
+		"a span":                      {span, parent},
+		"a span and a trace":          {invoke.WithTrace(span, invoke.Trace{Parent: other}), other},
+		"a span and an invalid trace": {invoke.WithTrace(span, invoke.Trace{}), ""},
+	} {
+		got, ok := invoke.TraceFrom(row.ctx)
+		if got.Parent != row.want || ok != (row.want != "") {
+			t.Errorf("%s: %q, %t", name, got.Parent, ok)
+		}
+	}
+}

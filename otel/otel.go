@@ -99,14 +99,25 @@ func inherit(ctx context.Context) context.Context {
 
 // handOn passes the span of ctx, if it has one, to plugins.
 func handOn(ctx context.Context) context.Context {
+	if t := traceOf(ctx); t.Valid() {
+		return invoke.WithTrace(ctx, t)
+	}
+	return ctx
+}
+
+// traceOf returns the trace of the span in ctx, the zero Trace if there is none.
+func traceOf(ctx context.Context) invoke.Trace {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
-		return ctx
+		return invoke.Trace{}
 	}
 	m := propagation.MapCarrier{}
 	propagator.Inject(ctx, m)
-	return invoke.WithTrace(ctx,
-		invoke.Trace{Parent: m["traceparent"], State: m["tracestate"], Baggage: m["baggage"]})
+	return invoke.Trace{Parent: m["traceparent"], State: m["tracestate"], Baggage: m["baggage"]}
 }
+
+// Programs that call plugins without an [Observer], such as those with libcni's API, only import
+// this package.
+func init() { invoke.TraceSpans(traceOf) }
 
 func name(e network.Event) string {
 	switch e.Kind {

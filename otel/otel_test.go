@@ -236,6 +236,24 @@ func TestNoProvider(t *testing.T) {
 	}
 }
 
+// A program that calls plugins without an Observer passes its span on.
+func TestWithoutObserver(t *testing.T) {
+	r := newRig(t, otel.Observer{})
+	r.Observer = nil
+	r.plugin(t, "first", result)
+	provider := sdk.NewTracerProvider()
+	ctx, span := provider.Tracer("test").Start(t.Context(), "caller")
+	defer span.End()
+	if _, err := r.Add(ctx, load(t, "first"), request); err != nil {
+		t.Fatal(err)
+	}
+	c := span.SpanContext()
+	want := fmt.Sprintf("ADD 00-%s-%s-01  ", c.TraceID(), c.SpanID())
+	if got := r.seen(t, "first"); !slices.Equal(got, []string{want}) {
+		t.Errorf("seen %q, want %q", got, want)
+	}
+}
+
 // A wait for a lock gets a span if the lock was held.
 func TestLocks(t *testing.T) {
 	t.Parallel()
