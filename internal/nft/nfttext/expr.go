@@ -157,13 +157,13 @@ func (p *printer) compare(e nftmsg.Cmp) {
 	whole := v.typ.format(e.Data)
 	zero := len(bytes.Trim(e.Data, "\x00")) == 0
 	addresses := v.typ == typeIPv4 || v.typ == typeIPv6
-	size := definitions[v.typ].size
+	size := definitions()[v.typ].size
 	switch {
 	case v.mask != nil && addresses && prefixLength(v.mask) >= 0:
 		whole += fmt.Sprintf("/%d", prefixLength(v.mask))
-	case v.mask != nil && zero && e.Op == unix.NFT_CMP_NEQ && definitions[v.typ].flags != nil:
+	case v.mask != nil && zero && e.Op == unix.NFT_CMP_NEQ && definitions()[v.typ].flags != nil:
 		op, whole = "", v.typ.word(v.typ.number(v.mask)) // any of some bits
-	case v.mask != nil && definitions[v.typ].flags != nil:
+	case v.mask != nil && definitions()[v.typ].flags != nil:
 		op = fmt.Sprintf("& (%s) %s", strings.ReplaceAll(v.typ.word(v.typ.number(v.mask)), ",", "|"),
 			equality(op))
 		whole = strings.ReplaceAll(whole, ",", "|")
@@ -276,7 +276,7 @@ func (p *printer) nat(raw nftmsg.Raw, e nftmsg.NAT) {
 		if last := find(raw, unix.NFTA_NAT_REG_ADDR_MAX); last != 0 && last != e.Addr {
 			to += "-" + p.constant(last, typ)
 		}
-		if v.text != "" && v.size > definitions[typ].size {
+		if v.text != "" && v.size > definitions()[typ].size {
 			name, e.Port = strings.TrimSuffix(name, " "+family)+" "+family, 0 // the map has the port, too
 		}
 	}

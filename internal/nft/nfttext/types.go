@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -52,33 +53,35 @@ type definition struct {
 	flags  []string // names of bits, from the lowest
 }
 
-var definitions = map[dataType]definition{
-	typeNFProto:   {name: "nf_proto", size: 1, words: map[uint64]string{2: "ipv4", 10: "ipv6"}},
-	typeIPv4:      {name: "ipv4_addr", size: 4},
-	typeIPv6:      {name: "ipv6_addr", size: 16},
-	typeEther:     {name: "ether_addr", size: 6},
-	typeEtherType: {name: "ether_type", size: 2, words: map[uint64]string{0x800: "ip", 0x86dd: "ip6", 0x806: "arp", 0x8100: "vlan"}},
-	typeProtocol: {name: "inet_proto", size: 1, words: map[uint64]string{1: "icmp", 6: "tcp", 17: "udp", 58: "ipv6-icmp",
-		132: "sctp"}},
-	typeService:  {name: "inet_service", size: 2},
-	typeICMP:     {name: "icmp_type", size: 1},
-	typeICMPv6:   {name: "icmpv6_type", size: 1},
-	typeTCPFlags: {name: "tcp_flag", size: 1, flags: []string{"fin", "syn", "rst", "psh", "ack", "urg", "ecn", "cwr"}},
-	typeMark:     {name: "mark", size: 4, native: true},
-	typeIfIndex:  {name: "iface_index", size: 4, native: true},
-	typeCtState: {name: "ct_state", size: 4, native: true,
-		flags: []string{"invalid", "established", "related", "new", "", "", "untracked"}},
-	typeCtDir: {name: "ct_dir", size: 1, words: map[uint64]string{0: "original", 1: "reply"}},
-	typeCtStatus: {name: "ct_status", size: 4, native: true, flags: []string{"expected", "seen-reply", "assured", "confirmed", "snat",
-		"dnat"}},
-	typePktType: {name: "pkt_type", size: 1, words: map[uint64]string{0: "host", 1: "broadcast", 2: "multicast", 3: "other"}},
-	typeFibAddr: {name: "fib_addrtype", size: 4, native: true, words: map[uint64]string{
-		unix.RTN_UNICAST: "unicast", unix.RTN_LOCAL: "local", unix.RTN_BROADCAST: "broadcast",
-		unix.RTN_ANYCAST: "anycast", unix.RTN_MULTICAST: "multicast", unix.RTN_BLACKHOLE: "blackhole",
-		unix.RTN_UNREACHABLE: "unreachable", unix.RTN_PROHIBIT: "prohibit"}},
-	typeIfName: {name: "ifname", size: unix.IFNAMSIZ},
-	typeNative: {name: "integer", size: 2, native: true},
-}
+var definitions = sync.OnceValue(func() map[dataType]definition {
+	return map[dataType]definition{
+		typeNFProto:   {name: "nf_proto", size: 1, words: map[uint64]string{2: "ipv4", 10: "ipv6"}},
+		typeIPv4:      {name: "ipv4_addr", size: 4},
+		typeIPv6:      {name: "ipv6_addr", size: 16},
+		typeEther:     {name: "ether_addr", size: 6},
+		typeEtherType: {name: "ether_type", size: 2, words: map[uint64]string{0x800: "ip", 0x86dd: "ip6", 0x806: "arp", 0x8100: "vlan"}},
+		typeProtocol: {name: "inet_proto", size: 1, words: map[uint64]string{1: "icmp", 6: "tcp", 17: "udp", 58: "ipv6-icmp",
+			132: "sctp"}},
+		typeService:  {name: "inet_service", size: 2},
+		typeICMP:     {name: "icmp_type", size: 1},
+		typeICMPv6:   {name: "icmpv6_type", size: 1},
+		typeTCPFlags: {name: "tcp_flag", size: 1, flags: []string{"fin", "syn", "rst", "psh", "ack", "urg", "ecn", "cwr"}},
+		typeMark:     {name: "mark", size: 4, native: true},
+		typeIfIndex:  {name: "iface_index", size: 4, native: true},
+		typeCtState: {name: "ct_state", size: 4, native: true,
+			flags: []string{"invalid", "established", "related", "new", "", "", "untracked"}},
+		typeCtDir: {name: "ct_dir", size: 1, words: map[uint64]string{0: "original", 1: "reply"}},
+		typeCtStatus: {name: "ct_status", size: 4, native: true, flags: []string{"expected", "seen-reply", "assured", "confirmed", "snat",
+			"dnat"}},
+		typePktType: {name: "pkt_type", size: 1, words: map[uint64]string{0: "host", 1: "broadcast", 2: "multicast", 3: "other"}},
+		typeFibAddr: {name: "fib_addrtype", size: 4, native: true, words: map[uint64]string{
+			unix.RTN_UNICAST: "unicast", unix.RTN_LOCAL: "local", unix.RTN_BROADCAST: "broadcast",
+			unix.RTN_ANYCAST: "anycast", unix.RTN_MULTICAST: "multicast", unix.RTN_BLACKHOLE: "blackhole",
+			unix.RTN_UNREACHABLE: "unreachable", unix.RTN_PROHIBIT: "prohibit"}},
+		typeIfName: {name: "ifname", size: unix.IFNAMSIZ},
+		typeNative: {name: "integer", size: 2, native: true},
+	}
+})
 
 // concat is a type of concatenated values.
 type concat []dataType
@@ -92,7 +95,7 @@ func split(packed, size uint32) (list concat) {
 	if len(list) == 0 {
 		list = concat{typeInteger}
 	}
-	if len(list) == 1 && definitions[list[0]].size == 0 && size == 0 {
+	if len(list) == 1 && definitions()[list[0]].size == 0 && size == 0 {
 		return concat{typeInteger}
 	}
 	return list
@@ -102,7 +105,7 @@ func split(packed, size uint32) (list concat) {
 func typeNames(packed, size uint32) string {
 	var names []string
 	for _, t := range split(packed, size) {
-		name := definitions[t].name
+		name := definitions()[t].name
 		if name == "" {
 			name = fmt.Sprintf("integer, %d bits", size*8)
 		}
@@ -115,7 +118,7 @@ func typeNames(packed, size uint32) string {
 func (c concat) format(key []byte) string {
 	var parts []string
 	for i, t := range c {
-		size := definitions[t].size
+		size := definitions()[t].size
 		if len(c) == 1 || size == 0 || size > len(key) {
 			size = len(key)
 		}
@@ -131,7 +134,7 @@ func (c concat) format(key []byte) string {
 func keyRange(c concat, from, to []byte) string {
 	var parts []string
 	for i, t := range c {
-		size := definitions[t].size
+		size := definitions()[t].size
 		if len(c) == 1 || size == 0 || size > len(from) {
 			size = len(from)
 		}
@@ -184,7 +187,7 @@ func lastOf(p netip.Prefix) []byte {
 
 // format returns a value as nft(8) reads it.
 func (t dataType) format(b []byte) string {
-	switch d := definitions[t]; {
+	switch d := definitions()[t]; {
 	case t == typeIPv4 || t == typeIPv6:
 		if a, ok := netip.AddrFromSlice(b); ok {
 			return a.String()
@@ -206,10 +209,10 @@ func (t dataType) format(b []byte) string {
 
 // number reads a number in the byte order of its type.
 func (t dataType) number(b []byte) (n uint64) {
-	if definitions[t].native && len(b) == 2 {
+	if definitions()[t].native && len(b) == 2 {
 		return uint64(binary.NativeEndian.Uint16(b))
 	}
-	if definitions[t].native && len(b) == 4 {
+	if definitions()[t].native && len(b) == 4 {
 		return uint64(binary.NativeEndian.Uint32(b))
 	}
 	for _, x := range b[:min(len(b), 8)] {
@@ -220,7 +223,7 @@ func (t dataType) number(b []byte) (n uint64) {
 
 // word returns the name of a number, or the names of its bits.
 func (t dataType) word(n uint64) string {
-	d := definitions[t]
+	d := definitions()[t]
 	if name, ok := d.words[n]; ok {
 		return name
 	}
