@@ -18,7 +18,6 @@ import (
 	"github.com/tenon-cni/tenon/internal/ops/picture"
 	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/internal/ops/topology"
-	"github.com/tenon-cni/tenon/internal/ops/why"
 )
 
 // mapping is a run of "tenon map".
@@ -114,7 +113,7 @@ func (r *mapping) run(ctx context.Context) error {
 	if err := r.choose(); err != nil {
 		return err
 	}
-	places, err := r.drawn(ctx)
+	places, err := r.places(ctx, topology.Read)
 	if err != nil {
 		return r.needsRoot(err)
 	}
@@ -167,22 +166,6 @@ func (r *mapping) draw(w io.Writer, m *topology.Map) error {
 	}
 	_, err = fmt.Fprintf(w, "%s\n", text)
 	return err
-}
-
-// drawn returns the state of this host, or of the one in a support bundle, with its attachments.
-func (r *mapping) drawn(ctx context.Context) (*why.Places, error) {
-	if r.from != "" {
-		s, err := r.storedState()
-		if err != nil {
-			return nil, err
-		}
-		return s.Places, nil
-	}
-	records, err := r.client().ListHost()
-	if err != nil {
-		r.warn("attachments that cannot be read are missing: %v", err)
-	}
-	return topology.Read(ctx, records)
 }
 
 // filtered applies the filter. It returns an error if there is no such network or container.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/internal/ops/why"
+	"github.com/tenon-cni/tenon/network"
 )
 
 func (a *app) why() *cobra.Command {
@@ -50,7 +51,7 @@ Exit status: 0 delivered, 1 stopped, or not known.`,
 		Args:              arguments(2, "SOURCE", "DESTINATION"),
 		ValidArgsFunction: r.completePlace,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			places, err := r.places(cmd.Context())
+			places, err := r.places(cmd.Context(), why.Read)
 			if err != nil {
 				return r.needsRoot(err)
 			}
@@ -84,8 +85,10 @@ Exit status: 0 delivered, 1 stopped, or not known.`,
 	return cmd
 }
 
-// places returns the state of this host, or of the one in a support bundle, with its attachments.
-func (r *settings) places(ctx context.Context) (*why.Places, error) {
+// places returns what read reads of this host, or the state in a support bundle, with the attachments.
+func (r *settings) places(
+	ctx context.Context, read func(context.Context, []network.Record) (*why.Places, error),
+) (*why.Places, error) {
 	if r.from != "" {
 		s, err := r.storedState()
 		if err != nil {
@@ -97,7 +100,7 @@ func (r *settings) places(ctx context.Context) (*why.Places, error) {
 	if err != nil {
 		r.warn("attachments that cannot be read are missing: %v", err)
 	}
-	return why.Read(ctx, records)
+	return read(ctx, records)
 }
 
 // completePlace completes "host", the names of containers, and of namespaces in /run/netns.

@@ -44,7 +44,7 @@ type skeleton struct {
 	chains  []chain // a chain comes after the chains that it jumps to
 	replace bool    // versions differ in the hooks of chains, which cannot change
 
-	waitsFor *skeleton // in whose sets the owners of the elements wait for others, or nil
+	waitsFor *skeleton // the rule set for which the owners of the elements wait, or nil
 }
 
 // set is a set or a map. An element has one owner, or exists while elements of another set refer to
@@ -68,7 +68,7 @@ type set struct {
 	// key begins with an address, of the type subject. See shared.go.
 	shared bool
 
-	// waitsFor is the shared set for whose elements the owners of elements wait, or nil.
+	// waitsFor is the shared set for which the owners of the elements wait, or nil.
 	waitsFor *set
 
 	// unowned marks a set with elements that no attachment owns: requests neither add nor remove

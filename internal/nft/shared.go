@@ -10,9 +10,9 @@ import (
 
 // An address is unique only within a network: the networks of two tenants can use the same one. The
 // rules compare addresses alone, so they treat all containers with an address alike. Its first
-// owner holds it, with its options. Owners of other networks wait: their elements are in sets that
-// no rule looks up, beside the sets of the rule set. When the elements of the holder are removed,
-// those of an owner that waits replace them in the same transaction.
+// owner holds it, with its options. Owners of other networks wait: their elements are in separate
+// sets that no rule looks up. When the elements of the holder are removed, the elements of an owner
+// that waits replace them in the same transaction.
 //
 // Within a network the former owner of an address no longer exists, and a new owner replaces it.
 
@@ -94,8 +94,8 @@ func (r Request) replaces(owner string) bool {
 	return owner == r.Owner || strings.HasPrefix(owner, r.Peers)
 }
 
-// divide separates the elements of requests in one rule set into those to be in force and those that
-// wait because an owner of another network holds their subject.
+// divide separates the elements of requests in one rule set: inForce are to take effect, and wait
+// have a subject that an owner of another network holds.
 func divide(
 	s skeleton, rs *RuleSet, requests []Request, have *state,
 ) (inForce, wait []Request) {
@@ -149,8 +149,8 @@ func (s skeleton) waits(e Element, owner string, have *state) bool {
 	return slices.ContainsFunc(s.sets, holds)
 }
 
-// queue returns the changes of the sets in which owners wait, for the elements in wait. Of the
-// owners of requests, and of those that they replace, no others wait.
+// queue returns the changes of the sets in which owners wait: they get the elements in wait, and lose
+// all others of the owners of requests and of the owners that these replace.
 func queue(w skeleton, requests, wait []Request, have *state) (list []change) {
 	subjects := map[string][]Request{}
 	for _, r := range requests {

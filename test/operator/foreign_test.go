@@ -255,7 +255,7 @@ COMMIT
 COMMIT
 RULES`
 
-// TestForeignRules asks about all flows beside the rules of other programs, and compares each answer
+// TestForeignRules asks about all flows while other programs have rules, and compares each answer
 // with a real packet.
 func TestForeignRules(t *testing.T) {
 	t.Parallel()

@@ -116,7 +116,7 @@ func (b *builder) checkLinks(n *Node, s *space, inside *host.Link) {
 	}
 	if inside.Kind == "veth" && other != nil {
 		l := other.links[index]
-		bridge := other.links[l.Master] // whose ports are disabled while it is down
+		bridge := other.links[l.Master] // while it is down, its ports are disabled
 		if p := l.Port; p != nil && p.State != "forwarding" && l.Running() && bridge != nil && bridge.Up() {
 			n.mark(Error, "bridge.port-state", "", "port %s is %s", l.Name, p.State)
 		}
