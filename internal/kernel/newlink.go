@@ -62,14 +62,15 @@ func (s Links) Add(n NewLink) (Link, error) {
 	if err != nil {
 		return Link{}, err
 	}
-	if made, err = s.ByIndex(made.Index); err != nil || n.Alias == "" {
-		return made, err
+	link, err := s.ByIndex(made.Index) // made is for the undo
+	if err != nil || n.Alias == "" {
+		return link, err
 	}
-	if err := s.SetAlias(made, n.Alias); err != nil {
+	if err := s.SetAlias(link, n.Alias); err != nil {
 		return Link{}, err
 	}
-	made.Alias = n.Alias
-	return made, nil
+	link.Alias = n.Alias
+	return link, nil
 }
 
 func (s *Space) addLink(n NewLink, l netlink.NewLink) (index int, err error) {

@@ -52,12 +52,18 @@ func (x *Exchange) exchange(fd int, requests []Request) (*outcome, error) {
 	if err := send(fd, data); err != nil {
 		return nil, err
 	}
+	var failed error
 	for {
 		switch data, err := x.receive(fd, unix.MSG_DONTWAIT); {
 		case err == unix.EAGAIN:
+			if failed != nil && o.unconfirmed > 0 {
+				o.lost = failed
+			}
 			return o, nil
 		case err == unix.ENOBUFS: // the socket overflowed, but holds the answers that fitted
 			o.lost = err
+		case err != nil && failed == nil: // a failed call leaves the answers in the queue
+			failed = err
 		case err != nil:
 			return nil, err
 		default:

@@ -65,19 +65,37 @@ func (x *Exchange) Ask(fd int, kind uint16, flags int, body []byte,
 		return err
 	}
 	a := answers{number: x.last, one: flags&(unix.NLM_F_DUMP|unix.NLM_F_ACK) == 0, each: each}
-	for !a.done {
-		data, err := x.receive(fd, 0)
-		if err == nil {
-			err = a.read(data)
-		}
-		if err != nil {
-			return err
-		}
+	if err := x.collect(fd, flags&unix.NLM_F_DUMP == unix.NLM_F_DUMP, &a); err != nil {
+		return err
 	}
 	if a.err == nil && a.interrupted {
 		return ErrInterrupted
 	}
 	return a.err
+}
+
+// collect receives the answers to one request. If a call fails, the only answer to a request that
+// is not a dump may still be in the queue: without it the caller would not know whether the kernel
+// has made the change.
+func (x *Exchange) collect(fd int, dump bool, a *answers) error {
+	var failed error
+	wait := 0
+	for !a.done {
+		data, err := x.receive(fd, wait)
+		switch {
+		case err == nil:
+			err = a.read(data)
+		case failed != nil:
+			return failed
+		case !dump:
+			failed, wait = err, unix.MSG_DONTWAIT
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // repeats limits the requests for a list that changes during the dump.

@@ -104,6 +104,68 @@ func TestAnswersToAsker(t *testing.T) {
 
 // FuzzAnswers checks that each payload that the reader passes on lies within the datagram, in its
 // order.
+// TestAnswerAfterError: a failed call does not lose the answer of the kernel.
+func TestAnswerAfterError(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name    string
+		answers [][]byte
+		dump    bool
+		want    error
+	}{
+		{"confirmed", [][]byte{message(unix.NLMSG_ERROR, 0, 1, errno(0)...)}, false, nil},
+		{"refused", [][]byte{message(unix.NLMSG_ERROR, 0, 1, errno(unix.EEXIST)...)}, false,
+			unix.EEXIST},
+		{"after an event", [][]byte{message(unix.RTM_NEWLINK, 0, 0),
+			message(unix.NLMSG_ERROR, 0, 1, errno(0)...)}, false, nil},
+		{"part of a list", [][]byte{message(unix.NLMSG_DONE, 0, 1)}, true, unix.ECONNRESET},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Close(fds[0])
+			for _, b := range row.answers {
+				if err := unix.Send(fds[1], b, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// The kernel reports ECONNRESET once if the peer closes with unread data.
+			if err := errors.Join(unix.Send(fds[0], []byte{1}, 0), unix.Close(fds[1])); err != nil {
+				t.Fatal(err)
+			}
+			var x Exchange
+			if err := x.collect(fds[0], row.dump, &answers{number: 1}); !errors.Is(err, row.want) {
+				t.Errorf("collect returned %v, want %v", err, row.want)
+			}
+		})
+	}
+}
+
+// TestLostAnswer: Ask does not wait for an answer that the kernel has dropped for lack of room in
+// the socket.
+func TestLostAnswer(t *testing.T) {
+	t.Parallel()
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1); err != nil {
+		t.Fatal(err)
+	}
+	r := Request{unix.RTM_GETLINK, unix.NLM_F_ACK, Body(unix.IfInfomsg{Index: 4711})}
+	for i := range uint32(200) { // the answers to other requests fill the socket
+		if err := send(fd, r.appendTo(nil, 1000+i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := new(Exchange).Ask(fd, r.Kind, r.Flags, r.Body, nil); err != unix.ENOBUFS {
+		t.Errorf("Ask returned %v, want %v", err, unix.ENOBUFS)
+	}
+}
+
 func FuzzAnswers(f *testing.F) {
 	f.Add(slices.Concat(message(unix.RTM_NEWLINK, 0, 7, 1, 2, 3),
 		message(unix.NLMSG_DONE, 0, 7, errno(0)...)))
