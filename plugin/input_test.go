@@ -64,19 +64,28 @@ func TestDELReadsWhatItCan(t *testing.T) {
 	}
 }
 
-// TestSpellings checks that among members that differ only in case, DEL of a broken configuration
-// reads the one that ADD reads.
+// TestSpellings checks that among members that differ only in case, ADD, and DEL of a broken
+// configuration, read the one with the exact key, or without such a key the same one.
 func TestSpellings(t *testing.T) {
 	t.Parallel()
-	for range 20 {
-		var r recorder
-		_, err := serve(t, r.define(plugin.Info{}), environment(cni.Del),
-			`{"cniVersion":"1.1.0","name":"first","Name":"second","NAME":"last","mtu":"broken"}`)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c := r.only(t); c.Name != "last" {
-			t.Fatalf("network is %q, want the last", c.Name)
+	for names, want := range map[string]string{
+		`"name":"first","Name":"second","NAME":"last"`: "first",
+		`"NAME":"first","name":"second","Name":"last"`: "second",
+		`"Name":"first","NAME":"last"`:                 "first",
+		`"NAME":"first","Name":"last"`:                 "last",
+	} {
+		for verb, mtu := range map[cni.Command]string{cni.Add: `1500`, cni.Del: `"broken"`} {
+			for range 10 {
+				var r recorder
+				_, err := serve(t, r.define(plugin.Info{}), environment(verb),
+					`{"cniVersion":"1.1.0",`+names+`,"mtu":`+mtu+`}`)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if c := r.only(t); c.Name != want {
+					t.Fatalf("%s with %s: network is %q, want %q", verb, names, c.Name, want)
+				}
+			}
 		}
 	}
 }

@@ -15,7 +15,7 @@ func decodeLeniently(object []byte, into any) {
 }
 
 // decodeMembers decodes the members of object one by one, in their order, so that among members
-// that differ only in case the last one wins, as in encoding/json. wrap restores the nesting of a
+// that differ only in case the last one wins, as in encoding/json; see [exactKeys]. wrap restores the nesting of a
 // value in the document.
 func decodeMembers(object []byte, into any, wrap func([]byte) []byte) {
 	d := json.NewDecoder(bytes.NewReader(object))

@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -88,6 +87,6 @@ type types struct {
 
 // typesOf returns the types in a request; they are empty if it cannot be decoded.
 func typesOf(request []byte) (t types) {
-	_ = json.Unmarshal(request, &t)
+	_ = Decode(request, &t)
 	return t
 }

@@ -60,6 +60,7 @@ func (d Definition) answer(ctx context.Context, in input) (stdout []byte, err er
 	if env.Command == cni.VersionCommand {
 		return d.versionReply(in.stdin), nil
 	}
+	in.stdin = exactKeys(in.stdin, d.configType())
 	if in.version, err = d.header(in.stdin, env.Command); err != nil {
 		return nil, err
 	}
@@ -113,6 +114,7 @@ func (d Definition) validated(ctx context.Context, request []byte) (*Call, Plugi
 func (d Definition) open(
 	ctx context.Context, env cni.Env, stdin []byte, verb cni.Command,
 ) (*Call, Plugin, error) {
+	stdin = exactKeys(stdin, d.configType())
 	v, err := d.header(stdin, verb)
 	if err != nil {
 		return nil, nil, err

@@ -25,7 +25,7 @@ type app struct {
 	plain    invoke.Caller // as given to [Run]
 	args     []string      // as given to [Run], for hints
 	stdout   *output
-	stderr   *os.File
+	stderr   *output
 	logLevel slog.LevelVar // lowest level of printed messages of the library and plugins
 }
 
@@ -42,8 +42,8 @@ func Run(args []string, version string, caller invoke.Caller) int {
 		version: version,
 		plain:   caller,
 		args:    args,
-		stdout:  &output{file: os.Stdout},
-		stderr:  os.Stderr,
+		stdout:  newOutput(os.Stdout),
+		stderr:  newOutput(os.Stderr),
 	}
 	a.logLevel.Set(slog.LevelWarn)
 	plugins := &pluginLog{w: a.stderr, least: &a.logLevel}
@@ -60,7 +60,7 @@ func Run(args []string, version string, caller invoke.Caller) int {
 
 // Root returns the command tree, for manual pages and completions.
 func Root(version string) *cobra.Command {
-	a := &app{version: version, stdout: &output{file: os.Stdout}, stderr: os.Stderr}
+	a := &app{version: version, stdout: newOutput(os.Stdout), stderr: newOutput(os.Stderr)}
 	return a.root()
 }
 

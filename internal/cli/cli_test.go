@@ -160,7 +160,7 @@ func TestReport(t *testing.T) {
 		"usage":  {usagef("nonsense"), "tenon: sub: nonsense\nhint: tenon sub --help\n", "", 2},
 		"silent": {exitStatus(3), "", "", 3},
 	} {
-		a := &app{stdout: &output{file: temporary(t)}, stderr: temporary(t)}
+		a := &app{stdout: &output{file: temporary(t)}, stderr: newOutput(temporary(t))}
 		root := &cobra.Command{Use: "tenon"}
 		sub := &cobra.Command{Use: "sub", Run: func(*cobra.Command, []string) {}}
 		sub.Flags().Bool("json", false, "")
@@ -171,7 +171,7 @@ func TestReport(t *testing.T) {
 		if status := a.report(sub, row.err); status != row.status {
 			t.Errorf("%s: exit status %d, want %d", name, status, row.status)
 		}
-		if diff := cmp.Diff(row.stderr, content(t, a.stderr)); diff != "" {
+		if diff := cmp.Diff(row.stderr, content(t, a.stderr.file)); diff != "" {
 			t.Errorf("%s: stderr (-want +got)\n%s", name, diff)
 		}
 		if diff := cmp.Diff(row.stdout, content(t, a.stdout.file)); diff != "" {

@@ -28,7 +28,7 @@ namespaces are allowed.`,
 		Args:    arguments(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d := demo.Demo{
-				Out: a.stdout.file, Err: a.stderr, Colour: coloured(a.stdout.file),
+				Out: a.stdout.file, Err: a.stderr.file, Colour: coloured(a.stdout.file),
 				Inner: []string{
 					"demo",
 					"--" + insideFlag,

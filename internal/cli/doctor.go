@@ -113,7 +113,7 @@ func (d *examination) examine(ctx context.Context, checks []doctor.Check) (*doct
 	if err != nil {
 		return nil, err
 	}
-	p := newProgress(d.stderr, len(checks))
+	p := newProgress(d.stderr.file, len(checks))
 	report := doctor.Run(ctx, state, checks, func(r doctor.Result) { p.show(r.ID) })
 	p.end()
 	report.Seconds = time.Since(start).Seconds()

@@ -17,7 +17,7 @@ import (
 // defaults in it.
 func TestHelpFits80Columns(t *testing.T) {
 	t.Parallel()
-	a := &app{stdout: &output{file: temporary(t)}, stderr: temporary(t)}
+	a := &app{stdout: &output{file: temporary(t)}, stderr: newOutput(temporary(t))}
 	root := a.root()
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
@@ -45,7 +45,7 @@ func TestHelpFits80Columns(t *testing.T) {
 // Each flag is explained once: on the page of its command, or by the topic "flags".
 func TestFlagsAreExplained(t *testing.T) {
 	t.Parallel()
-	a := &app{stdout: &output{file: temporary(t)}, stderr: temporary(t)}
+	a := &app{stdout: &output{file: temporary(t)}, stderr: newOutput(temporary(t))}
 	root := a.root()
 	help := func(cmd *cobra.Command) string {
 		var out bytes.Buffer

@@ -53,12 +53,12 @@ func TestClusterNode(t *testing.T) {
 				"pool pods: 7 of 122 addresses used in 2 blocks, hold ends in 2d\n", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			a := &app{stdout: &output{file: temporary(t)}, stderr: temporary(t)}
+			a := &app{stdout: &output{file: temporary(t)}, stderr: newOutput(temporary(t))}
 			status = row.status
 			if err := a.printClusterNode(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			got := content(t, a.stdout.file) + content(t, a.stderr)
+			got := content(t, a.stdout.file) + content(t, a.stderr.file)
 			if diff := cmp.Diff(row.stdout+row.warn, got); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}

@@ -41,7 +41,7 @@ func TestSuggestions(t *testing.T) {
 		"ps --replace":        "commands with --replace: add",
 		"ps --xyzzy":          "",
 	} {
-		a := &app{stdout: &output{file: temporary(t)}, stderr: temporary(t)}
+		a := &app{stdout: &output{file: temporary(t)}, stderr: newOutput(temporary(t))}
 		root := a.root()
 		root.SetArgs(strings.Fields(args))
 		err := root.Execute()

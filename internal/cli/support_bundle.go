@@ -82,7 +82,7 @@ func (c *collection) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p := newProgress(c.stderr, len(sources))
+	p := newProgress(c.stderr.file, len(sources))
 	b := bundle.Collect(ctx, c.state.Host.Name, time.Now(), sources, p.show)
 	p.end()
 	path := c.file

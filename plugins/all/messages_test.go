@@ -401,8 +401,8 @@ var refusals = []struct {
 		"failed to parse config: Cannot specify externalSetMarkChain and markMasqBit", ""},
 }
 
-// TestMessages: if upstream has a fixed text, the message equals it to the letter, and Tenon's
-// additions are in the details (ERR-03).
+// TestMessages: the message of these mistakes equals upstream's, and Tenon's additions are in the
+// details (ERR-03).
 func TestMessages(t *testing.T) {
 	t.Parallel()
 	n := testnet.New(t, "c")

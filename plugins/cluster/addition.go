@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/cluster/agentcall"
@@ -54,6 +55,13 @@ func (c *Config) newAddition(ctx context.Context, call *plugin.Call) (*addition,
 		return nil, cni.Errorf(cni.CodeInvalidEnvironment,
 			"CNI_ARGS: a sticky address needs K8S_POD_NAMESPACE and K8S_POD_NAME").
 			WithDetails("remove \"sticky\" for containers that are not pods")
+	}
+	for _, name := range []string{pod.Namespace, pod.Name} {
+		// The namespace is a line in the file of the reservation.
+		if strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || unicode.IsControl(r) }) {
+			return nil, cni.Errorf(cni.CodeInvalidEnvironment,
+				"CNI_ARGS: the pod's name or namespace, %q, contains a space or control character", name)
+		}
 	}
 	boot, err := statefile.BootID()
 	if err != nil {

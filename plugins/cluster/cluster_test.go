@@ -184,6 +184,11 @@ func TestRefused(t *testing.T) {
 	n.want(cni.Add, "c1", `"pool":"pods"`, "7 invalid IP address 10.64.0.300")
 	n.args = "COLOUR=red"
 	n.want(cni.Add, "c1", `"pool":"pods"`, "4 ARGS: unknown args")
+	for _, args := range []string{"K8S_POD_NAMESPACE=shop\r\nc2;K8S_POD_NAME=web",
+		"K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web\n"} {
+		n.args = args
+		n.want(cni.Add, "c1", `"pool":"pods"`, "4 CNI_ARGS: the pod's name or namespace, ")
+	}
 	n.wantLeases()
 }
 

@@ -104,7 +104,7 @@ func (c *Config) Rules(s *chained.Session) ([]kernel.Element, error) {
 			return nil, nil
 		}
 	}
-	entries := kernel.Admit(addresses(s)...)
+	entries := kernel.Admit(reachable(s)...)
 	if c.open() {
 		return entries, nil
 	}
@@ -118,7 +118,7 @@ func (c *Config) Rules(s *chained.Session) ([]kernel.Element, error) {
 
 // Apply makes the backend accept the traffic of the addresses.
 func (c *Config) Apply(ctx context.Context, s *chained.Session, _ *cni.Result) error {
-	addrs := addresses(s)
+	addrs := reachable(s)
 	b, err := c.choose(ctx, s, addrs)
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (c *Config) Apply(ctx context.Context, s *chained.Session, _ *cni.Result) e
 
 // Verify checks the rules or sources that Apply makes.
 func (c *Config) Verify(ctx context.Context, s *chained.Session) error {
-	addrs := addresses(s)
+	addrs := reachable(s)
 	b, err := c.choose(ctx, s, addrs)
 	if err != nil {
 		return err
@@ -166,7 +166,7 @@ func (c *Config) Released(context.Context, *chained.Session, []kernel.Held) erro
 
 // VerifyReference checks the iptables rules, which the upstream plugin makes by default.
 func (c *Config) VerifyReference(_ context.Context, s *chained.Session) error {
-	return c.checkRules(s, addresses(s))
+	return c.checkRules(s, reachable(s))
 }
 
 func (c *Config) checkRules(s *chained.Session, addrs []netip.Addr) error {
@@ -203,6 +203,12 @@ func (c *Config) eachEdit(
 		}
 	}
 	return nil
+}
+
+// reachable returns the addresses that the firewall has to admit: all but loopback addresses, from
+// which the host itself may send packets.
+func reachable(s *chained.Session) []netip.Addr {
+	return slices.DeleteFunc(addresses(s), netip.Addr.IsLoopback)
 }
 
 // addresses returns all addresses of the previous result, each once. For CHECK it returns only

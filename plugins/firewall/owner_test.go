@@ -2,6 +2,7 @@ package firewall_test
 
 import (
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -423,5 +424,33 @@ func TestAtOnce(t *testing.T) {
 	if out := l.saved(); strings.Contains(out, "ISOLATION") || strings.Contains(out, "10.9.0.") ||
 		slices.Contains(l.isolation(), "inet tenon isolated") {
 		t.Errorf("left:\n%s", out)
+	}
+}
+
+// TestLoopback: loopback addresses in the previous result get no rule and no element, because a
+// rule for them would admit packets of the host itself; DEL removes rules that upstream made.
+func TestLoopback(t *testing.T) {
+	t.Parallel()
+	for _, backend := range []string{"nftables", "iptables"} {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, `,"backend":"`+backend+`"`, "br0")
+			l.plug("c", "br0", 0, 2)
+			l.add("c")
+			l.del("c")
+			empty := l.State()
+			l.add("c")
+			want := l.State()
+			l.del("c")
+			r := l.ports["c"]
+			for _, a := range []string{"127.0.0.1/8", "::1/128"} {
+				r.IPs = append(r.IPs, cni.IP{Address: netip.MustParsePrefix(a), Interface: cni.Some(2)})
+			}
+			l.add("c")
+			l.Unchanged(want)
+			l.check("c")
+			l.del("c")
+			l.Unchanged(empty)
+		})
 	}
 }

@@ -19,7 +19,7 @@ func (c *Config) Restore(
 	if step != session.Allow {
 		return nil, nil
 	}
-	addrs := addresses(s)
+	addrs := reachable(s)
 	b, err := c.choose(ctx, s, addrs)
 	if err != nil {
 		return nil, err

@@ -277,7 +277,7 @@ func (c *Config) sets(call *plugin.Call) ([]ipam.RangeSet, error) {
 	conf := &c.IPAM
 	var sets []ipam.RangeSet
 	if raw := call.RuntimeConfig.IPRanges; len(bytes.TrimSpace(raw)) > 0 {
-		if err := json.Unmarshal(raw, &sets); err != nil {
+		if err := plugin.Decode(raw, &sets); err != nil {
 			return nil, cni.DecodeFailure("runtimeConfig.ipRanges", err)
 		}
 	}

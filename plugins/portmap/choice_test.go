@@ -467,19 +467,42 @@ func TestChoiceIsLogged(t *testing.T) {
 	h := newHost(t, "")
 	h.attach("c", 0)
 	h.iptables("-I PREROUTING -s 192.0.2.2/32 -j ACCEPT")
-	stdin, err := json.Marshal(h.request("c", somePort))
+	log := h.log(t, "c", somePort)
+	for _, text := range []string{"backend=iptables",
+		"rule 1 of chain PREROUTING in table ip nat (nft): -s 192.0.2.2/32 -j ACCEPT"} {
+		if !strings.Contains(log, text) {
+			t.Errorf("log lacks %q: %s", text, log)
+		}
+	}
+}
+
+// TestUnservedFamily: a mapping for a family in which the container has no address is a warning, as
+// the upstream plugin also accepts it; other mappings are none.
+func TestUnservedFamily(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, "")
+	h.attach("c", 0)
+	h.prev["c"] = json.RawMessage(`{"cniVersion":"1.0.0","ips":[{"address":"10.1.0.2/24"}]}`)
+	log := h.log(t, "c", `[{"hostPort":8080,"containerPort":80,"protocol":"tcp","hostIP":"2001:db8::1"},
+		{"hostPort":8081,"containerPort":80,"protocol":"tcp","hostIP":"192.0.2.1"},
+		{"hostPort":8082,"containerPort":80,"protocol":"tcp"}]`)
+	if strings.Count(log, "forwards nothing") != 1 ||
+		!strings.Contains(log, "port=8080 protocol=tcp hostIP=2001:db8::1") {
+		t.Errorf("want one warning, of port 8080:\n%s", log)
+	}
+}
+
+// log calls ADD as a process and returns what it logs.
+func (h *host) log(t *testing.T, container, ports string) string {
+	t.Helper()
+	stdin, err := json.Marshal(h.request(container, ports))
 	must(t, err)
 	cmd := exec.Command(filepath.Join(h.bin, "portmap"))
 	cmd.Stdin = bytes.NewReader(stdin)
-	cmd.Env = append(os.Environ(), "CNI_COMMAND=ADD", "CNI_CONTAINERID=c",
-		"CNI_NETNS="+h.Container("c").Path(), "CNI_IFNAME=eth0", "CNI_PATH="+h.bin)
+	cmd.Env = append(os.Environ(), "CNI_COMMAND=ADD", "CNI_CONTAINERID="+container,
+		"CNI_NETNS="+h.Container(container).Path(), "CNI_IFNAME=eth0", "CNI_PATH="+h.bin)
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	must(t, h.Host.Run(cmd.Run))
-	for _, text := range []string{"backend=iptables",
-		"rule 1 of chain PREROUTING in table ip nat (nft): -s 192.0.2.2/32 -j ACCEPT"} {
-		if !strings.Contains(log.String(), text) {
-			t.Errorf("log lacks %q: %s", text, &log)
-		}
-	}
+	return log.String()
 }

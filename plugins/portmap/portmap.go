@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/chained"
@@ -95,6 +96,7 @@ func (c *Config) Apply(_ context.Context, s *chained.Session, _ *cni.Result) err
 	if err := c.openLoopback(s); err != nil {
 		return err
 	}
+	c.warnUnserved(s)
 	return c.moved(s, backend)
 }
 
@@ -155,6 +157,20 @@ func (c *Config) Status(ctx context.Context, _ *plugin.Call) error {
 				"CONFIG_NF_CONNTRACK and CONFIG_NF_CONNTRACK_LABELS")
 	}
 	return nil
+}
+
+// warnUnserved warns of mappings that forward nothing, because the container has no address of the
+// family of their hostIP.
+func (c *Config) warnUnserved(s *chained.Session) {
+	for _, f := range c.forwards {
+		served := slices.ContainsFunc(c.addrs, func(a netip.Prefix) bool {
+			return f.to(familyOf(a.Addr()))
+		})
+		if f.hostIP.IsValid() && !served {
+			s.Log.Warn("host port forwards nothing: the container has no address of the family of hostIP",
+				"port", f.hostPort, "protocol", f.protocol, "hostIP", f.hostIP)
+		}
+	}
 }
 
 // containerAddrs returns the addresses that ports lead to: the first address of each family of the

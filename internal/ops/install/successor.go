@@ -31,7 +31,7 @@ type use struct {
 
 // unsupported fills p.Unsupported. A plugin that does not answer VERSION is left out.
 func (p *Plan) unsupported(ctx context.Context) {
-	for _, dir := range p.dirs {
+	for _, dir := range p.used() {
 		replies := map[string]*cni.VersionReply{}
 		for _, u := range p.uses() {
 			reply, known := replies[u.typ]
@@ -44,6 +44,19 @@ func (p *Plan) unsupported(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// used lists the plugin directories in which a runtime has found Tenon's plugins: directories that
+// contain them, and the client's own if an attachment of its runtime remains.
+func (p *Plan) used() []string {
+	inUse := func(dir string) bool {
+		return slices.ContainsFunc(slices.Concat(p.Plugins, p.Links), func(path string) bool {
+			return filepath.Dir(path) == dir
+		}) || slices.ContainsFunc(p.Attachments, func(a Attachment) bool {
+			return a.Own && slices.Contains(p.request.Client.PluginDirs, dir)
+		})
+	}
+	return slices.DeleteFunc(slices.Clone(p.dirs), func(dir string) bool { return !inUse(dir) })
 }
 
 // uses lists the plugin types of attachments that the removal hands over, or that block it.

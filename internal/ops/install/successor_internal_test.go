@@ -46,7 +46,11 @@ func TestUnsupported(t *testing.T) {
 		return Attachment{Outcome: outcome, Attachment: inspect.Attachment{Record: network.Record{
 			Attachment: cni.Attachment{Network: name, Container: "web", IfName: "eth0"}, List: list}}}
 	}
-	p := &Plan{dirs: []string{dir, path("missing")}, Plugins: []string{path("bridge"), path("vrf")},
+	unused, own := t.TempDir(), t.TempDir()
+	for _, dir := range []string{unused, own} {
+		answers(t, filepath.Join(dir, "bridge"), "0.3.0")
+	}
+	p := &Plan{dirs: []string{dir, path("missing"), unused, own}, Plugins: []string{path("bridge"), path("vrf")},
 		Links: []string{path("portmap")}, Attachments: []Attachment{
 			attached("pods", cni.V110, HandOver, "bridge", "portmap", "tuning", "vrf"),
 			attached("more", cni.V110, Blocks, "bridge"),
@@ -54,10 +58,20 @@ func TestUnsupported(t *testing.T) {
 			attached("detached", cni.V100, Detach, "bridge"),
 			attached("foreign", cni.V100, Keep, "bridge"),
 		}}
+	p.request.Client = &network.Client{PluginDirs: []string{own}}
 	p.unsupported(t.Context())
 	want := []Unsupported{{Dir: dir, Plugins: []string{"bridge", "host-local"}, Version: cni.V110,
 		Networks: []string{"pods", "more"}}}
 	if diff := cmp.Diff(want, p.Unsupported); diff != "" {
 		t.Error(diff)
+	}
+	p.Attachments[0].Own, p.Attachments = true, p.Attachments[:1]
+	p.Unsupported = nil
+	p.unsupported(t.Context())
+	want[0].Networks = []string{"pods"}
+	want = append(want, Unsupported{Dir: own, Plugins: []string{"bridge"}, Version: cni.V110,
+		Networks: []string{"pods"}})
+	if diff := cmp.Diff(want, p.Unsupported); diff != "" {
+		t.Errorf("with an attachment of the client's runtime: %s", diff)
 	}
 }
