@@ -9,10 +9,17 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 )
 
-func (p Process) environ(ctx context.Context, env cni.Env) []string {
+// journalOff makes plugins of Tenon write no journal.
+const journalOff = "TENON_JOURNAL=off"
+
+func (p Process) environ(ctx context.Context, c Call) []string {
+	env := c.Env
 	var extra []string
 	if p.Environ != nil {
 		extra = p.Environ(ctx)
+	}
+	if c.Journaled {
+		extra = append(slices.Clip(extra), journalOff)
 	}
 	if t, ok := TraceFrom(ctx); ok && !setsTrace(extra) {
 		extra = slices.Concat(t.Environ(), extra)

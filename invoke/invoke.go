@@ -26,6 +26,11 @@ type Call struct {
 	// its own group.
 	Joined bool
 
+	// Journaled declares that the caller records the operation itself, or that the call only examines
+	// an attachment, so that a plugin of Tenon does not record it: [Process] sets TENON_JOURNAL=off in
+	// the plugin's environment.
+	Journaled bool
+
 	// Files stay open during the call even if this program ends: the process inherits them from
 	// descriptor 3 on, and so do its descendants unless they close them. A [Handler] passes them to
 	// its delegates. If a file is a lock and this program is killed, the lock is released when the

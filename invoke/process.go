@@ -48,8 +48,8 @@ type Process struct {
 	// Base is the environment that plugins inherit, as KEY=VALUE, instead of the environment of this
 	// process; nil means [os.Environ], and an empty slice no variables. If Base has the same CNI_
 	// variables as the call (cni.EnvFrom of Base equals [Call.Env]), it is the exact environment of
-	// the plugin: variables that it lacks stay unset, and only Environ and the trace of [WithTrace]
-	// add to it. The last of several values of a variable counts.
+	// the plugin: variables that it lacks stay unset, and only Environ, [Call.Journaled] and the
+	// trace of [WithTrace] add to it. The last of several values of a variable counts.
 	Base []string
 
 	// Environ returns additional variables for one call, as KEY=VALUE. They take precedence over
@@ -94,7 +94,7 @@ func (p Process) run(ctx context.Context, c Call) (Reply, error) {
 	var kill *time.Timer
 	cmd := exec.CommandContext(running, c.Path)
 	cmd.Path, cmd.Err = c.Path, nil // not searched for in PATH
-	cmd.Env = p.environ(ctx, c.Env)
+	cmd.Env = p.environ(ctx, c)
 	cmd.Stdin = bytes.NewReader(c.Stdin)
 	cmd.WaitDelay = drainFor
 	g := newGroup(cmd, c)

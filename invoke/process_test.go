@@ -266,6 +266,27 @@ func TestProcessBase(t *testing.T) {
 	}
 }
 
+// A plugin of a caller that records the operation does not record it again.
+func TestProcessJournaled(t *testing.T) {
+	t.Parallel()
+	p := invoke.Process{Base: []string{"CNI_COMMAND=GC", "TENON_JOURNAL=/j"}}
+	for journaled, want := range map[bool]string{false: "TENON_JOURNAL=/j", true: "TENON_JOURNAL=off"} {
+		reply, err := p.Call(t.Context(), invoke.Call{
+			Path: filepath.Join(pluginDir(t, "state"), "state"), Env: cni.Env{Command: cni.GC},
+			Journaled: journaled})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got state
+		if err := json.Unmarshal(reply.Stdout, &got); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(got.Env, want) || len(got.Env) != 2 {
+			t.Errorf("journaled %t: environment %q lacks %s", journaled, got.Env, want)
+		}
+	}
+}
+
 // EXE-04: a plugin may leave a request of any size unread.
 func TestProcessUnreadStdin(t *testing.T) {
 	t.Parallel()

@@ -31,7 +31,7 @@ func (c *Client) Add(ctx context.Context, n *config.Network, r Request) (*cni.Re
 		return nil, err
 	}
 	a := r.Attachment(n.Name)
-	ctx, end := c.observe(ctx, Operation, cni.Add, a)
+	c, ctx, end := c.journaled(ctx, Operation, cni.Add, a)
 	result, err := c.add(ctx, n, a, r)
 	err = of(a, err)
 	end(result, err)
@@ -91,6 +91,7 @@ func (c *Client) prepare(
 
 // attach runs ADD for a new record. If it fails, it leaves nothing behind.
 func (c *Client) attach(ctx context.Context, record *records.Record) (*cni.Result, error) {
+	c.entry.about(record)
 	if err := c.store().Begin(record); err != nil {
 		return nil, err
 	}
@@ -106,6 +107,7 @@ func (c *Client) attach(ctx context.Context, record *records.Record) (*cni.Resul
 	if err := c.store().Put(&done); err != nil {
 		return nil, c.rollBack(ctx, record, len(record.List.Plugins), err)
 	}
+	c.entry.ended()
 	return result, nil
 }
 

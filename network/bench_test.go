@@ -13,9 +13,15 @@ import (
 
 // BenchmarkAddDel measures the cost of a Client without its plugins: locks, records, requests and
 // results of a chain of two.
-func BenchmarkAddDel(b *testing.B) {
+func BenchmarkAddDel(b *testing.B) { addDel(b, network.NoJournal) }
+
+// BenchmarkAddDelJournal does the same with a journal, which gets two records.
+func BenchmarkAddDelJournal(b *testing.B) { addDel(b, b.TempDir()) }
+
+func addDel(b *testing.B, journal string) {
+	b.Helper()
 	c := &network.Client{Isolated: true, Caller: invoke.Fake{"first": {}, "second": {}},
-		StateDir: b.TempDir()}
+		StateDir: b.TempDir(), Journal: journal}
 	n, err := config.LoadBytes([]byte(`{"cniVersion":"1.1.0","name":"red","plugins":[{"type":"first"},{"type":"second"}]}`))
 	if err != nil {
 		b.Fatal(err)

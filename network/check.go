@@ -20,7 +20,7 @@ func (c *Client) Check(ctx context.Context, a cni.Attachment, n *config.Network)
 	if err := a.Validate(); err != nil {
 		return err
 	}
-	ctx, end := c.observe(ctx, Operation, cni.Check, a)
+	c, ctx, end := c.journaled(ctx, Operation, cni.Check, a)
 	err := of(a, c.check(ctx, a, n))
 	end(nil, err)
 	return err
@@ -52,6 +52,7 @@ func (c *Client) check(ctx context.Context, a cni.Attachment, n *config.Network)
 	if err != nil {
 		return err
 	}
+	c.entry.about(r)
 	env := c.env(cni.Check, a, r.Parameters)
 	for i := range r.List.Plugins {
 		if _, err := c.run(ctx, r.List, i, env,

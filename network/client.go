@@ -64,14 +64,21 @@ type Client struct {
 
 	Observer Observer // called for each operation and plugin call; may be nil
 
+	// Journal is the directory of the journal, in which the client records each operation for
+	// "tenon logs" and "tenon history"; the client creates it on demand. Empty is the directory
+	// "journal" in StateDir if it exists, and no journal otherwise. [NoJournal] is none. A journal
+	// that cannot be written does not affect operations. Records have no arguments of plugins.
+	Journal string
+
 	// Isolated declares that this process shares neither its network namespace nor the files of its
 	// plugins with another runtime, for example because it runs in a sandbox. The client then does
 	// not register its state directory in [RegistryDir], and GC does not look for attachments in
 	// other state directories. Clients on systems other than Linux are always isolated.
 	Isolated bool
 
-	held []*os.File // locks of the operation, which plugins inherit: see holding
-	root string     // prefix of the fixed paths of the host, for tests
+	held  []*os.File // locks of the operation, which plugins inherit: see holding
+	entry *entry     // of the operation in the journal; nil for none
+	root  string     // prefix of the fixed paths of the host, for tests
 }
 
 // Parameters are the arguments of an attachment, without its key and its network.
@@ -229,18 +236,20 @@ func (c *Client) call(
 	if err != nil {
 		return err
 	}
+	called := c.entry.begin(e.Plugin, env.Command)
 	e.Kind, e.Verb, e.Path = PluginCall, env.Command, path
 	ctx, cancel := c.limit(ctx, 1)
 	defer cancel()
 	ctx, end := c.observeEvent(ctx, e)
 	reply, err := c.caller().Call(ctx,
-		invoke.Call{Path: path, Env: env, Stdin: stdin, Files: c.held})
+		invoke.Call{Path: path, Env: env, Stdin: stdin, Files: c.held, Journaled: true})
 	if err == nil {
 		if err = read(reply.Stdout); err != nil {
 			err = fmt.Errorf("%s %s: %w", e.Plugin, env.Command, err)
 		}
 	}
 	end(nil, err)
+	called(err)
 	return err
 }
 

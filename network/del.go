@@ -23,7 +23,7 @@ func (c *Client) Del(ctx context.Context, a cni.Attachment, f Fallback) error {
 	if err := a.Validate(); err != nil {
 		return err
 	}
-	ctx, end := c.observe(ctx, Operation, cni.Del, a)
+	c, ctx, end := c.journaled(ctx, Operation, cni.Del, a)
 	err := of(a, c.del(ctx, a, f))
 	end(nil, err)
 	return err
@@ -100,7 +100,7 @@ func (c *Client) removeAs(ctx context.Context, k EventKind, r *records.Record) e
 func (c *Client) removePart(
 	ctx context.Context, k EventKind, r *records.Record, order []int,
 ) error {
-	ctx, end := c.observe(ctx, k, cni.Del, r.Attachment)
+	c, ctx, end := c.journaled(ctx, k, cni.Del, r.Attachment)
 	err := c.remove(ctx, r, order)
 	end(nil, err)
 	return err
@@ -109,6 +109,7 @@ func (c *Client) removePart(
 // remove runs DEL for a record, for the plugins with these indexes, in this order, and removes the
 // record. The caller must hold the lock of the container.
 func (c *Client) remove(ctx context.Context, r *records.Record, order []int) error {
+	c.entry.about(r)
 	if (r.State == records.Attached || r.Due) && r.Source == "" {
 		if err := c.store().NoteDel(r.Attachment); err != nil { // DEL must run anyway
 			c.warn(ctx, r.Attachment, "cannot record the start of DEL", err)
@@ -126,5 +127,7 @@ func (c *Client) remove(ctx context.Context, r *records.Record, order []int) err
 	if err := c.runAll(ctx, r.List, order, c.env(cni.Del, r.Attachment, p), data); err != nil {
 		return err
 	}
-	return c.removeRecord(r.Attachment)
+	err := c.removeRecord(r.Attachment)
+	c.entry.ended()
+	return err
 }

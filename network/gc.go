@@ -56,7 +56,7 @@ func (c *Client) GC(ctx context.Context, n *config.Network, k Keep) (err error) 
 	if err != nil || n.DisableGC {
 		return err
 	}
-	ctx, end := c.observe(ctx, Operation, cni.GC, cni.Attachment{Network: n.Name})
+	c, ctx, end := c.journaled(ctx, Operation, cni.GC, cni.Attachment{Network: n.Name})
 	defer func() { end(nil, err) }()
 	c, unlock, unknown, err := c.lockHost(ctx, n.Name)
 	if err != nil {

@@ -70,6 +70,9 @@ const (
 // NoCacheDir as [Client.CacheDir] makes a client ignore attachments of libcni.
 const NoCacheDir = "-"
 
+// NoJournal as [Client.Journal] makes a client write no journal.
+const NoJournal = "-"
+
 // Errors to test for with [errors.Is].
 var (
 	// ErrNoRecord reports that the attachment does not exist or was detached.

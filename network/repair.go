@@ -149,7 +149,7 @@ func (c *Client) repairs(r *records.Record) (calls []invoke.Call, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("create request for %s: %w", p.Type, err)
 		}
-		calls = append(calls, invoke.Call{Path: path, Env: env, Stdin: stdin})
+		calls = append(calls, invoke.Call{Path: path, Env: env, Stdin: stdin, Journaled: true})
 	}
 	return calls, errors.Join(errs...)
 }

@@ -189,7 +189,7 @@ func (c *Client) attachAll(
 }
 
 func (c *Client) attachObserved(ctx context.Context, r *records.Record) (*cni.Result, error) {
-	ctx, end := c.observe(ctx, Operation, cni.Add, r.Attachment)
+	c, ctx, end := c.journaled(ctx, Operation, cni.Add, r.Attachment)
 	result, err := c.attach(ctx, r)
 	end(result, err)
 	return result, err

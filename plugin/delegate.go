@@ -105,7 +105,8 @@ func (d Delegator) call(ctx context.Context, typ string, verb cni.Command) ([]by
 	env := d.env
 	env.Command = verb
 	reply, err := d.caller.Call(ctx,
-		invoke.Call{Path: path, Env: env, Stdin: d.stdin, Joined: true, Files: d.files})
+		invoke.Call{Path: path, Env: env, Stdin: d.stdin, Joined: true, Files: d.files,
+			Journaled: true})
 	if e := (*invoke.Error)(nil); errors.As(err, &e) {
 		said := *e
 		said.Err = e.Err.Verbatim()

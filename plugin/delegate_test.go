@@ -61,7 +61,7 @@ func TestDelegateSeesTheCall(t *testing.T) {
 			t.Fatalf("%s: %d calls of the delegate", verb, len(calls))
 		}
 		if diff := cmp.Diff(invoke.Call{Path: "pool", Env: env, Stdin: []byte(delegated),
-			Joined: true}, calls[0].Call); diff != "" {
+			Joined: true, Journaled: true}, calls[0].Call); diff != "" {
 			t.Errorf("%s: %s", verb, diff)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/journal"
 	"github.com/tenon-cni/tenon/invoke"
 )
 
@@ -114,11 +115,16 @@ func (d Definition) main(env cni.Env, caller invoke.Caller, stdin []byte) int {
 	if t, ok := invoke.TraceFromEnv(os.Getenv); ok {
 		ctx = invoke.WithTrace(ctx, t)
 	}
+	recorded := d.journal(os.Getenv(journal.Env), env, stdin)
 	out, err := d.Serve(ctx, env, stdin, caller)
 	if err != nil {
-		return fail(err, errorVersion(stdin))
+		status := fail(err, errorVersion(stdin))
+		recorded(nil, err)
+		return status
 	}
-	if _, err := os.Stdout.Write(out); err != nil {
+	_, err = os.Stdout.Write(out)
+	recorded(out, err)
+	if err != nil {
 		// The runtime does not learn about the attachment, so it must not stay.
 		if env.Command == cni.Add {
 			undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBudget)

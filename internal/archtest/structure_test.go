@@ -18,14 +18,14 @@ var mayImport = map[string][]string{
 	"internal/cli": {
 		"cni", "invoke", "network", "network/config", "plugin", "plugins", "plugins/all",
 		"internal/ops", "internal/dhcp", "internal/ipam", "internal/repair", "internal/session",
-		"internal/program", "internal/cluster",
+		"internal/program", "internal/cluster", "internal/journal",
 	},
 	"internal/ops": {
 		"cni", "invoke", "network", "network/config", "plugin", "plugins", "plugins/all",
 		"internal/dhcp", "internal/firewalld", "internal/ipam", "internal/repair",
 		"internal/session",
 		"internal/kernel", "internal/statefile", "internal/document", "internal/host",
-		"internal/netns", "internal/nft",
+		"internal/netns", "internal/nft", "internal/journal",
 	},
 
 	// The state of a host, for the commands that explain it.
@@ -60,12 +60,12 @@ var mayImport = map[string][]string{
 	// The protocol and the runtime.
 	"network/metrics": {"network", "cni", "internal/statefile"},
 	"network": {"network/config", "internal/records", "invoke", "cni", "internal/about",
-		"internal/statefile"},
+		"internal/statefile", "internal/journal"},
 	"network/config":   {"invoke", "cni", "internal/document", "internal/statefile"},
 	"network/cache":    {"cni", "internal/statefile"},
 	"internal/records": {"network/config", "network/cache", "cni", "internal/statefile"},
 	"conformance":      {"cni"},
-	"plugin":           {"invoke", "cni", "internal/about"},
+	"plugin":           {"invoke", "cni", "internal/about", "internal/journal"},
 	"invoke":           {"cni"},
 	"cni":              {},
 
@@ -83,6 +83,7 @@ var mayImport = map[string][]string{
 	"internal/unixsocket": {},
 	"internal/document":   {},
 	"internal/ledger":     {"internal/statefile"},
+	"internal/journal":    {"internal/statefile", "cni"},
 }
 
 // importGraph compares the direct imports of every package with mayImport. Test suites are exempt,

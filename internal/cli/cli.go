@@ -86,6 +86,8 @@ Environment:
   CNI_IFNAME    default of --ifname
   CAP_ARGS      capability arguments, a JSON object
   TENON_EXEC    "always" runs built-in plugins as separate processes
+  TENON_JOURNAL directory of the journal, instead of "journal" in --state-dir;
+                "off" records no operations
   NO_COLOR      any value turns colours off
 
 Exit status: 0 success, 1 failure, 2 wrong usage.`,
@@ -116,7 +118,7 @@ Exit status: 0 success, 1 failure, 2 wrong usage.`,
 		}
 	}
 	add(groupAttach, a.add(), a.del(), a.check(), a.gc(), a.prune(), a.recover(), a.repair())
-	add(groupLook, a.ps(), a.inspect(), a.doctor(), a.hostMap(), a.why(), a.supportBundle(), a.net(), a.ipam(), a.dhcp(), a.cluster(), a.status(), a.versions())
+	add(groupLook, a.ps(), a.inspect(), a.doctor(), a.hostMap(), a.why(), a.logs(), a.supportBundle(), a.net(), a.ipam(), a.dhcp(), a.cluster(), a.status(), a.versions())
 	add(
 		groupSetUp,
 		a.install(),

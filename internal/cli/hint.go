@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tenon-cni/tenon/internal/journal"
 	"github.com/tenon-cni/tenon/internal/ops/spelling"
 )
 
@@ -57,7 +58,8 @@ func (a *app) instead(label, wrong, right string) string {
 // sudo(8) does not pass on.
 func (a *app) sudo() string {
 	words := []string{"sudo"}
-	for _, name := range []string{"NETCONFPATH", "CNI_PATH", "CNI_ARGS", "CNI_IFNAME", "CAP_ARGS"} {
+	for _, name := range []string{"NETCONFPATH", "CNI_PATH", "CNI_ARGS", "CNI_IFNAME", "CAP_ARGS",
+		journal.Env} {
 		if value, ok := os.LookupEnv(name); ok {
 			words = append(words, name+"="+value)
 		}

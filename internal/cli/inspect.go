@@ -19,8 +19,9 @@ func (a *app) inspect() *cobra.Command {
 		Short: "Show everything about the attachments of a container",
 		Long: `Shows the attachments of a container as recorded and as the kernel has them:
 interfaces on both sides with MAC address, MTU and bridge, addresses, routes, DNS,
-published ports, and the configuration of each plugin. Shows differences: objects
-that are missing, not recorded, or have other values. Includes the attachments of
+published ports, the configuration of each plugin, and the last operations from the
+journal. Shows differences: objects that are missing, not recorded, or have other
+values. Includes the attachments of
 all runtimes: those recorded in --state-dir and in the state directories registered
 in /run/tenon/state-dirs, and those of libcni, from --cache-dir.
 
@@ -51,9 +52,10 @@ even if there are differences; "tenon check" lets the plugins judge.`,
 			if err != nil {
 				return err
 			}
+			operations, _ := r.journal().Read() // "tenon logs" reports errors
 			all := make([]*inspect.Details, len(list))
 			for i, one := range list {
-				if all[i], err = inspect.Describe(cmd.Context(), one); err != nil {
+				if all[i], err = inspect.Describe(cmd.Context(), one, operations.Records); err != nil {
 					return err
 				}
 			}

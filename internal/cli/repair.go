@@ -44,6 +44,9 @@ contrib/systemd/tenon-repair.service from Tenon's source:
   tenon repair pods --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client := r.client()
+			if dryRun {
+				client.Journal = network.NoJournal
+			}
 			networks, err := r.recorded(client, args)
 			if err != nil {
 				return err

@@ -143,7 +143,7 @@ const runtimeName = "tenon"
 func (r *settings) client() *network.Client {
 	c := &network.Client{
 		Caller: r.caller, PluginDirs: r.pluginDirs.list, StateDir: r.stateDir, CacheDir: cmp.Or(r.cacheDir, network.NoCacheDir), Runtime: runtimeName,
-		Timeout: cmp.Or(r.timeout, -1), Log: slog.Default(),
+		Timeout: cmp.Or(r.timeout, -1), Log: slog.Default(), Journal: r.journal().Dir,
 	}
 	if r.netDir != "" {
 		// The error is in the policy itself: it refuses every network that it may forbid.

@@ -18,6 +18,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/ops/bundle"
 	"github.com/tenon-cni/tenon/internal/ops/doctor"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
+	"github.com/tenon-cni/tenon/internal/ops/logs"
 	"github.com/tenon-cni/tenon/internal/ops/plural"
 	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/internal/ops/topology"
@@ -31,9 +32,9 @@ func (a *app) supportBundle() *cobra.Command {
 		Short: "Collect what a maintainer needs in one archive",
 		Long: `Collects the state of this host in one archive: what "tenon doctor" finds, links,
 addresses, routes, listening sockets, rule sets with counters, attachments,
-reservations, network configurations, versions, limits, and the kernel's messages
-about networking. Lists the files, asks, and then writes the archive with mode 0600.
-Changes nothing else.
+reservations, network configurations, the last operations, versions, limits, and the
+kernel's messages about networking. Lists the files, asks, and then writes the
+archive with mode 0600. Changes nothing else.
 
 The archive contains only what is known to be harmless: values of configuration
 keys that Tenon does not know, CNI_ARGS except K8S_POD_*, and unknown arguments of
@@ -177,6 +178,10 @@ func (c *collection) sources(ctx context.Context, e *examination) ([]bundle.Sour
 		{Name: "kernel.log", About: "the kernel's messages about networking", Read: bundle.KernelLog},
 		{Name: "limits.txt", About: "limits of a process of root", Read: file("/proc/self/limits")},
 	}
+	if c.journal().Exists() {
+		sources = append(sources, bundle.Source{Name: "journal.jsonl",
+			About: "the last operations: tenon logs --json", Read: c.operations})
+	}
 	if !c.hash {
 		sources = append(sources, bundle.Source{Name: bundle.StateFile,
 			About: "the state of the host, for --from", Read: func(context.Context) ([]byte, int, error) {
@@ -198,6 +203,17 @@ func (c *collection) sources(ctx context.Context, e *examination) ([]bundle.Sour
 func (c *collection) attachments() (any, error) {
 	list, err := inspect.Attachments(c.state.Records)
 	return psJSON(list, nil), err
+}
+
+// operations returns the operations in the journal, one on each line. They hold no arguments.
+func (c *collection) operations(context.Context) ([]byte, int, error) {
+	content, err := c.journal().Read()
+	var b bytes.Buffer
+	lines := json.NewEncoder(&b)
+	for _, r := range content.Records {
+		err = errors.Join(err, lines.Encode(logs.EntryOf(r)))
+	}
+	return b.Bytes(), 0, err
 }
 
 // configurations returns a source for each file in the directory of network configurations.

@@ -30,6 +30,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/conformance"
+	"github.com/tenon-cni/tenon/internal/journal"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugin/plugintest/nstest"
@@ -128,15 +129,21 @@ var linkedIn []plugin.Definition
 // linked are the plugins of the test binary: the plugin under test and the delegates of its
 // configurations, such as an IPAM plugin. The last of several with the same name is used. The tests
 // call them in their own process, or start the test binary under the name of a plugin: Main then
-// runs that plugin, and the suite can test plugins as processes.
+// runs that plugin, and the suite can test plugins as processes. Main sets TENON_JOURNAL to "off", so
+// that these plugins do not write into a journal of the host.
 func Main(m *testing.M, linked ...plugin.Definition) {
 	if status, called := plugin.MainOf(linked, plugin.Caller(linked, false), "test"); called {
 		os.Exit(status)
 	}
 	linkedIn = linked
-	// With the race detector a process would sleep for a second before it ends.
-	if err := os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0"); err != nil {
-		panic(err)
+	for name, value := range map[string]string{
+		// With the race detector a process would sleep for a second before it ends.
+		"GORACE":    os.Getenv("GORACE") + " atexit_sleep_ms=0",
+		journal.Env: journal.Off,
+	} {
+		if err := os.Setenv(name, value); err != nil {
+			panic(err)
+		}
 	}
 	testnet.Main(m)
 }

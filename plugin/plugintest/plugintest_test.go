@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tenon-cni/tenon/internal/journal"
 	"github.com/tenon-cni/tenon/internal/testnet"
 	"github.com/tenon-cni/tenon/plugin/plugintest"
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
@@ -124,6 +125,21 @@ func TestVeth(t *testing.T) {
 	r.Remove("b")
 	if again := r.Add("b"); !cmp.Equal(again.Interfaces[0], b.Interfaces[0]) {
 		t.Errorf("host-side veth is %+v, before %+v", again.Interfaces[0], b.Interfaces[0])
+	}
+}
+
+// TestJournal runs the contract that injects faults on a host with a journal.
+func TestJournal(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestSuite$/^faults$",
+		fmt.Sprintf("-test.short=%t", testing.Short()))
+	cmd.Env = append(os.Environ(), journal.Env+"="+dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		t.Errorf("the plugins of the suite wrote %v into the journal of the host (%v)", files, err)
 	}
 }
 

@@ -179,7 +179,8 @@ func checkCalls(c *network.Client, r network.Record) (calls []invoke.Call) {
 		stdin, err := r.List.Request(cni.Check, i,
 			cni.RequestData{Capabilities: r.Capabilities, PrevResult: r.Result})
 		if err == nil {
-			calls = append(calls, invoke.Call{Path: path, Env: env, Stdin: stdin})
+			calls = append(calls,
+				invoke.Call{Path: path, Env: env, Stdin: stdin, Journaled: true})
 		}
 	}
 	return calls

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/journal"
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/ops/logs"
 )
 
 // Details describes one attachment as it is recorded and as the kernel has it.
@@ -39,6 +41,8 @@ type Details struct {
 
 	// Differences lists the differences between the record and the kernel.
 	Differences []string `json:"differences"`
+
+	Operations []logs.Entry `json:"operations,omitempty"` // the last ones, the oldest first
 }
 
 // Interface is an interface of the attachment.
@@ -98,9 +102,14 @@ type Plugin struct {
 	Stdin json.RawMessage `json:"stdin"` // its configuration at ADD, without prevResult
 }
 
-// Describe compares the record of an attachment with the kernel. If it cannot read a part of the
-// kernel's state, it lists that as a difference.
-func Describe(ctx context.Context, a Attachment) (*Details, error) {
+// lastOperations is the number of operations in [Details].
+const lastOperations = 5
+
+// Describe compares the record of an attachment with the kernel, and adds its last operations in the
+// journal. If it cannot read a part of the kernel's state, it lists that as a difference.
+func Describe(
+	ctx context.Context, a Attachment, operations []journal.Record,
+) (*Details, error) {
 	d := &Details{
 		Network: a.Attachment.Network, Container: a.Attachment.Container, IfName: a.Attachment.IfName,
 		ID: a.Attachment.Owner(), Netns: a.Netns, State: a.State, Runtime: a.Runtime,
@@ -114,6 +123,8 @@ func Describe(ctx context.Context, a Attachment) (*Details, error) {
 	if err := d.configuration(a); err != nil {
 		return nil, err
 	}
+	of := logs.Filter{Name: a.Attachment.String()}
+	d.Operations = of.Last(operations, lastOperations)
 	d.recorded(a.Result)
 	d.live(ctx, a)
 	d.compare(a)

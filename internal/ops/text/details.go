@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
+	"github.com/tenon-cni/tenon/internal/ops/logs"
+	"github.com/tenon-cni/tenon/internal/ops/topology"
 )
 
 // Details writes everything that is known about an attachment.
@@ -60,7 +62,16 @@ func Details(w io.Writer, d *inspect.Details) error {
 	for _, text := range d.Differences {
 		f.line("differs", "%s", text)
 	}
+	for _, e := range d.Operations {
+		f.line("operation", "%s", operationText(e))
+	}
 	return f.Flush()
+}
+
+// operationText describes an operation without its attachment.
+func operationText(e logs.Entry) string {
+	return topology.Clean(fmt.Sprintf("%s %s %s, %s, %s", e.Time.Format(time.RFC3339), e.Verb,
+		e.Outcome, milliseconds(e.Milliseconds), strings.Join(logDetails(e), "  ")))
 }
 
 func interfaceText(i inspect.Interface) string {
