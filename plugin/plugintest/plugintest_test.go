@@ -128,12 +128,13 @@ func TestVeth(t *testing.T) {
 	}
 }
 
-// TestJournal runs the contract that injects faults on a host with a journal.
+// TestJournal runs the contract that injects faults on a host with a journal: it starts plugins as
+// processes, outside of -short.
 func TestJournal(t *testing.T) {
+	testnet.Long(t)
 	t.Parallel()
 	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestSuite$/^faults$",
-		fmt.Sprintf("-test.short=%t", testing.Short()))
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestSuite$/^faults$")
 	cmd.Env = append(os.Environ(), journal.Env+"="+dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
