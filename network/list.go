@@ -112,6 +112,13 @@ func (c *Client) scan(network string) ([]records.Found, error) {
 	return c.withCached(found, err, network)
 }
 
+// choose returns the records of the owners for which wanted returns true.
+func (c *Client) choose(wanted func(cni.Owner) bool) ([]records.Found, error) {
+	found, err := c.store().Select(wanted)
+	found, err = c.withCached(found, err, "")
+	return slices.DeleteFunc(found, func(f records.Found) bool { return !wanted(f.Owner) }), err
+}
+
 // withCached adds the attachments of libcni in a network, or in all networks if network is empty,
 // to records, and its error to theirs.
 func (c *Client) withCached(

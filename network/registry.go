@@ -63,6 +63,24 @@ func (c *Client) runtimes() ([]*Client, error) {
 	return slices.Insert(all, at, c), err
 }
 
+// RecordDirs returns the directories with the records that [Client.ListHost] returns, and
+// [RegistryDir], for programs that watch them for new and removed attachments. Some of them may not
+// exist yet. If it cannot read the registry, it returns the rest and an error.
+func (c *Client) RecordDirs() ([]string, error) {
+	all, err := c.runtimes()
+	var dirs []string
+	if !c.isolated() {
+		dirs = append(dirs, c.registry().Dir)
+	}
+	for _, one := range all {
+		dirs = append(dirs, one.store().Dir())
+	}
+	if dir := c.cacheDir(); dir != "" {
+		dirs = append(dirs, filepath.Join(dir, "results")) // of libcni
+	}
+	return dirs, err
+}
+
 // lockHost locks a network in all state directories of the host, in the order of their paths, until
 // unlock. err is about the own state directory; unknown is about directories of other runtimes that
 // cannot be locked.

@@ -410,3 +410,57 @@ func TestRepairHost(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestRecordDirs: the directories of all runtimes, of libcni and of the registry itself.
+func TestRecordDirs(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, map[string]script{"first": {}})
+	other := r.runtime("other")
+	mustAttach(t, other, list(t, "1.1.0", "red", "first"), "web")
+	r.Isolated = false
+	r.CacheDir = filepath.Join(r.root, "cache")
+	got, err := r.RecordDirs()
+	want := []string{r.registered(), filepath.Join(other.StateDir, "records"),
+		filepath.Join(r.StateDir, "records"), filepath.Join(r.CacheDir, "results")}
+	slices.Sort(got)
+	slices.Sort(want)
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %v, %v, want %v", got, err, want)
+	}
+	r.Isolated, r.CacheDir = true, network.NoCacheDir
+	want = []string{filepath.Join(r.StateDir, "records")}
+	if got, err := r.RecordDirs(); err != nil || !slices.Equal(got, want) {
+		t.Errorf("isolated: got %v, %v, want %v", got, err, want)
+	}
+}
+
+// TestRepairAttachments: only the chosen attachments are repaired, of all runtimes, also if records
+// of others are damaged.
+func TestRepairAttachments(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, map[string]script{"first": {}})
+	r.CacheDir = network.NoCacheDir
+	n := list(t, "1.1.0", "red", "first")
+	other := r.runtime("other")
+	mustAttach(t, r.Client, n, "web")
+	mustAttach(t, r.Client, n, "damaged")
+	mustAttach(t, r.Client, n, "db")
+	mustAttach(t, other, n, "elsewhere")
+	if err := os.Truncate(recordPath(r.Client, request("damaged").Attachment("red")), 200); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	skipped, err := r.RepairAttachments(t.Context(), []cni.Attachment{
+		request("web").Attachment("red"), request("elsewhere").Attachment("red"),
+		request("unknown").Attachment("red"),
+	}, func(_ context.Context, calls []invoke.Call) error {
+		for _, c := range calls {
+			got = append(got, c.Env.ContainerID)
+		}
+		return nil
+	})
+	slices.Sort(got)
+	if err != nil || len(skipped) > 0 || !slices.Equal(got, []string{"elsewhere", "web"}) {
+		t.Errorf("repaired %v, skipped %v, error %v", got, skipped, err)
+	}
+}

@@ -18,15 +18,16 @@ type Unrepaired struct {
 }
 
 // Repair restores the rules of all recorded attachments after the host's ruleset was flushed, for
-// example by the restart of a firewall. If networks is not nil, it restores only their attachments.
-// do restores the rules; package plugins/all contains an implementation for the plugins of Tenon.
-// do gets the calls that CHECK would make with the recorded configuration and results, also for
-// networks without CHECK. It must not make these calls.
+// example by the restart of a firewall, and other objects that do restores. If networks is not nil,
+// it restores only their attachments. do restores the rules; package plugins/all contains an
+// implementation for the plugins of Tenon. do gets the calls that CHECK would make with the
+// recorded configuration and results, also for networks without CHECK. It must not make these
+// calls.
 //
 // Repair handles the attachments of all runtimes, because all have lost their rules: those in
 // StateDir, those in the state directories that other runtimes of the host have registered in
-// [RegistryDir], and those in CacheDir, if it is set. No ADD, DEL or GC runs on the networks during do.
-// Repair waits for operations in progress, in total no longer than [Client.Timeout] allows a
+// [RegistryDir], and those in CacheDir, if it is set. No ADD, DEL or GC runs on the networks during
+// do. Repair waits for operations in progress, in total no longer than [Client.Timeout] allows a
 // plugin; it skips networks that are still busy and returns an error about them. libcni has no
 // locks: do can restore the rules of an attachment that libcni is detaching at this moment; GC
 // removes them.
@@ -37,24 +38,41 @@ type Unrepaired struct {
 func (c *Client) Repair(
 	ctx context.Context, networks []string, do func(context.Context, []invoke.Call) error,
 ) (passed []Unrepaired, err error) {
-	ctx, end := c.observe(ctx, Repair, "", cni.Attachment{})
-	defer func() { end(nil, err) }()
-	wanted := func(o cni.Owner) bool {
+	return c.repair(ctx, func(o cni.Owner) bool {
 		return networks == nil || slices.ContainsFunc(networks,
 			func(n string) bool { return o.Network() == cni.NetworkOwner(n) })
+	}, do)
+}
+
+// RepairAttachments is [Client.Repair] for some attachments. It locks their networks too.
+func (c *Client) RepairAttachments(
+	ctx context.Context, attachments []cni.Attachment,
+	do func(context.Context, []invoke.Call) error,
+) (passed []Unrepaired, err error) {
+	chosen := map[cni.Owner]bool{}
+	for _, a := range attachments {
+		chosen[a.Owner()] = true
 	}
+	return c.repair(ctx, func(o cni.Owner) bool { return chosen[o] }, do)
+}
+
+// repair repairs the wanted attachments.
+func (c *Client) repair(
+	ctx context.Context, wanted func(cni.Owner) bool,
+	do func(context.Context, []invoke.Call) error,
+) (passed []Unrepaired, err error) {
+	ctx, end := c.observe(ctx, Repair, "", cni.Attachment{})
+	defer func() { end(nil, err) }()
 	all, othersErr := c.runtimes()
 	locked, unlock, lockErr := c.lockRecorded(ctx, all, wanted)
 	defer unlock()
 	errs := []error{othersErr, lockErr}
 	var calls []invoke.Call
 	for _, one := range all {
-		found, scanErr := one.scan("")
+		found, scanErr := one.choose(wanted)
 		errs = append(errs, scanErr)
 		for _, f := range found {
 			switch {
-			case !wanted(f.Owner):
-				continue
 			case f.Err != nil:
 				errs = append(errs, f.Damage())
 				continue
@@ -91,9 +109,9 @@ func (c *Client) lockRecorded(
 	locked = map[place]bool{}
 	var networks []string
 	for _, one := range all {
-		found, _ := one.scan("") // the caller scans again and reports the error
+		found, _ := one.choose(wanted) // the caller scans again and reports the error
 		for _, f := range found {
-			if f.Record != nil && wanted(f.Owner) {
+			if f.Record != nil {
 				locked[place{one, f.Record.Attachment.Network}] = false
 				networks = append(networks, f.Record.Attachment.Network)
 			}

@@ -46,7 +46,11 @@ func (s *Session) Distrust(links ...kernel.Link) error {
 // Forward turns on forwarding between the links of the host, for the families of the addresses. All
 // networks share the setting; DEL does not undo it.
 func (s *Session) Forward(ips []cni.IP) error {
-	var list []kernel.Setting
+	return s.Host.Sysctl.Ensure(forwarding(ips))
+}
+
+// forwarding returns the settings that turn on forwarding for the families of the addresses.
+func forwarding(ips []cni.IP) (list []kernel.Setting) {
 	for _, ip := range ips {
 		key := "net/ipv6/conf/all/forwarding"
 		if ip.Address.Addr().Is4() {
@@ -54,7 +58,7 @@ func (s *Session) Forward(ips []cni.IP) error {
 		}
 		list = append(list, kernel.Setting{Key: key, Value: "1"})
 	}
-	return s.Host.Sysctl.Ensure(list)
+	return list
 }
 
 // Announce makes the kernel announce the container's addresses to the neighbours again, for plugins

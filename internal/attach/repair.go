@@ -14,7 +14,8 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// Repair implements [session.Repairer]: it restores the rules of the [Maker], then masquerading.
+// Repair implements [session.Repairer]: it restores the rules of the [Maker], then masquerading,
+// and mends the container's interface.
 func (p *Plugin) Repair(ctx context.Context, c *plugin.Call, repairs *session.Repairs) error {
 	s, err := p.open(ctx, c)
 	if err != nil {
@@ -25,6 +26,7 @@ func (p *Plugin) Repair(ctx context.Context, c *plugin.Call, repairs *session.Re
 	if err := s.Enter(); err != nil {
 		return err
 	}
+	repairs.Mend = p.mender(c)
 	if err := p.Maker.Repair(s); err != nil {
 		return err
 	}

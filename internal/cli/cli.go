@@ -117,7 +117,7 @@ Exit status: 0 success, 1 failure, 2 wrong usage.`,
 			root.AddCommand(c)
 		}
 	}
-	add(groupAttach, a.add(), a.del(), a.check(), a.gc(), a.prune(), a.recover(), a.repair())
+	add(groupAttach, a.add(), a.del(), a.check(), a.gc(), a.prune(), a.recover(), a.repair(), a.watch())
 	add(groupLook, a.ps(), a.inspect(), a.doctor(), a.hostMap(), a.why(), a.logs(), a.history(), a.supportBundle(), a.net(), a.ipam(), a.dhcp(), a.cluster(), a.status(), a.versions())
 	add(
 		groupSetUp,

@@ -17,12 +17,13 @@ func (a *app) repair() *cobra.Command {
 	dryRun := false
 	cmd := &cobra.Command{
 		Use:   "repair [NETWORK ...]",
-		Short: "Restore rules that a firewall has flushed",
+		Short: "Restore flushed rules and other lost objects",
 		Long: `Restores missing rules of plugins in the host's ruleset (nftables, iptables), for
 all recorded attachments or those of some networks. Run it after "nft flush
 ruleset" and after a firewall has been restarted. Rules that deny traffic are
 restored before, or together with, rules that allow it. Existing rules stay;
-running it again changes nothing. Links, addresses and routes are not touched. If a
+running it again changes nothing. Restores missing bridges, bridge ports, addresses,
+routes and forwarding too, but no interface that was deleted in a container. If a
 rule in the nat table of iptables now decides about the traffic of an attachment,
 and the configuration leaves the backend open, moves host ports and masquerading
 from nftables to iptables.
@@ -34,8 +35,9 @@ directories that other runtimes have registered in /run/tenon/state-dirs, and in
 finds for their attachments. Waits for operations in progress on the networks, but
 no longer than --timeout.
 
-To repair whenever nftables or firewalld is reloaded or restarted, install the unit
-contrib/systemd/tenon-repair.service from Tenon's source:
+To repair automatically, run "tenon watch", or install the unit
+contrib/systemd/tenon-repair.service from Tenon's source, which runs "tenon repair"
+whenever nftables or firewalld is reloaded or restarted:
   cp tenon-repair.service /etc/systemd/system/
   systemctl daemon-reload
   systemctl enable --now tenon-repair.service`,

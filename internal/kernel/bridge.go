@@ -3,6 +3,7 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"net"
 
 	"golang.org/x/sys/unix"
 
@@ -15,17 +16,20 @@ var ErrNotBridge = errors.New("not a bridge")
 // Bridge describes a shared bridge.
 type Bridge struct {
 	Name    string
-	MTU     int  // bytes, for a new bridge; 0 is the kernel's default
 	Promisc bool // turn promiscuous mode on; false keeps the current mode
 
-	VLANFiltering bool // forward by VLAN, for a new bridge
+	// The rest is for a new bridge.
+
+	MAC           net.HardwareAddr // nil keeps the one that the kernel chooses
+	MTU           int              // bytes; 0 is the kernel's default
+	VLANFiltering bool             // forward by VLAN
 }
 
 // EnsureBridge finds or creates a bridge and sets it up. An existing bridge keeps its
 // configuration. Rollback reverts nothing, because a bridge is in use by other attachments as soon
 // as it exists. The error wraps [ErrNotBridge] if the link is of another kind.
 //
-// A new bridge keeps the MAC address that the kernel chose for it. Otherwise it would take the
+// A new bridge keeps the MAC address that the kernel or b chose for it. Otherwise it would take the
 // address of a port, and neighbours would lose the bridge together with that port. It gets its
 // link-local address at once. The kernel assigns that address when the link has a carrier, which a
 // bridge without ports has only until its first port joins or its MAC address is set.
@@ -52,6 +56,9 @@ func (s Links) EnsureBridge(b Bridge) (bridge Link, created bool, err error) {
 	}
 	if bridge.Kind != "bridge" {
 		return Link{}, created, fmt.Errorf("link %q is a %s: %w", b.Name, bridge.Kind, ErrNotBridge)
+	}
+	if created && b.MAC != nil {
+		bridge.MAC = b.MAC
 	}
 	promisc := func() error {
 		changed, err := s.space.rt.Links.SetPromisc(bridge, true)

@@ -25,9 +25,10 @@ const (
 	draftPrefix = "."         // must match [statefile.Replace]
 )
 
-func (s Store) dir() string { return filepath.Join(s.StateDir, "records") }
+// Dir returns the directory with the records.
+func (s Store) Dir() string { return filepath.Join(s.StateDir, "records") }
 
-func (s Store) path(o cni.Owner, ext string) string { return filepath.Join(s.dir(), string(o)+ext) }
+func (s Store) path(o cni.Owner, ext string) string { return filepath.Join(s.Dir(), string(o)+ext) }
 
 // Begin stores a record before the first plugin runs. The record survives the end of this process,
 // but not a power failure, which the attachment does not survive either.
@@ -72,7 +73,7 @@ func (s Store) write(r *Record, replace func(path string, b []byte) error) error
 	if err != nil {
 		return fmt.Errorf("record: %w", err)
 	}
-	err = os.MkdirAll(s.dir(), 0o700)
+	err = os.MkdirAll(s.Dir(), 0o700)
 	if err == nil {
 		err = replace(s.path(r.Attachment.Owner(), recordExt), b)
 	}
@@ -209,12 +210,18 @@ func (s Store) Scan(prefix string) ([]Found, error) {
 	return s.collect(prefix, func(cni.Owner, string) bool { return true })
 }
 
+// Select reads the records of the owners for which wanted returns true, like [Store.Scan]. It does
+// not decode the others.
+func (s Store) Select(wanted func(cni.Owner) bool) ([]Found, error) {
+	return s.collect("", func(o cni.Owner, _ string) bool { return wanted(o) })
+}
+
 // ScanContainer reads the records of a container, including damaged ones that still name it. It
 // does not decode the records of other containers, because a host has hundreds.
 func (s Store) ScanContainer(container string) ([]Found, error) {
 	member := []byte(`"container":"` + container + `"`) // JSON escapes no character of a valid ID
 	return s.collect("", func(o cni.Owner, name string) bool {
-		b, _ := statefile.ReadFile(filepath.Join(s.dir(), name))
+		b, _ := statefile.ReadFile(filepath.Join(s.Dir(), name))
 		if !bytes.Contains(b, member) {
 			return false
 		}
@@ -263,13 +270,13 @@ func (s Store) Drafts() ([]string, error) {
 // draft.
 func (s Store) Sweep(network string) error {
 	return s.each(draftPrefix+network, func(name string) error {
-		return os.Remove(filepath.Join(s.dir(), name))
+		return os.Remove(filepath.Join(s.Dir(), name))
 	})
 }
 
 // each calls f with the sorted names of files that start with prefix, until f returns an error.
 func (s Store) each(prefix string, f func(name string) error) error {
-	names, err := namesIn(s.dir(), "records")
+	names, err := namesIn(s.Dir(), "records")
 	for _, name := range names {
 		if err == nil && strings.HasPrefix(name, prefix) {
 			err = ioFailure("records", f(name))

@@ -1,5 +1,6 @@
 // Package repair restores the rules of many attachments on the host in one transaction, after
-// another program has flushed them. It knows neither the attachments nor the rules.
+// another program has flushed them, and other objects that another program has deleted. It knows
+// neither the attachments nor the rules.
 package repair
 
 import (
@@ -22,7 +23,7 @@ var errUnmet = errors.New("is still missing in the ruleset")
 
 // Outcome is the outcome of a call.
 type Outcome struct {
-	Restored []string // missing rules that were restored, for people
+	Restored []string // missing rules and other objects that were restored, for people
 	Moved    []session.Move
 	Err      error // [ErrForeign]; code [cni.CodeUnknownContainer] if the container no longer exists
 }
@@ -33,30 +34,64 @@ func (o Outcome) Failed() bool {
 }
 
 // Run repairs the attachments of CHECK calls. It restores all rule sets in one transaction, then
-// the other rules: rules that refuse packets before rules that accept packets. The outcomes are in
-// the order of the calls; the error concerns all of them. No ADD or DEL of these attachments may
-// run at the same time.
+// the other rules: rules that refuse packets before rules that accept packets. In between it
+// restores links, addresses, routes and settings. The outcomes are in the order of the calls; the
+// error concerns all of them. No ADD or DEL of these attachments may run at the same time.
 func Run(ctx context.Context, plugins []plugin.Definition, calls []invoke.Call) ([]Outcome, error) {
-	all := gather(ctx, plugins, calls, ours{}.has)
-	err := all.inHost(ctx, all.meet)
-	all.finish(ctx)
-	return all.outcomes(), err
+	return RunAllowed(ctx, plugins, calls, nil)
 }
 
-// Missing reports missing elements of rule sets and attachments that Run would move, and changes
-// nothing. For the other steps of plugins it runs CHECK through caller and reports the error.
+// RunAllowed is Run, and restores only those links, addresses, routes and settings for which allow
+// returns true. Its argument is the name of the object, as in [Outcome.Restored]. A nil allow
+// permits all objects.
+func RunAllowed(
+	ctx context.Context, plugins []plugin.Definition, calls []invoke.Call,
+	allow func(object string) bool,
+) ([]Outcome, error) {
+	known := ours{}
+	all := gather(ctx, plugins, calls, known.has)
+	err := all.inHost(ctx, all.meet)
+	mended := all.finish(ctx, allow)
+	outcomes := all.outcomes()
+	if len(mended) == 0 {
+		return outcomes, err
+	}
+	// Rules depend on addresses that exist only now.
+	var again []invoke.Call
+	for _, i := range mended {
+		again = append(again, calls[i])
+	}
+	rest := gather(ctx, plugins, again, known.has)
+	errAgain := rest.inHost(ctx, rest.meet)
+	for _, p := range rest {
+		p.Mend = nil
+	}
+	rest.finish(ctx, nil)
+	for i, o := range rest.outcomes() {
+		first := &outcomes[mended[i]]
+		first.Restored = append(first.Restored, o.Restored...)
+		first.Moved = append(first.Moved, o.Moved...)
+		first.Err = errors.Join(all[mended[i]].unmended, o.Err)
+	}
+	return outcomes, errors.Join(err, errAgain)
+}
+
+// Missing reports missing elements of rule sets, missing objects other than rules, and attachments
+// that Run would move, and changes nothing. For the other steps of calls that lack none of these,
+// it runs CHECK through caller and reports the error.
 func Missing(ctx context.Context, plugins []plugin.Definition, calls []invoke.Call, caller invoke.Caller) ([]Outcome, error) {
 	all := gather(ctx, plugins, calls, ours{}.has)
 	err := all.inHost(ctx, all.compare)
 	for _, p := range all {
+		p.mend(ctx, &session.Mending{DryRun: true})
 		if p.Move != nil {
 			moves, wrong := p.Move(ctx, true)
 			p.Moved, p.Err = moves, errors.Join(p.Err, wrong)
 		}
-		if p.Restore == nil {
-			continue
+		if p.Restore == nil || len(p.Restored) > 0 {
+			continue // nothing else to restore, or known to be incomplete
 		}
-		if _, err := caller.Call(ctx, p.call); err != nil && len(p.Restored) == 0 {
+		if _, err := caller.Call(ctx, p.call); err != nil {
 			p.Restored = []string{cni.AsError(err).Msg}
 		}
 	}
@@ -68,7 +103,10 @@ func Missing(ctx context.Context, plugins []plugin.Definition, calls []invoke.Ca
 // executable files are, and leaves Tenon's tables unchanged.
 func Convert(ctx context.Context, plugins []plugin.Definition, calls []invoke.Call) []Outcome {
 	all := gather(ctx, plugins, calls, func(string) bool { return true })
-	all.finish(ctx)
+	for _, p := range all {
+		p.Mend = nil
+	}
+	all.finish(ctx, nil)
 	return all.outcomes()
 }
 
@@ -78,6 +116,8 @@ type pending struct {
 	session.Repairs
 	call  invoke.Call
 	watch func(op string) error // see [plugin.Call]; may be nil
+
+	unmended error // the error of Mend
 }
 
 type repairs []*pending
@@ -196,22 +236,56 @@ func (p *pending) note(missing []kernel.Held) {
 	}
 }
 
-// finish restores and moves rules outside the rule sets.
-func (r repairs) finish(ctx context.Context) {
-	for _, step := range []session.Step{session.Deny, session.Allow} {
-		for _, p := range r {
-			if p.Err != nil || p.Restore == nil {
-				continue
-			}
-			restored, err := p.Restore(ctx, step)
-			p.Restored, p.Err = append(p.Restored, restored...), err
+// finish restores and moves rules outside the rule sets, and mends other objects. It returns the
+// indexes of the calls of attachments with mended objects.
+func (r repairs) finish(ctx context.Context, allow func(object string) bool) (mended []int) {
+	r.step(ctx, session.Deny)
+	attachments := map[cni.Attachment]bool{}
+	for _, p := range r {
+		if p.mend(ctx, &session.Mending{Allow: allow}) {
+			attachments[p.attachment()] = true
 		}
 	}
-	for _, p := range r {
+	r.step(ctx, session.Allow)
+	for i, p := range r {
 		if p.Err == nil && p.Move != nil {
 			p.Moved, p.Err = p.Move(ctx, false)
 		}
+		if attachments[p.attachment()] {
+			mended = append(mended, i)
+		}
 	}
+	return mended
+}
+
+// step runs a step of each call without error.
+func (r repairs) step(ctx context.Context, of session.Step) {
+	for _, p := range r {
+		if p.Err != nil || p.Restore == nil {
+			continue
+		}
+		restored, err := p.Restore(ctx, of)
+		p.Restored, p.Err = append(p.Restored, restored...), err
+	}
+}
+
+// mend restores objects other than rules, and reports whether it restored any.
+func (p *pending) mend(ctx context.Context, m *session.Mending) bool {
+	if p.Err != nil || p.Mend == nil {
+		return false
+	}
+	err := p.Mend(ctx, m)
+	p.Restored = append(p.Restored, m.Restored...)
+	p.unmended = errors.Join(err, m.Err)
+	p.Err = p.unmended
+	return len(m.Restored) > 0
+}
+
+// attachment returns the attachment of a call, without the network, which only its configuration
+// names.
+func (p *pending) attachment() cni.Attachment {
+	e := p.call.Env
+	return cni.Attachment{Container: e.ContainerID, IfName: e.IfName}
 }
 
 func (r repairs) outcomes() []Outcome {

@@ -72,8 +72,9 @@ func (c *Config) refusePublished(s *chained.Session) error {
 	return nil
 }
 
-// Restore restores the rules of iptables. It has no rules that deny packets: the guard of the
-// loopback addresses is part of the nftables ruleset.
+// Restore restores the rules of iptables, and the setting that connections to 127.0.0.1 need, which
+// disappears with the link that leads to the container. It has no rules that deny packets: the
+// guard of the loopback addresses is part of the nftables ruleset.
 func (c *Config) Restore(
 	_ context.Context, s *chained.Session, step session.Step,
 ) (restored []string, err error) {
@@ -83,8 +84,11 @@ func (c *Config) Restore(
 	if ok, err := c.prepare(s); !ok {
 		return nil, err
 	}
+	if restored, err = c.restoreLoopback(s); err != nil {
+		return restored, err
+	}
 	if backend, err := c.backendOf(s); backend != iptablesBackend {
-		return nil, err
+		return restored, err
 	}
 	t := c.ipTables(s.ContainerID)
 	for _, a := range c.addrs {

@@ -14,19 +14,40 @@ import (
 // the ruleset drops such packets of other hosts (CVE-2020-8558). Several containers can need the
 // setting, so it is never undone.
 func (c *Config) openLoopback(s *chained.Session) error {
+	setting, err := c.loopbackSetting(s)
+	if setting.Key == "" || err != nil {
+		return err
+	}
+	return s.Host.Sysctl.Ensure([]kernel.Setting{setting})
+}
+
+// loopbackSetting returns the setting that connections to 127.0.0.1 need, the zero value if none
+// leads to the container.
+func (c *Config) loopbackSetting(s *chained.Session) (needed kernel.Setting, err error) {
 	to, ok := c.fromLoopback()
 	if !ok {
-		return nil
+		return needed, nil
 	}
 	link, err := s.Host.Routes.LinkTo(to)
 	if errors.Is(err, kernel.ErrNoRoute) {
-		return nil
+		return needed, nil
 	}
-	if err != nil {
-		return err
+	return kernel.Setting{Key: "net/ipv4/conf/" + link.Name + "/route_localnet", Value: "1"}, err
+}
+
+// restoreLoopback restores the setting that connections to 127.0.0.1 need.
+func (c *Config) restoreLoopback(s *chained.Session) (restored []string, err error) {
+	setting, err := c.loopbackSetting(s)
+	if setting.Key == "" || err != nil {
+		return nil, err
 	}
-	return s.Host.Sysctl.Ensure([]kernel.Setting{{Key: "net/ipv4/conf/" + link.Name +
-		"/route_localnet", Value: "1"}})
+	if value, err := s.Host.Sysctl.Read(setting.Key); value == setting.Value || err != nil {
+		return nil, err
+	}
+	if err := s.Host.Sysctl.Ensure([]kernel.Setting{setting}); err != nil {
+		return nil, err
+	}
+	return []string{"sysctl " + setting.Key + "=1"}, nil
 }
 
 // fromLoopback returns the address of the container if connections to 127.0.0.1 lead to it.

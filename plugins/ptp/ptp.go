@@ -119,7 +119,7 @@ func (c *Config) Finish(_ context.Context, s *attach.Session, r *cni.Result) err
 		return err
 	}
 	for _, ip := range r.IPs {
-		if _, err := s.Host.Addrs.EnsureGateway(host, single(ip.Gateway)); err != nil {
+		if _, err := s.Host.Addrs.EnsureGateway(host, gatewayAddr(ip)); err != nil {
 			return err
 		}
 		// A container of another network can have the same address: it keeps its packets.
@@ -154,7 +154,7 @@ func (c *Config) Verify(_ context.Context, s *attach.Session, link kernel.Link) 
 	ips := s.PrevIPs()
 	var toContainer []kernel.Route
 	for _, ip := range ips {
-		if want := single(ip.Gateway); ip.Gateway.IsValid() && !slices.Contains(have, want) {
+		if want := gatewayAddr(ip); ip.Gateway.IsValid() && !slices.Contains(have, want) {
 			return fmt.Errorf("interface %s: expected gateway address %s, found %v",
 				host.Name, want, have)
 		}
@@ -174,5 +174,8 @@ func (c *Config) Verify(_ context.Context, s *attach.Session, link kernel.Link) 
 	}
 	return nil
 }
+
+// gatewayAddr returns the address of the gateway on the host-side veth.
+func gatewayAddr(ip cni.IP) netip.Prefix { return single(ip.Gateway) }
 
 func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }

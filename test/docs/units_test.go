@@ -21,6 +21,10 @@ var needed = map[string][]string{
 		"After=nftables.service firewalld.service", "ReloadPropagatedFrom=nftables.service firewalld.service",
 	},
 	"tenon-dhcp.service": {"Requires=tenon-dhcp.socket", "ExecStart=/usr/local/bin/tenon dhcp-daemon", "Restart=always"},
+	"tenon-watch.service": {
+		"Type=notify", "ExecStart=/usr/local/bin/tenon watch", "ExecReload=kill -HUP $MAINPID",
+		"Restart=always", "After=nftables.service firewalld.service",
+	},
 	"tenon-cluster.service": {
 		"Type=notify", "ExecStart=/usr/local/bin/tenon-cluster agent", "Restart=always",
 	},

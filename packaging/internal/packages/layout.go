@@ -181,7 +181,7 @@ Comment:
 
 // openRC returns the services of OpenRC.
 func openRC(r *release.Release) (list []archive.File) {
-	for _, service := range []string{"tenon-cluster", "tenon-dhcp", "tenon-repair"} {
+	for _, service := range []string{"tenon-cluster", "tenon-dhcp", "tenon-repair", "tenon-watch"} {
 		list = append(list, archive.File{Path: "etc/init.d/" + service, Mode: 0o755,
 			Source: filepath.Join(r.Root, "contrib/openrc", service)})
 	}

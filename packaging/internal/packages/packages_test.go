@@ -206,6 +206,7 @@ func TestAPK(t *testing.T) {
 		"etc/init.d/tenon-cluster":                  {"-rwxr-xr-x", "#!/sbin/openrc-run\n"},
 		"etc/init.d/tenon-dhcp":                     {"-rwxr-xr-x", "#!/sbin/openrc-run\n"},
 		"etc/init.d/tenon-repair":                   {"-rwxr-xr-x", "#!/sbin/openrc-run\n"},
+		"etc/init.d/tenon-watch":                    {"-rwxr-xr-x", "#!/sbin/openrc-run\n"},
 	})
 	contains(t, files, want)
 	for name := range files {

@@ -111,6 +111,12 @@ func TestUnitsRun(t *testing.T) {
 	m.run("tenon check pods web")
 	m.run("nft flush ruleset; systemctl reload tenon-repair.service; tenon check pods web")
 
+	m.run("systemctl enable --now tenon-watch.service") // until its first comparison has ended
+	m.run("nft flush ruleset; ip address flush dev cni0")
+	m.wait("tenon check pods web")
+	m.run("systemctl reload tenon-watch.service; systemctl restart tenon-watch.service")
+	m.run("systemctl is-active tenon-watch.service; journalctl --unit tenon-watch.service | grep 'flushed table inet tenon'")
+
 	m.run("ip link add lan0 type bridge; ip address add 10.98.0.1/24 dev lan0; ip link set lan0 up")
 	m.inside("dnsmasq --conf-file=/dev/null --port=0 --interface=lan0 --dhcp-range=10.98.0.10,10.98.0.20,2m " +
 		"--dhcp-leasefile=/dev/null --pid-file= --user=root")
@@ -136,7 +142,7 @@ func TestUnitsRun(t *testing.T) {
 	}
 	m.refuse("dpkg -r tenon", "containers are attached")
 	m.run("tenon del pods web; tenon del lan phone; tenon del shared db; dpkg -P tenon")
-	m.run("! systemctl is-active --quiet tenon-dhcp.service tenon-dhcp.socket tenon-cluster.service")
+	m.run("! systemctl is-active --quiet tenon-dhcp.service tenon-dhcp.socket tenon-cluster.service tenon-watch.service")
 	m.run("! find /etc/systemd/system -name 'tenon*' | grep .")
 	m.run("! nft list tables | grep tenon")
 	m.run("! ip route show proto 117 | grep .")
