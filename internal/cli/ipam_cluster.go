@@ -208,9 +208,7 @@ func (p *clusterPool) showBlock(s *shown, b local.Use) {
 	entry := p.rangeEntry(b)
 	s.Range, s.State = &entry, "free"
 	s.usage = fmt.Sprintf("block %s: %d of %d addresses reserved", b.Block.Block, b.Used, b.Capacity)
-	switch node, lent := b.Lent[s.Address]; {
-	case lent:
-		s.State = "lent to node " + node
+	switch {
 	case b.Phase == local.Lost:
 		s.State = "lost"
 	case s.Address == entry.Gateway:

@@ -100,20 +100,6 @@ func (k Keys) Quota(pool, namespace, node string) string {
 	return k.join("quota", pool, namespace, node)
 }
 
-// Wants returns the prefix of the requests to borrow addresses of a pool.
-func (k Keys) Wants(pool string) string { return k.under("want", pool) }
-
-// Want returns the leased key by which a node asks the owners of a pool for an address.
-func (k Keys) Want(pool, node string) string { return k.join("want", pool, node) }
-
-// Audits returns the prefix of the audit records of a day, or of all days if day is empty.
-func (k Keys) Audits(day string) string { return k.under("audit", day) }
-
-// Audit returns the key of an audit record. The day has the form 2006-01-02.
-func (k Keys) Audit(day, node string, sequence uint64) string {
-	return k.join("audit", day, node, fmt.Sprintf("%016x", sequence))
-}
-
 func (k Keys) under(kind, pool string) string {
 	if pool == "" {
 		return k.root + kind + "/"

@@ -20,13 +20,11 @@ func TestKeys(t *testing.T) {
 	got := []string{k.Root(), k.Meta(), k.Pool("pods"), k.Node("n1"), k.Live("n1"),
 		k.Block("pods", prefix("10.64.3.64/26")), k.Block("pods", b), k.Cool("pods", b),
 		k.Addr("pods", a), k.Addr("pods", netip.MustParseAddr("::ffff:10.0.0.1")),
-		k.Sticky("pods", "shop", "web-0"), k.Quota("pods", "shop", "n1"), k.Want("pods", "n1"),
-		k.Audit("2026-11-23", "n1", 10)}
+		k.Sticky("pods", "shop", "web-0"), k.Quota("pods", "shop", "n1")}
 	const root = "/tenon/c1/v1/"
 	want := []string{"", "meta", "pools/pods", "nodes/n1", "live/n1", "blocks/pods/10.64.3.64_26",
 		"blocks/pods/fd00::_122", "cool/pods/fd00::_122", "addr/pods/fd00::a", "addr/pods/10.0.0.1",
-		"sticky/pods/shop/web-0", "quota/pods/shop/n1", "want/pods/n1",
-		"audit/2026-11-23/n1/000000000000000a"}
+		"sticky/pods/shop/web-0", "quota/pods/shop/n1"}
 	for i := range got {
 		got[i] = strings.ReplaceAll(strings.TrimPrefix(got[i], root), "%3A", ":")
 	}
@@ -57,10 +55,6 @@ func TestPrefixesOfKeys(t *testing.T) {
 			[]string{k.Quota("p", "ns10", "n1"), k.Quota("p1", "ns1", "n1")}},
 		{k.Quotas("p", ""), []string{k.Quota("p", "ns1", "n1"), k.Quota("p", "ns10", "n1")},
 			[]string{k.Quota("p1", "ns1", "n1")}},
-		{k.Wants("p1"), []string{k.Want("p1", "n")}, []string{k.Want("p10", "n")}},
-		{k.Audits("2026-11-23"), []string{k.Audit("2026-11-23", "n", 1)},
-			[]string{k.Audit("2026-11-24", "n", 1)}},
-		{k.Audits(""), []string{k.Audit("2026-11-23", "n", 1)}, []string{k.Addr("p", a)}},
 		{k.Root(), []string{k.Meta()}, []string{cluster.NewKeys("c1").Meta()}},
 	} {
 		for _, key := range row.mine {
@@ -175,7 +169,7 @@ func FuzzDecode(f *testing.F) {
 			Since: now, Addresses: []netip.Addr{b.Addr()},
 			Blocks: []cluster.BlockRef{{Pool: "p", Block: b, Nonce: "x"}}},
 		cluster.Block{Schema: 1, Pool: "p", Block: b, State: cluster.BlockOwned, Owner: "n1",
-			Grants: map[netip.Addr]cluster.Grant{b.Addr(): {Borrower: "n2", Epoch: 1}}},
+			Grants: map[netip.Addr]cluster.Grant{b.Addr(): {Node: "n2", Epoch: 1}}},
 		cluster.Holder{Schema: 1, Pool: "p", Addr: b.Addr(), Node: "n1", Container: "c"},
 		cluster.Sticky{Schema: 1, Pool: "p", Namespace: "shop", Name: "web-0", Addr: b.Addr()},
 		cluster.Tokens{Schema: 1, Namespace: "shop", Node: "n1", Epoch: 1, Count: 8},

@@ -56,7 +56,7 @@ type Node struct {
 	Mode      string            `json:"mode,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"`
 	Boot      string            `json:"boot,omitempty"` // ID of the boot in which the node last joined
-	Blocks    []BlockRef        `json:"blocks"`         // owned blocks, and borrowed addresses, sorted
+	Blocks    []BlockRef        `json:"blocks"`         // owned blocks, sorted
 	// Store is the nonce of the [Meta] with which the node's blocks were last confirmed. A node with
 	// another Store gets no new blocks until an operator sets it.
 	Store string `json:"store,omitempty"`
@@ -99,11 +99,12 @@ type Block struct {
 	Since  time.Time            `json:"since"`
 }
 
-// Grant is an address that the owner of a block has lent.
+// Grant is an address of a shared block that is in use, or reserved for a sticky name: then Node is
+// empty.
 type Grant struct {
-	Borrower string `json:"borrower"`
-	Epoch    uint64 `json:"epoch"`
-	Nonce    string `json:"nonce"`
+	Node  string `json:"borrower"` // the name of the key is from the first schema
+	Epoch uint64 `json:"epoch"`
+	Nonce string `json:"nonce"`
 }
 
 // Holder is the attachment that holds a shared address.

@@ -55,10 +55,6 @@ type Pool struct {
 	// Hold, if positive, is the time after the last contact with the store after which a node stops
 	// using its blocks, at least one hour.
 	Hold Duration `json:"hold,omitempty"`
-	// Borrow lets a node without free addresses borrow single addresses of other nodes' blocks.
-	Borrow bool `json:"borrow,omitempty"`
-	// Audit records who had which address.
-	Audit bool `json:"audit,omitempty"`
 }
 
 // Canonicalize sets defaults and checks the pool. Errors have code 7.

@@ -38,6 +38,7 @@ type addition struct {
 	call    *plugin.Call
 	tx      *kernel.Tx
 	boot    string // ID of the running boot
+	pod     string // the name of the pod, for a sticky address
 	request local.Request
 	addrs   []netip.Addr  // requested addresses that no pool has provided
 	states  []local.State // of the pools that have provided an address
@@ -68,7 +69,7 @@ func (c *Config) newAddition(ctx context.Context, call *plugin.Call) (*addition,
 		return nil, cni.Errorf(cni.CodeIOFailure, "%w", err)
 	}
 	a := &addition{Config: c, call: call, tx: session.Begin(ctx, call), boot: boot,
-		request: local.Request{Owner: owner(call), Namespace: pod.Namespace, Pod: pod.Name}}
+		request: local.Request{Owner: owner(call), Namespace: pod.Namespace}, pod: pod.Name}
 	for _, text := range call.Asked.IPs {
 		addr, err := ipam.ParseRequested(text)
 		if err != nil {
@@ -209,7 +210,7 @@ func (a *addition) acquire(
 ) (got local.Allocation, err error) {
 	q := agentcall.Request{Verb: agentcall.Acquire, Pool: pool, Addr: requested}
 	if a.IPAM.Sticky {
-		q.Name = a.request.Pod
+		q.Name = a.pod
 	}
 	var reply *agentcall.Reply
 	if err := a.do("acquire a shared address of pool "+pool, func() (err error) {

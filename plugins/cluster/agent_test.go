@@ -103,7 +103,7 @@ func (a *agent) change(ctx context.Context, q *agentcall.Request, r *agentcall.R
 	if !addr.IsValid() { // the last block of the pool is shared
 		addr = p.State.Pool.Block(p.State.Pool.Blocks() - 1).Addr().Next().Next()
 	}
-	got, err := p.Put(ctx, addr, local.Request{Namespace: q.Namespace, Pod: q.Name,
+	got, err := p.Put(ctx, addr, local.Request{Namespace: q.Namespace,
 		Owner: ipam.Owner{Container: q.Container, IfName: q.IfName, Network: q.Network}})
 	r.Address, r.Gateway = got.Addr, got.Gateway
 	return err

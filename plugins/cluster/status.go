@@ -85,7 +85,7 @@ func (c *Config) free(ctx context.Context, store *local.Store, p *local.Pool) er
 	}
 	var used, capacity uint64
 	for _, u := range blocks {
-		if u.Phase == local.Owned || u.Phase == local.Borrowed {
+		if u.Phase == local.Owned {
 			used, capacity = used+u.Used, capacity+u.Capacity
 		}
 	}

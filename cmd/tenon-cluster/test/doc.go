@@ -24,8 +24,6 @@
 //	15  compaction during a watch                  TestCompactedWatch, TestChaos
 //	16  yesterday's snapshot                       TestRestoredSnapshot
 //	17  as many addresses as containers            TestEveryAddress
-//	18  a borrowed address between nodes           TestBorrowedAddress, TestLendInterrupted and
-//	                                               TestBorrowerIsFenced of agent
 //	19  routes: the built programs, three hosts    TestTraffic
 //	20  5,000 nodes in memory, 200 on etcd         command scale, TestScale of load
 //

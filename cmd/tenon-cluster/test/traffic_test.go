@@ -263,32 +263,3 @@ func (h *host) clean() {
 		}
 	}
 }
-
-// TestBorrowedAddress: the pod with a borrowed address of each family, and the pods of the owner of
-// the block, reach each other (scenario 18).
-func TestBorrowedAddress(t *testing.T) {
-	t.Parallel()
-	programs := build(t)
-	for _, mode := range []string{"host-gw", "vxlan"} {
-		t.Run(mode, func(t *testing.T) {
-			t.Parallel()
-			f := newFleet(t, programs, mode, []string{"10.64.0.0/28", "--block-bits", "28", "--borrow"},
-				[]string{"fd00:64::/124", "--block-bits", "124", "--borrow"})
-			owner := f.join()
-			owner.add()
-			owner.add()
-			borrower, other := f.join(), f.join()
-			borrower.add()
-			other.add()
-			for _, h := range []*host{borrower, other} {
-				for _, b := range h.blocks() {
-					if !b.IsSingleIP() {
-						t.Errorf("%s has block %s", h.name, b)
-					}
-				}
-			}
-			f.full(owner, borrower, other)
-			f.end()
-		})
-	}
-}

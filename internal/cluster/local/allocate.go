@@ -9,7 +9,6 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/cluster"
 	"github.com/tenon-cni/tenon/internal/ipam"
-	"github.com/tenon-cni/tenon/internal/ipam/filestore"
 )
 
 // Request asks for an address, or a prefix.
@@ -17,7 +16,6 @@ type Request struct {
 	Owner     ipam.Owner // with the network
 	Addr      netip.Addr // requested, or the zero Addr
 	Namespace string     // of the pod, for quotas
-	Pod       string     // for the audit
 }
 
 // owner returns the owner to record.
@@ -36,7 +34,6 @@ type Allocation struct {
 // The range sets of a pool, as indexes of package filestore: it remembers the last address of each.
 const (
 	setOwned = iota
-	setBorrowed
 	setShared
 )
 
@@ -61,7 +58,6 @@ func (p *Pool) Allocate(ctx context.Context, q Request) (Allocation, error) {
 	if err != nil {
 		return Allocation{}, errors.Join(err, p.undo(ctx, q.Owner))
 	}
-	p.audit(EventAdd, a, q.owner(), q.Pod)
 	return p.allocation(a)
 }
 
@@ -114,13 +110,11 @@ func (p *Pool) reserve(ctx context.Context, q Request) (netip.Addr, error) {
 	if p.State.Pool.PrefixBits > 0 {
 		find = p.reservePrefix
 	}
-	for set, phase := range []Phase{setOwned: Owned, setBorrowed: Borrowed} {
-		a, err := find(ctx, set, phase, q)
-		if !errors.Is(err, ErrFull) {
-			return a, err
-		}
+	a, err := find(ctx, q)
+	if errors.Is(err, ErrFull) {
+		return netip.Addr{}, p.full(ctx)
 	}
-	return netip.Addr{}, p.full(ctx)
+	return a, err
 }
 
 // reserveRequested reserves the address of a request.
@@ -133,7 +127,7 @@ func (p *Pool) reserveRequested(ctx context.Context, q Request) (netip.Addr, err
 	if b == nil || !b.usable() {
 		return a, fmt.Errorf("pool %s: %s: %w", p.name, a, ErrForeignAddress)
 	}
-	return a, p.inBlock(lending{p.files, &p.State}.Reserve(ctx, setOwned, a, q.owner()))
+	return a, p.inBlock(p.files.Reserve(ctx, setOwned, a, q.owner()))
 }
 
 // Unit returns the address that a request for a reserves: in a pool of prefixes, the address of the
@@ -159,47 +153,18 @@ func (p *Pool) inBlock(err error) error {
 	return &ipam.InUseError{Set: set, Holder: inUse.Holder}
 }
 
-// lending are the reservations of a pool, with the withdrawn addresses.
-type lending struct {
-	*filestore.Store
-	state *State
-}
-
-// Reserve implements [ipam.Reservations].
-func (l lending) Reserve(ctx context.Context, set int, a netip.Addr, o ipam.Owner) error {
-	if b := l.state.BlockOf(a); b != nil {
-		if node, ok := b.Lent[a]; ok {
-			return &ipam.InUseError{Holder: ipam.Lease{Addr: a, Since: b.Since,
-				Owner: ipam.Owner{Container: "on node " + node}}}
-		}
-	}
-	return l.Store.Reserve(ctx, set, a, o)
-}
-
-// ranges returns the addresses of a block that can be allocated.
-func (p *Pool) ranges(b *Block) ipam.RangeSet {
-	if b.Phase != Borrowed {
-		return p.State.Pool.Ranges(b.Block)
-	}
-	a := b.Block.Addr()
-	return ipam.RangeSet{{Subnet: b.Of, Start: a, End: a, Gateway: p.State.Pool.Gateway(b.Of)}}
-}
-
-// reserveAddress reserves a free address of the blocks in a phase.
-func (p *Pool) reserveAddress(
-	ctx context.Context, set int, phase Phase, q Request,
-) (netip.Addr, error) {
+// reserveAddress reserves a free address of the owned blocks.
+func (p *Pool) reserveAddress(ctx context.Context, q Request) (netip.Addr, error) {
 	var free ipam.RangeSet
-	for i := range p.State.Blocks {
-		if b := &p.State.Blocks[i]; b.Phase == phase {
-			free = append(free, p.ranges(b)...)
+	for _, b := range p.State.Blocks {
+		if b.usable() {
+			free = append(free, p.State.Pool.Ranges(b.Block)...)
 		}
 	}
 	if len(free) == 0 {
 		return netip.Addr{}, ErrFull
 	}
-	res := shifted{lending{p.files, &p.State}, set}
-	all, err := ipam.Allocate(ctx, res, ipam.Request{Owner: q.owner(), Sets: []ipam.RangeSet{free}})
+	all, err := ipam.Allocate(ctx, p.files, ipam.Request{Owner: q.owner(), Sets: []ipam.RangeSet{free}})
 	var exhausted *ipam.ExhaustedError
 	if errors.As(err, &exhausted) {
 		return netip.Addr{}, ErrFull
@@ -210,21 +175,17 @@ func (p *Pool) reserveAddress(
 	return all[0].Addr, nil
 }
 
-// reservePrefix reserves a free prefix of the blocks in a phase, by its first address.
-func (p *Pool) reservePrefix(
-	ctx context.Context, set int, phase Phase, q Request,
-) (netip.Addr, error) {
+// reservePrefix reserves a free prefix of the owned blocks, by its first address.
+func (p *Pool) reservePrefix(ctx context.Context, q Request) (netip.Addr, error) {
 	var units []netip.Addr
-	for i := range p.State.Blocks {
-		switch b := &p.State.Blocks[i]; {
-		case b.Phase != phase:
-		case phase == Borrowed:
-			units = append(units, b.Block.Addr())
-		default:
-			units = slices.AppendSeq(units, p.units(b))
+	for _, b := range p.State.Blocks {
+		if b.usable() {
+			for unit := range p.State.Pool.Prefixes(b.Block) {
+				units = append(units, unit.Addr())
+			}
 		}
 	}
-	last, err := p.files.Last(ctx, set)
+	last, err := p.files.Last(ctx, setOwned)
 	if err != nil {
 		return netip.Addr{}, err
 	}
@@ -237,7 +198,7 @@ func (p *Pool) reservePrefix(
 			continue
 		}
 		if err == nil {
-			err = lending{p.files, &p.State}.Reserve(ctx, set, a, q.owner())
+			err = p.files.Reserve(ctx, setOwned, a, q.owner())
 		}
 		var inUse *ipam.InUseError
 		if !errors.As(err, &inUse) {
@@ -264,22 +225,6 @@ func (p *Pool) full(ctx context.Context) error {
 	return errors.Join(e, err, leasesErr)
 }
 
-// shifted adds first to the index of each set.
-type shifted struct {
-	lending
-	first int
-}
-
-// Last implements [ipam.Reservations].
-func (s shifted) Last(ctx context.Context, set int) (netip.Addr, error) {
-	return s.lending.Last(ctx, s.first+set)
-}
-
-// Reserve implements [ipam.Reservations].
-func (s shifted) Reserve(ctx context.Context, set int, a netip.Addr, o ipam.Owner) error {
-	return s.lending.Reserve(ctx, s.first+set, a, o)
-}
-
 // Put records that an attachment holds a shared address; the agent calls it. Putting the same again
 // succeeds. The error wraps [*ipam.InUseError] if another attachment holds the address, or
 // ErrNotAllocatable.
@@ -303,7 +248,6 @@ func (p *Pool) Put(ctx context.Context, a netip.Addr, q Request) (Allocation, er
 		}
 		return Allocation{}, err
 	}
-	p.audit(EventAdd, a, q.owner(), q.Pod)
 	return p.allocation(a)
 }
 

@@ -9,9 +9,8 @@
 //	    addresses/POOL/   reservations, see package filestore; its lock covers POOL.json too
 //	    notes/POOL/       [Note]: shared addresses that the plugin released and the store still shows
 //	    intents/          transactions of the agent with an unknown outcome
-//	    audit/DAY.log     a [Record] per line, if the pool asks for it
 //
 // A reservation names network, container, interface and the namespace of the pod, so that networks
 // can share a pool and the use of a quota can be counted. Reservations end with the boot; blocks
-// and withdrawn addresses outlive it.
+// outlive it.
 package local

@@ -79,13 +79,8 @@ func (s *State) validate() error {
 		return err
 	}
 	for i := range s.Blocks {
-		b := &s.Blocks[i]
-		of := b.Block
-		if b.Of.IsValid() { // also a borrowed address that is lost
-			of = b.Of
-		}
-		if !pool.IsBlock(of) || !of.Contains(b.Block.Addr()) {
-			return fmt.Errorf("%s is not a block of pool %s", of, pool.Name)
+		if b := s.Blocks[i].Block; !pool.IsBlock(b) {
+			return fmt.Errorf("%s is not a block of pool %s", b, pool.Name)
 		}
 	}
 	return nil
@@ -144,7 +139,7 @@ func (s *Store) Usable(st *State) error {
 		return err
 	case st.Schema == 0:
 		return ErrNoPool
-	case st.has(Lost) && !st.has(Owned) && !st.has(Borrowed):
+	case st.has(Lost) && !st.has(Owned):
 		return fmt.Errorf("pool %s: %w", st.Pool.Name, ErrLost)
 	case st.Rival:
 		return fmt.Errorf("pool %s: %w", st.Pool.Name, ErrRival)
@@ -182,7 +177,7 @@ func (p *Pool) Held(ctx context.Context, o ipam.Owner) ([]ipam.Lease, error) {
 type Use struct {
 	Block
 	Capacity uint64 // addresses, or prefixes, that can be allocated
-	Used     uint64 // reserved ones, also in blocks that are lost or returning, and lent ones
+	Used     uint64 // reserved ones, also in blocks that are lost or returning
 }
 
 // Usage returns the use of every block, in the order of the state, and the reservations outside the
@@ -190,7 +185,7 @@ type Use struct {
 func (p *Pool) Usage(ctx context.Context) (blocks []Use, shared []ipam.Lease, err error) {
 	for i := range p.State.Blocks {
 		b := p.State.Blocks[i]
-		blocks = append(blocks, Use{Block: b, Capacity: p.capacity(&b), Used: uint64(len(b.Lent))})
+		blocks = append(blocks, Use{Block: b, Capacity: p.State.Pool.Units(b.Block)})
 	}
 	blockOf := func(a netip.Addr) int {
 		return slices.IndexFunc(blocks, func(u Use) bool { return u.Block.Block.Contains(a) })
@@ -216,13 +211,6 @@ func (p *Pool) Usage(ctx context.Context) (blocks []Use, shared []ipam.Lease, er
 	return blocks, shared, err
 }
 
-func (p *Pool) capacity(b *Block) uint64 {
-	if b.Phase == Borrowed {
-		return 1
-	}
-	return p.State.Pool.Units(b.Block)
-}
-
 // Used returns the number of addresses of each namespace.
 func (p *Pool) Used(ctx context.Context) (map[string]uint64, error) {
 	leases, err := p.Leases(ctx)
@@ -231,68 +219,4 @@ func (p *Pool) Used(ctx context.Context) (map[string]uint64, error) {
 		used[l.Owner.Namespace]++
 	}
 	return used, err
-}
-
-// Withdraw withdraws a free address of an owned block, for a borrower, and saves the state. The
-// error wraps ErrFull if there is none.
-func (p *Pool) Withdraw(
-	ctx context.Context, block netip.Prefix, borrower string,
-) (netip.Addr, error) {
-	at := slices.IndexFunc(p.State.Blocks, func(b Block) bool {
-		return b.Block == block && b.Phase == Owned
-	})
-	if at < 0 {
-		return netip.Addr{}, fmt.Errorf("this node does not own block %s of pool %s", block, p.name)
-	}
-	b := &p.State.Blocks[at]
-	for a := range p.units(b) {
-		taken, err := p.files.Taken(ctx, a)
-		if err != nil {
-			return netip.Addr{}, err
-		}
-		if _, lent := b.Lent[a]; lent || taken {
-			continue
-		}
-		if b.Lent == nil {
-			b.Lent = map[netip.Addr]string{}
-		}
-		b.Lent[a] = borrower
-		return a, p.Save()
-	}
-	return netip.Addr{}, fmt.Errorf("block %s: %w", block, ErrFull)
-}
-
-// Restore makes a withdrawn address free again and saves the state. It succeeds if the address is
-// not withdrawn.
-func (p *Pool) Restore(_ context.Context, a netip.Addr) error {
-	b := p.State.BlockOf(a)
-	if b == nil {
-		return nil
-	}
-	if _, ok := b.Lent[a]; !ok {
-		return nil
-	}
-	delete(b.Lent, a)
-	return p.Save()
-}
-
-// units yields the addresses of a block that can be allocated, or the first addresses of prefixes.
-func (p *Pool) units(b *Block) func(yield func(netip.Addr) bool) {
-	return func(yield func(netip.Addr) bool) {
-		if p.State.Pool.PrefixBits > 0 {
-			for unit := range p.State.Pool.Prefixes(b.Block) {
-				if !yield(unit.Addr()) {
-					return
-				}
-			}
-			return
-		}
-		for _, r := range p.State.Pool.Ranges(b.Block) {
-			for a := r.Start; r.Contains(a); a = a.Next() {
-				if !yield(a) {
-					return
-				}
-			}
-		}
-	}
 }

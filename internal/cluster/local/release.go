@@ -47,7 +47,7 @@ func (p *Pool) Collect(
 	return freed, p.noted, err
 }
 
-// forget writes a note before a shared address is released, and the audit.
+// forget writes a note before a shared address is released.
 func (p *Pool) forget(l ipam.Lease) error {
 	if p.State.BlockOf(l.Addr) == nil {
 		if err := p.note(l); err != nil {
@@ -55,7 +55,6 @@ func (p *Pool) forget(l ipam.Lease) error {
 		}
 		p.noted = true
 	}
-	p.audit(EventDel, l.Addr, l.Owner, "")
 	return nil
 }
 

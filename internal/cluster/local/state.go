@@ -19,27 +19,22 @@ type Phase string
 // The phases of a block.
 const (
 	Owned     Phase = "owned"     // addresses are allocated from it
-	Borrowed  Phase = "borrowed"  // a single address of another node's block; allocated, too
 	Returning Phase = "returning" // not used any more; the agent gives it back
 	Lost      Phase = "lost"      // the node was fenced; its addresses drain and are not replaced
 )
 
 // Block is a block of this node.
 type Block struct {
-	Block      netip.Prefix `json:"block"`       // or a single borrowed address
-	Of         netip.Prefix `json:"of,omitzero"` // the block of a borrowed address
+	Block      netip.Prefix `json:"block"`
 	Generation int64        `json:"generation"`
 	Epoch      uint64       `json:"epoch"`
 	Nonce      string       `json:"nonce"`
 	Phase      Phase        `json:"phase"`
 	Since      time.Time    `json:"since"`
-	// Lent maps addresses that [Pool.Withdraw] has withdrawn to the borrowing nodes. They survive a
-	// reboot, unlike reservations.
-	Lent map[netip.Addr]string `json:"lent,omitempty"`
 }
 
 // usable reports whether addresses of the block may be allocated.
-func (b *Block) usable() bool { return b.Phase == Owned || b.Phase == Borrowed }
+func (b *Block) usable() bool { return b.Phase == Owned }
 
 // Deadline is an instant that two clocks decide: it has passed when either says so. A paused or
 // restored virtual machine, or a changed clock, therefore never extends it.

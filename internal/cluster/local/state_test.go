@@ -49,24 +49,13 @@ func (n *node) put(pool, a, container string) {
 }
 
 // TestReboot: allocations end with the boot and blocks do not. ADD waits until the agent has
-// confirmed the blocks. Withdrawn addresses stay withdrawn, and shared ones become notes.
+// confirmed the blocks. Shared addresses become notes.
 func TestReboot(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.state(pods, owned("10.64.3.64/26"))
 	n.want("pods", "c1", "10.64.3.66/26 via 10.64.3.65")
 	n.put("pods", "10.79.0.9", "c2")
-	n.with("pods", func(p *local.Pool) {
-		for _, want := range []string{"10.64.3.67", "10.64.3.68"} {
-			got, err := p.Withdraw(ctx, owned("10.64.3.64/26").Block, "n2")
-			if err != nil || got.String() != want {
-				t.Errorf("withdrew %s, %v; want %s", got, err, want)
-			}
-		}
-		n.must(p.Restore(ctx, addr("10.64.3.68")))
-		n.must(p.Restore(ctx, addr("10.64.3.68")))
-		n.must(p.Restore(ctx, addr("10.79.0.1")))
-	})
 	n.boot, n.up = "4567-next boot", time.Second
 	n.wantErr("pods", local.Request{Owner: owner("c3")}, local.ErrUnconfirmed)
 	n.wantLeases("pods")
@@ -76,16 +65,14 @@ func TestReboot(t *testing.T) {
 		}
 		s.Boot = n.boot
 	})
-	// the search continues after the last address; 10.64.3.67 is withdrawn
-	n.want("pods", "c3", "10.64.3.68/26 via 10.64.3.65")
-	n.wantLeases("pods", "10.64.3.68 c3")
+	// the search continues after the last address
+	n.want("pods", "c3", "10.64.3.67/26 via 10.64.3.65")
+	n.wantLeases("pods", "10.64.3.67 c3")
 	n.wantNotes("pods 10.79.0.9 net/c2/eth0")
 }
 
 func TestPhases(t *testing.T) {
 	t.Parallel()
-	borrowed := local.Block{Block: netip.MustParsePrefix("10.64.9.7/32"),
-		Of: netip.MustParsePrefix("10.64.9.0/26"), Phase: local.Borrowed, Nonce: "b"}
 	for _, row := range []struct {
 		name   string
 		blocks []local.Block
@@ -98,10 +85,6 @@ func TestPhases(t *testing.T) {
 			owned("10.64.1.0/26")}, "10.64.1.2/26 via 10.64.1.1", nil},
 		{"lost", []local.Block{in(local.Lost, "10.64.0.0/26")}, "", local.ErrLost},
 		{"lost beside owned", []local.Block{in(local.Lost, "10.64.0.0/26"), owned("10.64.1.0/26")},
-			"10.64.1.2/26 via 10.64.1.1", nil},
-		{"a borrowed address has the prefix length of its block", []local.Block{borrowed},
-			"10.64.9.7/26 via 10.64.9.1", nil},
-		{"own blocks come first", []local.Block{borrowed, owned("10.64.1.0/26")},
 			"10.64.1.2/26 via 10.64.1.1", nil},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -377,9 +360,7 @@ func TestRequested(t *testing.T) {
 	pool := pods
 	pool.Exclude = []netip.Prefix{netip.MustParsePrefix("10.64.0.8/30")}
 	pool.Reserve = []netip.Prefix{netip.MustParsePrefix("10.64.0.16/30")}
-	lent := owned("10.64.1.0/26")
-	lent.Lent = map[netip.Addr]string{addr("10.64.1.5"): "n2"}
-	n.state(pool, owned("10.64.0.0/26"), lent, in(local.Returning, "10.64.2.0/26"))
+	n.state(pool, owned("10.64.0.0/26"), owned("10.64.1.0/26"), in(local.Returning, "10.64.2.0/26"))
 	n.want("pods", "c1", "10.64.0.2/26 via 10.64.0.1")
 	taken := errors.New("taken")
 	for i, row := range []struct {
@@ -396,7 +377,7 @@ func TestRequested(t *testing.T) {
 		{"10.64.2.9", "", local.ErrForeignAddress},
 		{"10.79.0.9", "", local.ErrForeignAddress},
 		{"10.64.0.2", "", taken},
-		{"10.64.1.5", "", taken},
+		{"10.64.1.5", "10.64.1.5/26 via 10.64.1.1", nil},
 	} {
 		q := local.Request{Owner: owner(fmt.Sprint("r", i)), Addr: addr(row.addr)}
 		got, err := n.allocate("pods", q)
@@ -411,7 +392,7 @@ func TestRequested(t *testing.T) {
 	}
 }
 
-// A search returns neither excluded nor reserved nor withdrawn addresses, and finds all others.
+// A search returns neither excluded nor reserved addresses, and finds all others.
 func TestSearch(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -419,11 +400,9 @@ func TestSearch(t *testing.T) {
 		Exclude: []netip.Prefix{netip.MustParsePrefix("10.64.0.0/30"),
 			netip.MustParsePrefix("10.64.0.14/32")},
 		Reserve: []netip.Prefix{netip.MustParsePrefix("10.64.0.8/31")}}
-	b := owned("10.64.0.0/28")
-	b.Lent = map[netip.Addr]string{addr("10.64.0.5"): "n2"}
-	n.state(pool, b)
+	n.state(pool, owned("10.64.0.0/28"))
 	var got []string
-	for i := range 8 {
+	for i := range 9 {
 		a, err := n.allocate("pods", local.Request{Owner: owner(fmt.Sprint("c", i))})
 		if err != nil && !errors.Is(err, local.ErrFull) {
 			t.Fatal(err)
@@ -432,7 +411,7 @@ func TestSearch(t *testing.T) {
 			got = append(got, strings.TrimPrefix(strings.Split(a, "/")[0], "10.64.0."))
 		}
 	}
-	if diff := cmp.Diff([]string{"4", "6", "7", "10", "11", "12", "13"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"4", "5", "6", "7", "10", "11", "12", "13"}, got); diff != "" {
 		t.Error(diff)
 	}
 	n.with("pods", func(p *local.Pool) {
@@ -440,12 +419,6 @@ func TestSearch(t *testing.T) {
 		n.must(err)
 		if blocks[0].Capacity != 8 || blocks[0].Used != 8 {
 			t.Errorf("%d of %d", blocks[0].Used, blocks[0].Capacity)
-		}
-		if a, err := p.Withdraw(ctx, b.Block, "n3"); !errors.Is(err, local.ErrFull) {
-			t.Errorf("withdrew %s from a full block, %v", a, err)
-		}
-		if _, err := p.Withdraw(ctx, owned("10.64.0.16/28").Block, "n3"); err == nil {
-			t.Error("withdrew an address of a foreign block")
 		}
 	})
 	// an address with a file that cannot be read may have a holder
@@ -458,10 +431,8 @@ func TestSearch(t *testing.T) {
 		if blocks[0].Used != 7 {
 			t.Errorf("%d addresses in use, expected 7", blocks[0].Used)
 		}
-		if a, err := p.Withdraw(ctx, b.Block, "n3"); err != nil || a != addr("10.64.0.6") {
-			t.Errorf("withdrew %s, %v", a, err)
-		}
 	})
+	n.want("pods", "c9", "10.64.0.5/28 via 10.64.0.1")
 }
 
 func TestPrefixes(t *testing.T) {
@@ -489,13 +460,7 @@ func TestPrefixes(t *testing.T) {
 		}
 		n.release("prefixes", owner("r"))
 	}
-	n.change("prefixes", func(s *local.State) {
-		s.Blocks = append(s.Blocks, local.Block{Phase: local.Borrowed, Nonce: "b",
-			Block: netip.MustParsePrefix("fd00:66:0:42::/64"),
-			Of:    netip.MustParsePrefix("fd00:66:0:40::/62")})
-	})
 	n.want("prefixes", "c6", "fd00:66:0:2::2/64 via fd00:66:0:2::1")
-	n.want("prefixes", "c7", "fd00:66:0:42::2/64 via fd00:66:0:42::1")
 	n.wantErr("prefixes", local.Request{Owner: owner("c8")}, local.ErrFull)
 }
 
@@ -506,7 +471,7 @@ func TestQuota(t *testing.T) {
 	pool.Quota = map[string]uint64{"shop": 9}
 	n.state(pool, owned("10.64.0.0/26"))
 	shop := func(c string) local.Request {
-		return local.Request{Owner: owner(c), Namespace: "shop", Pod: c}
+		return local.Request{Owner: owner(c), Namespace: "shop"}
 	}
 	n.wantErr("pods", shop("c1"), local.ErrQuota)
 	n.change("pods", func(s *local.State) { s.Tokens = map[string]uint64{"shop": 2} })
@@ -542,39 +507,6 @@ func TestNamespaces(t *testing.T) {
 	if _, err := n.allocate("pods", local.Request{Owner: owner("c1"), Namespace: "shop"}); err != nil {
 		t.Error(err)
 	}
-}
-
-func TestAudit(t *testing.T) {
-	t.Parallel()
-	n := newNode(t)
-	n.wall = time.Date(2026, 11, 23, 23, 59, 0, 0, time.UTC)
-	pool := pods
-	pool.Audit = true
-	n.state(pool, owned("10.64.0.0/26"))
-	_, err := n.allocate("pods", local.Request{Owner: owner("c1"), Namespace: "shop", Pod: "web-0"})
-	n.must(err)
-	n.wall = n.wall.Add(time.Hour)
-	n.release("pods", owner("c1"))
-	for name, want := range map[string]string{
-		"2026-11-23.log": `{"time":"2026-11-23T23:59:00Z","event":"add","pool":"pods",` +
-			`"addr":"10.64.0.2","network":"net","container":"c1","ifname":"eth0",` +
-			`"namespace":"shop","pod":"web-0"}` + "\n",
-		"2026-11-24.log": `{"time":"2026-11-24T00:59:00Z","event":"del","pool":"pods",` +
-			`"addr":"10.64.0.2","network":"net","container":"c1","ifname":"eth0",` +
-			`"namespace":"shop"}` + "\n",
-	} {
-		got, err := os.ReadFile(filepath.Join(n.dir, "audit", name))
-		n.must(err)
-		if diff := cmp.Diff(want, string(got)); diff != "" {
-			t.Error(diff)
-		}
-	}
-	// an audit that cannot be written does not prevent allocations
-	n.must(os.RemoveAll(filepath.Join(n.dir, "audit")))
-	n.must(os.WriteFile(filepath.Join(n.dir, "audit"), nil, 0o600))
-	n.want("pods", "c2", "10.64.0.3/26 via 10.64.0.1")
-	n.release("pods", owner("c2"))
-	n.wantLeases("pods")
 }
 
 func TestNode(t *testing.T) {

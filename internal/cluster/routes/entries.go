@@ -59,9 +59,6 @@ func (p *plan) entries(devices map[family]kernel.Link) entries {
 		if n.IsSingleIP() {
 			e.proxy(n.Addr(), p.facts.nets)
 		}
-		if p.near[n] {
-			e.proxyAll(n, p)
-		}
 		src := p.source(r, familyOf(n.Addr()))
 		if r.tunnel == 0 {
 			e.route(kernel.NodeRoute{

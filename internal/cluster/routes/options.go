@@ -176,7 +176,7 @@ type Peer struct {
 	Addrs []netip.Addr     // for other nodes, at most one of each family
 	MAC   net.HardwareAddr // see [VTEPMAC]; needed for VXLAN
 	MTU   int              // bytes, of the link with Addrs: [Report.Underlay]; 0: unknown
-	// Blocks are the networks of its containers, and single addresses that it has borrowed.
+	// Blocks are the networks of its containers, and the shared addresses that it holds.
 	Blocks []netip.Prefix
 }
 

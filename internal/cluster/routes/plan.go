@@ -41,7 +41,6 @@ type plan struct {
 	paths   []route
 	mine    map[netip.Prefix]bool // own blocks
 	blocks  map[netip.Prefix]*route
-	near    map[netip.Prefix]bool // parts of blocks that seem to be on a link here, see surround
 	ends    map[netip.Prefix]kernel.RouteType
 	tunnels map[family]bool
 	own     Peer
@@ -52,7 +51,6 @@ func newPlan(o *Options, want Want, f facts) (*plan, error) {
 	p := &plan{
 		options: o, facts: f, own: want.Own, tunnels: map[family]bool{},
 		mine: map[netip.Prefix]bool{}, blocks: map[netip.Prefix]*route{},
-		near: map[netip.Prefix]bool{},
 		ends: map[netip.Prefix]kernel.RouteType{},
 	}
 	p.endPools(want)

@@ -125,41 +125,6 @@ func TestPoolAroundNodes(t *testing.T) {
 	}
 }
 
-// TestBorrowed: a node that has borrowed an address reaches the rest of the block by routes to its
-// parts, because the network of a container with that address hides the route to the block.
-func TestBorrowed(t *testing.T) {
-	t.Parallel()
-	s := newSingle(t)
-	owner, other := nearby(3), nearby(4)
-	owner.Blocks, other.Blocks = prefixes("10.64.250.0/29"), prefixes("10.64.250.3/32")
-	want := wanting(owner, other)
-	want.Own.Blocks = append(want.Own.Blocks, prefixes("10.64.250.6/32")...)
-	s.host.Batch("link add br0 type bridge", "addr add 10.64.250.1/29 dev br0", "link set br0 up")
-	if _, err := s.try(s.router(nil), want); err != nil {
-		t.Fatal(err)
-	}
-	got := s.host.Command("ip", "route", "show", "root", "10.64.250.0/24", "proto", "117")
-	var routes []string
-	for line := range strings.Lines(got) {
-		fields := strings.Fields(line)
-		routes = append(routes, fields[0]+" "+fields[2])
-	}
-	if diff := cmp.Diff([]string{"10.64.250.0/31 192.0.2.3", "10.64.250.0/29 192.0.2.3",
-		"10.64.250.2 192.0.2.3", "10.64.250.3 192.0.2.4", "10.64.250.4/31 192.0.2.3",
-		"10.64.250.7 192.0.2.3"}, routes); diff != "" {
-		t.Errorf("%s\n%s", diff, got)
-	}
-	proxies := s.host.Command("ip", "neigh", "show", "proxy")
-	for _, n := range []string{"2", "3", "4", "5", "7"} {
-		if !strings.Contains(proxies, "10.64.250."+n+" dev br0") {
-			t.Errorf("no proxy for %s:\n%s", n, proxies)
-		}
-	}
-	if strings.Contains(proxies, "10.64.250.6 ") {
-		t.Errorf("a proxy for the own address:\n%s", proxies)
-	}
-}
-
 // TestReturnedBlock: a bridge keeps the gateway of a block that its node has returned. Packets to
 // the next owner leave the node nevertheless, and stay on it when it owns the block again.
 func TestReturnedBlock(t *testing.T) {

@@ -172,7 +172,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer cancel(nil)
 	var running sync.WaitGroup
 	parts := []func(context.Context) error{a.live, a.watch, a.claims, a.reclaim, a.route, a.observe,
-		a.serve, a.common, a.lends}
+		a.serve, a.common}
 	for _, part := range parts {
 		running.Go(func() {
 			if err := part(ctx); err != nil {

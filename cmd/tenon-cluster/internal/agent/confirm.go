@@ -88,38 +88,21 @@ func (a *Agent) findRewind(
 	return nil
 }
 
-// ownBlocks returns the blocks, by pool, that belong to the node in its present epoch, and the
-// addresses that it has borrowed.
+// ownBlocks returns the blocks, by pool, that belong to the node in its present epoch.
 func ownBlocks(n registry.Node, blocks []registry.Block) map[string][]local.Block {
 	own := map[string][]local.Block{}
 	for _, b := range blocks {
 		if b.State == cluster.BlockOwned && b.Owner == n.Name && b.Epoch == n.Epoch {
 			own[b.Pool] = append(own[b.Pool], ownBlock(b))
-			continue
-		}
-		for addr, g := range b.Grants {
-			if g.Borrower == n.Name && g.Epoch == n.Epoch {
-				own[b.Pool] = append(own[b.Pool], local.Block{
-					Block: netip.PrefixFrom(addr, addr.BitLen()), Of: b.Block.Block, Epoch: g.Epoch,
-					Generation: b.Generation, Nonce: g.Nonce, Phase: local.Borrowed, Since: b.Since})
-			}
 		}
 	}
 	return own
 }
 
-// ownBlock returns a block of this node. An address that was withdrawn but not granted is free
-// again.
+// ownBlock returns a block of this node.
 func ownBlock(b registry.Block) local.Block {
-	own := local.Block{Block: b.Block.Block, Epoch: b.Epoch, Generation: b.Generation,
+	return local.Block{Block: b.Block.Block, Epoch: b.Epoch, Generation: b.Generation,
 		Nonce: b.Nonce, Phase: local.Owned, Since: b.Since}
-	for addr, g := range b.Grants {
-		if own.Lent == nil {
-			own.Lent = map[netip.Addr]string{}
-		}
-		own.Lent[addr] = g.Borrower
-	}
-	return own
 }
 
 // confirmPool writes the confirmed blocks of a pool.

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -179,16 +178,6 @@ func TestRestartAtACrashPoint(t *testing.T) {
 				st.Blocks = append(st.Blocks, b)
 			})
 		},
-		"address withdrawn and not granted": func(n *node) {
-			p, err := n.files.Open(context.Background(), "pods", false)
-			if err != nil {
-				n.Fatal(err)
-			}
-			defer p.Close()
-			if _, err := p.Withdraw(context.Background(), p.State.Blocks[0].Block, "n2"); err != nil {
-				n.Fatal(err)
-			}
-		},
 		"state damaged": func(n *node) {
 			path := filepath.Join(n.dir, "pools", "pods.json")
 			if err := os.WriteFile(path, []byte(`{"schema":`), 0o600); err != nil {
@@ -203,9 +192,6 @@ func TestRestartAtACrashPoint(t *testing.T) {
 	}
 	for name, damage := range points {
 		for _, running := range []bool{false, true} {
-			if running && strings.HasPrefix(name, "address withdrawn") {
-				continue // a running agent may be about to grant it
-			}
 			t.Run(fmt.Sprintf("%s, running %v", name, running), func(t *testing.T) {
 				t.Parallel()
 				inWorld(t, func(w *world) {

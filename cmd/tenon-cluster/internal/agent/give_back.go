@@ -139,7 +139,7 @@ func (a *Agent) marked(ctx context.Context) (all []returning, err error) {
 			return nil, err
 		}
 		for _, b := range p.State.Blocks {
-			if b.Phase == local.Returning && !b.Of.IsValid() {
+			if b.Phase == local.Returning {
 				all = append(all, returning{name, b})
 			}
 		}

@@ -130,9 +130,6 @@ func (a *Agent) claimFor(ctx context.Context, pool string, f *flight) error {
 	wait := f.wait
 	a.mu.Unlock()
 	err = a.claim(ctx, pool, wait)
-	if errors.Is(err, registry.ErrFull) {
-		err = a.borrow(ctx, pool, err)
-	}
 	a.report("claim "+pool, err)
 	return err
 }
@@ -145,8 +142,7 @@ func (a *Agent) hasOther(ctx context.Context, pool string, have []string) (bool,
 	}
 	defer p.Close()
 	usable := func(b local.Block) bool {
-		return (b.Phase == local.Owned || b.Phase == local.Borrowed) &&
-			!slices.Contains(have, b.Nonce)
+		return b.Phase == local.Owned && !slices.Contains(have, b.Nonce)
 	}
 	return p.State.Boot == a.o.BootID && slices.ContainsFunc(p.State.Blocks, usable), nil
 }

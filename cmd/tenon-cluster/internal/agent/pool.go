@@ -53,9 +53,6 @@ func (a *Agent) edit(ctx context.Context, name string, change func(*local.Pool) 
 	defer func() { err = errors.Join(err, p.Close()) }()
 	before := p.State
 	before.Blocks = slices.Clone(p.State.Blocks)
-	for i, b := range before.Blocks {
-		before.Blocks[i].Lent = maps.Clone(b.Lent)
-	}
 	before.Tokens = maps.Clone(p.State.Tokens)
 	if err := change(p); err != nil {
 		return err

@@ -36,9 +36,7 @@ func claimedBlocks(v registry.View) map[string]uint64 {
 	}
 	for _, n := range v.Nodes {
 		for _, b := range n.Blocks {
-			if b.Block.Bits() < b.Block.Addr().BitLen() { // not a borrowed address
-				count(b.Pool, b.Block)
-			}
+			count(b.Pool, b.Block)
 		}
 	}
 	for _, p := range v.Pools {

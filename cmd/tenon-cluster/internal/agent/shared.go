@@ -27,12 +27,11 @@ const intentAcquire = "acquire"
 // reconcileTime is the interval at which the agent compares its shared addresses with the store.
 const reconcileTime = 15 * time.Minute
 
-// commons is the state of the agent's part of shared addresses, quotas, loans and the audit.
+// commons is the state of the agent's part of shared addresses and quotas.
 type commons struct {
 	noted      chan struct{}     // the plugin has written notes
 	reconciled time.Time         // the last comparison with the store in this session
 	drawn      map[string]uint64 // tokens that were unused at the last renewal, by POOL/NAMESPACE
-	audited    time.Time         // the last upload of audit events
 }
 
 func newCommons() commons {
@@ -199,7 +198,7 @@ func (a *Agent) put(
 	}
 	return p.Put(ctx, addr, local.Request{
 		Owner:     ownerOf(q.Network, q.Container, q.IfName),
-		Namespace: q.Namespace, Pod: q.Name,
+		Namespace: q.Namespace,
 	})
 }
 
@@ -352,8 +351,7 @@ func (a *Agent) settleInTurn(ctx context.Context) error {
 	return a.settleShared(ctx)
 }
 
-// commonUpkeep does what shared addresses, quotas, loans and the audit need after each contact
-// with the store. The caller has the turn.
+// commonUpkeep does what shared addresses and quotas need after each contact with the store. The caller has the turn.
 func (a *Agent) commonUpkeep(ctx context.Context) error {
 	a.mu.Lock()
 	due := a.commons.reconciled.IsZero() || time.Since(a.commons.reconciled) > reconcileTime
@@ -362,7 +360,7 @@ func (a *Agent) commonUpkeep(ctx context.Context) error {
 	if due {
 		errs = append(errs, a.reconcile(ctx))
 	}
-	errs = append(errs, a.yield(ctx), a.lendUpkeep(ctx), a.uploadAudit(ctx))
+	errs = append(errs, a.yield(ctx))
 	return errors.Join(errs...)
 }
 

@@ -109,7 +109,7 @@ func (a *Agent) poolStatus(ctx context.Context, name string) (s agentcall.PoolSt
 // exhausted returns why the node gets no further block of a pool at present, or "". It does not try
 // to claim one, so a block that cools down counts as free.
 func (a *Agent) exhausted(ctx context.Context, name string) string {
-	p, err := a.mayClaim(ctx, name)
+	_, err := a.mayClaim(ctx, name)
 	if errors.Is(err, errSettling) { // it passes soon
 		return ""
 	}
@@ -122,7 +122,7 @@ func (a *Agent) exhausted(ctx context.Context, name string) string {
 	if problem != "" {
 		return problem
 	}
-	if free, known := a.unowned(name); known && free == 0 && !p.Borrow {
+	if free, known := a.unowned(name); known && free == 0 {
 		return "the nodes own all blocks of the pool"
 	}
 	return ""

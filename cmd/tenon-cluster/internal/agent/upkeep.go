@@ -92,12 +92,12 @@ func (a *Agent) drifted(name string, p *local.Pool) bool {
 	}
 	missing := map[blockID]bool{}
 	for _, b := range a.session.Node.Blocks {
-		if b.Pool == name && b.Block.Bits() < b.Block.Addr().BitLen() {
+		if b.Pool == name {
 			missing[blockID{b.Block, b.Nonce}] = true
 		}
 	}
 	for _, b := range p.State.Blocks {
-		if b.Phase == local.Lost || b.Of.IsValid() {
+		if b.Phase == local.Lost {
 			continue
 		}
 		id := blockID{b.Block, b.Nonce}
@@ -180,7 +180,7 @@ func nearlyFull(use []local.Use) bool {
 // total sums the blocks from which addresses are allocated.
 func total(use []local.Use) (capacity, used uint64) {
 	for _, u := range use {
-		if u.Phase == local.Owned || u.Phase == local.Borrowed {
+		if u.Phase == local.Owned {
 			capacity += u.Capacity
 			used += u.Used
 		}

@@ -27,7 +27,6 @@ type blockEntry struct {
 	Epoch      uint64             `json:"epoch,omitempty"`
 	Generation int64              `json:"generation"`
 	Since      time.Time          `json:"since"`
-	Grants     int                `json:"grants,omitempty"`
 	Used       *uint64            `json:"used,omitempty"` // of owned blocks only on their node
 	Capacity   uint64             `json:"capacity"`
 }
@@ -141,9 +140,6 @@ func newBlockEntry(
 		Pool: b.Pool, Block: b.Block.Block.String(), State: b.State, Owner: b.Owner, Epoch: b.Epoch,
 		Generation: b.Generation, Since: b.Since,
 	}
-	if b.State == cluster.BlockOwned {
-		e.Grants = len(b.Grants)
-	}
 	for _, p := range snapshot.Pools {
 		if p.Name == b.Pool {
 			e.Capacity = p.Units(b.Block.Block)
@@ -174,11 +170,7 @@ func (a *app) printBlocks(list []blockEntry) error {
 		case e.State == cluster.BlockCooling:
 			used = "-"
 		}
-		owner := cmp.Or(e.Owner, "-")
-		if e.Grants > 0 {
-			owner += fmt.Sprintf(", %d lent", e.Grants)
-		}
-		rows = append(rows, []string{e.Block, e.Pool, string(e.State), owner, used,
+		rows = append(rows, []string{e.Block, e.Pool, string(e.State), cmp.Or(e.Owner, "-"), used,
 			strconv.FormatInt(e.Generation, 10), e.Since.UTC().Format(time.DateOnly)})
 	}
 	return a.table(rows)

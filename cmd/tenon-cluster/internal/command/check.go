@@ -13,6 +13,7 @@ import (
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
 	"github.com/tenon-cni/tenon/internal/cluster"
 	"github.com/tenon-cni/tenon/internal/cluster/local"
+	"github.com/tenon-cni/tenon/internal/ipam"
 )
 
 // checkReport is the output of check as JSON.
@@ -168,17 +169,12 @@ func (f *files) checkBlock(
 		return nil // the store may show either state
 	}
 	i := slices.IndexFunc(snapshot.Blocks, func(s registry.Block) bool {
-		return s.Pool == p.name &&
-			(s.Block.Block == b.Block || b.Phase == local.Borrowed && s.Block.Block == b.Of)
+		return s.Pool == p.name && s.Block.Block == b.Block
 	})
 	state := "is free in the store"
 	if i >= 0 {
 		s := snapshot.Blocks[i]
 		switch {
-		case b.Phase == local.Borrowed && s.Grants[b.Block.Addr()].Borrower == f.node.Name:
-			return nil
-		case b.Phase == local.Borrowed:
-			state = "is not lent to it in the store"
 		case s.Owner != f.node.Name || s.State != cluster.BlockOwned:
 			state = fmt.Sprintf("is %s in the store, owner %q", s.State, s.Owner)
 		case s.Epoch != b.Epoch || s.Nonce != b.Nonce || s.Generation != b.Generation:
@@ -198,6 +194,14 @@ func (f *files) checkBlock(
 	return &registry.Finding{Invariant: 2, Text: fmt.Sprintf(
 		"node %s uses block %s of pool %s, which %s", f.node.Name, b.Block, p.name, state),
 		Hint: "restart the agent: it compares the blocks with etcd"}
+}
+
+// lease is a reservation on this node.
+type lease struct{ ipam.Lease }
+
+// earlier reports whether the reservation is void because the node has restarted.
+func (l lease) earlier() bool {
+	return l.Boot == ipam.BootEarlier || l.Boot == ipam.BootForeignEarlier
 }
 
 // checkLease checks that an address lies in a block of the node or is a shared one, and that rules

@@ -106,7 +106,7 @@ Exit status: 0 success, 1 failure or findings, 2 wrong usage.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	settings.AddFlags(root.PersistentFlags())
 	root.AddCommand(a.init(), a.pool(), a.status(), a.pools(), a.blocks(), a.release(), a.fence(),
-		a.node(), a.confirm(), a.check(), a.migrate(), a.audit(), a.agent())
+		a.node(), a.confirm(), a.check(), a.migrate(), a.agent())
 	return parent(root)
 }
 

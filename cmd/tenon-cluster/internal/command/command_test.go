@@ -3,7 +3,6 @@ package command
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,7 +20,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/agent"
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/memkv"
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/settings"
@@ -238,11 +235,10 @@ func TestFirstSteps(t *testing.T) {
 		w.run("pool create odd 10.65.1.0/20")
 		w.run("pool create pods6 fd00:64::/112 --hold 30m")
 		w.run("pool create pods6 fd00:64::/112")
-		w.run("pool set pods --exclude 10.64.0.0/26,10.64.1.7 --quota ci=2000,*=500 --nodes zone=a " +
-			"--audit")
+		w.run("pool set pods --exclude 10.64.0.0/26,10.64.1.7 --quota ci=2000,*=500 --nodes zone=a")
 		w.run("pool set pods --exclude x")
-		w.run("pool set pod --audit")
-		w.run("pool set pods --nodes= --audit=false")
+		w.run("pool set pod --max-blocks 4")
+		w.run("pool set pods --nodes=")
 		w.run("pools")
 		w.run("pools --json")
 		w.run("status")
@@ -526,46 +522,6 @@ func TestMigrateConflicts(t *testing.T) {
 	})
 }
 
-func TestAudit(t *testing.T) {
-	t.Parallel()
-	scenario(t, func(w *world) {
-		w.run("init")
-		w.run("audit 10.64.0.2")
-		at := time.Date(1999, 12, 31, 10, 0, 0, 0, time.UTC)
-		event := func(e local.Event, hours int, container string) local.Record {
-			return local.Record{Time: at.Add(time.Duration(hours) * time.Hour), Event: e, Pool: "pods",
-				Addr: netip.MustParseAddr("10.64.0.2"), Network: "pods", Container: container,
-				IfName: "eth0", Namespace: "shop", Pod: container + "-0"}
-		}
-		var batch bytes.Buffer
-		for _, r := range []local.Record{event(local.EventAdd, 0, "web"), event(local.EventDel, 1, "web"),
-			event(local.EventAdd, 2, "db")} {
-			w.must(json.NewEncoder(&batch).Encode(agent.AuditRecord{Node: "n2", Record: r}))
-		}
-		w.must(w.registry("n2").AddAudit(w.Context(), "1999-12-31", "n2", 1, batch.Bytes(), time.Hour))
-		w.run("audit 10.64.0.2")
-		w.note("this node has written newer events into its files, and the last one in part")
-		log := filepath.Join(w.dir, "state", "audit")
-		w.must(os.MkdirAll(log, 0o755))
-		line, err := json.Marshal(event(local.EventDel, 3, "db"))
-		w.must(err)
-		w.must(os.WriteFile(filepath.Join(log, "1999-12-31.log"), append(line, "\n{\"time"...), 0o644))
-		w.run("audit 10.64.0.2")
-		w.run("audit 10.64.0.2 --at 1999-12-31T10:30:00Z")
-		w.run("audit 10.64.0.2 --at 1999-12-31T11:30:00Z")
-		w.run("audit 10.64.0.2 --at 1999-12-31T09:30:00Z")
-		w.run("audit 10.64.0.2 --at 1999-12-31T12:30:00Z --json")
-		w.run("audit 10.64.0.2 --at 1999-12-31T11:30:00Z --json")
-		w.run("audit 10.64.0.2 --at noon")
-		w.note("the node has continued its file")
-		next, err := json.Marshal(event(local.EventAdd, 5, "cache"))
-		w.must(err)
-		text := slices.Concat(line, []byte("\n{\"time"), line, []byte("\n"), next, []byte("\n"))
-		w.must(os.WriteFile(filepath.Join(log, "1999-12-31.log"), text, 0o644))
-		w.run("audit 10.64.0.2")
-	})
-}
-
 // TestErrors: errors of etcd come with advice.
 func TestErrors(t *testing.T) {
 	t.Parallel()
@@ -577,7 +533,7 @@ func TestErrors(t *testing.T) {
 			w.note(err.Error())
 			w.client.Fault(func(memkv.Call) memkv.Fault { return memkv.Fault{Error: err} })
 			w.run("pools")
-			w.run("pool set pods --borrow")
+			w.run("pool set pods --max-blocks 4")
 		}
 		w.note("no quorum")
 		w.health.Quorum, w.health.Leader = false, ""

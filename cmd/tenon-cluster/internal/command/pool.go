@@ -67,7 +67,6 @@ type poolFlags struct {
 	exclude, reserve, namespaces     []string
 	nodes, quota                     []string
 	cooldown, hold                   time.Duration
-	borrow, audit                    bool
 }
 
 // rules adds the flags that can be changed later.
@@ -83,8 +82,6 @@ func (f *poolFlags) rules(set *pflag.FlagSet) {
 		"`TIME` before another node can use a block")
 	set.DurationVar(&f.hold, "hold", 0,
 		"`TIME` without etcd after which a node stops using its blocks, at least 1h; 0 means never")
-	set.BoolVar(&f.borrow, "borrow", false, "let full nodes borrow addresses of others")
-	set.BoolVar(&f.audit, "audit", false, "record who had which address")
 }
 
 // apply changes a pool by the flags that the user gave.
@@ -116,10 +113,6 @@ func (f *poolFlags) applyOne(name string, p *cluster.Pool) (err error) {
 		p.Cooldown = cluster.Duration(f.cooldown)
 	case "hold":
 		p.Hold = cluster.Duration(f.hold)
-	case "borrow":
-		p.Borrow = f.borrow
-	case "audit":
-		p.Audit = f.audit
 	}
 	if err != nil {
 		return usageError{fmt.Errorf("--%s: %w", name, err)}
@@ -369,11 +362,6 @@ func (u *poolUse) rules() string {
 	}
 	if u.Hold > 0 {
 		add("hold", u.Hold)
-	}
-	for name, on := range map[string]bool{"audit": u.Audit, "borrow": u.Borrow} {
-		if on {
-			list = append(list, name)
-		}
 	}
 	return strings.Join(list, ", ")
 }

@@ -34,7 +34,7 @@ type statusReport struct {
 	Nodes     map[string]int `json:"nodes"` // by state
 	Unheard   []string       `json:"unheard,omitempty"`
 	Doubt     *cluster.Doubt `json:"doubt,omitempty"`
-	Bytes     int64          `json:"bytes"` // of keys and values, without the audit
+	Bytes     int64          `json:"bytes"` // of keys and values
 	Node      *nodeReport    `json:"node,omitempty"`
 	Pools     []poolUse      `json:"pools"`
 	onlyLocal bool

@@ -21,9 +21,6 @@ func decodeBlock(kv *mvccpb.KeyValue) (Block, error) {
 	return Block{Block: b, Generation: kv.CreateRevision, Revision: kv.ModRevision}, err
 }
 
-// Borrowed reports whether an entry of a node's list is a single address of another node's block.
-func Borrowed(ref cluster.BlockRef) bool { return ref.Block.IsSingleIP() }
-
 // alone returns the prefix of a single address, which names it in lists and keys.
 func alone(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
@@ -253,7 +250,7 @@ func (c *claim) permitted() error {
 	}
 	have := 0
 	for _, ref := range c.now.Blocks {
-		if ref.Pool == c.pool.Name && !Borrowed(ref) {
+		if ref.Pool == c.pool.Name {
 			have++
 		}
 	}
@@ -317,22 +314,14 @@ func claimedWith(n cluster.Node, nonce string) (refs []cluster.BlockRef) {
 }
 
 // blocksOf reads the blocks of entries of a node's list as they are while the node is unchanged.
-// For a borrowed address it reads the block of the address.
 func (r *Registry) blocksOf(
 	ctx context.Context, n Node, refs []cluster.BlockRef,
 ) (blocks []Block, err error) {
-	pools := map[string]Pool{}
 	for part := range slices.Chunk(refs, maxOps-2) {
 		var c change
 		c.same(r.keys.Node(n.Name), n.Revision)
 		for _, ref := range part {
-			block := ref.Block
-			if Borrowed(ref) {
-				if block, err = r.lender(ctx, ref, pools); err != nil {
-					return nil, err
-				}
-			}
-			c.then = append(c.then, clientv3.OpGet(r.keys.Block(ref.Pool, block)))
+			c.then = append(c.then, clientv3.OpGet(r.keys.Block(ref.Pool, ref.Block)))
 		}
 		answers, err := r.readIf(ctx, "blocks of node "+n.Name, c)
 		if err != nil {
@@ -351,22 +340,6 @@ func (r *Registry) blocksOf(
 		}
 	}
 	return blocks, nil
-}
-
-// lender returns the block of a borrowed address.
-func (r *Registry) lender(
-	ctx context.Context, ref cluster.BlockRef, pools map[string]Pool,
-) (netip.Prefix, error) {
-	p, ok := pools[ref.Pool]
-	if !ok {
-		var err error
-		if p, err = r.Pool(ctx, ref.Pool); err != nil {
-			return netip.Prefix{}, err
-		}
-		pools[ref.Pool] = p
-	}
-	block, _ := p.BlockOf(ref.Block.Addr())
-	return block, nil
 }
 
 // Exclude makes sure that a transaction with this nonce never commits any more: it changes the
@@ -398,8 +371,7 @@ func (r *Registry) Exclude(
 	return now, claimed, err
 }
 
-// Owned reads the node and all blocks in its list as of one revision of the node. For a borrowed
-// address it returns the block of the address.
+// Owned reads the node and all blocks in its list as of one revision of the node.
 func (r *Registry) Owned(ctx context.Context, name string) (n Node, blocks []Block, err error) {
 	_, err = r.repeat(ctx, func(ctx context.Context) error {
 		if n, err = r.Node(ctx, name); err != nil {
@@ -427,7 +399,7 @@ func (r *Registry) block(ctx context.Context, pool string, b netip.Prefix) (Bloc
 }
 
 // Return gives a block back: it cools down. It succeeds if the block has left the node already.
-// ErrInUse: addresses of the block are lent. ErrFenced, ErrIdentity.
+// ErrFenced, ErrIdentity.
 func (r *Registry) Return(
 	ctx context.Context, n Node, b Block, reason string,
 ) (now Node, err error) {
@@ -468,9 +440,6 @@ func (r *Registry) tryReturn(
 		return now, err
 	case present.Generation != b.Generation:
 		return now, nil // another incarnation of the block
-	case len(present.Grants) > 0:
-		return now, fmt.Errorf("return %s: %d addresses are lent: %w", b.Block.Block,
-			len(present.Grants), ErrInUse)
 	}
 	lease, err := v.leases.of(ctx, v.pool)
 	if err != nil {

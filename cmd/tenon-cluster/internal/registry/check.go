@@ -188,26 +188,19 @@ func (c *checker) checkOwned(b Block) {
 	}
 }
 
-// checkGrant checks an address that an owned block has lent, or that is in use in a shared one.
+// checkGrant checks an address of a shared block that is in use or reserved.
 func (c *checker) checkGrant(b Block, a netip.Addr, g cluster.Grant) {
-	if p := c.pools[b.Pool]; !b.Block.Block.Contains(a) {
-		c.find(inOwnBlock, "", "%s is lent by block %s, which does not contain it", a, b.Block.Block)
-	} else if p.Allocatable(a) != nil && b.Revision > p.Revision && b.State == cluster.BlockOwned {
-		c.find(dynamic, "", "%s is lent: %v", a, p.Allocatable(a))
+	if !b.Block.Block.Contains(a) {
+		c.find(inOwnBlock, "", "%s is granted by block %s, which does not contain it", a, b.Block.Block)
 	}
 	_, held := c.holders[c.keys.Addr(b.Pool, a)]
-	lent := slices.Contains(c.nodes[g.Borrower].Blocks,
-		cluster.BlockRef{Pool: b.Pool, Block: alone(a), Nonce: g.Nonce})
 	switch {
-	case held && lent:
-		c.find(oneHolder, "", "%s is lent to node %s and has another holder", a, g.Borrower)
-	case g.Borrower != "" && !held && !lent:
-		c.find(leftovers, "", "%s is granted to node %s, which does not have it", a, g.Borrower)
-	case g.Borrower == "" && b.State == cluster.BlockShared && !c.reserved[c.keys.Addr(b.Pool, a)]:
+	case b.State != cluster.BlockShared:
+		c.find(sameLists, "", "%s is granted by block %s, which is %s", a, b.Block.Block, b.State)
+	case g.Node != "" && !held:
+		c.find(leftovers, "", "%s is granted to node %s, which does not have it", a, g.Node)
+	case g.Node == "" && !c.reserved[c.keys.Addr(b.Pool, a)]:
 		c.find(leftovers, "", "%s is reserved in block %s for no sticky name", a, b.Block.Block)
-	case lent && g.Epoch != c.nodes[g.Borrower].Epoch:
-		c.find(epochs, "", "%s is lent to node %s in epoch %d, the node has %d", a, g.Borrower,
-			g.Epoch, c.nodes[g.Borrower].Epoch)
 	}
 }
 
@@ -218,16 +211,6 @@ func (c *checker) checkNode(n Node) {
 	for i, ref := range n.Blocks {
 		if i > 0 && compareRefs(n.Blocks[i-1], ref) == 0 {
 			c.find(sameLists, "", "block %s is twice in the list of node %s", ref.Block, n.Name)
-		}
-		if Borrowed(ref) {
-			p := c.pools[ref.Pool]
-			block, _ := p.BlockOf(ref.Block.Addr())
-			g := c.blocks[c.keys.Block(ref.Pool, block)].Grants[ref.Block.Addr()]
-			if g.Borrower != n.Name || g.Nonce != ref.Nonce {
-				c.find(sameLists, "", "node %s lists the borrowed address %s, which its block grants to %q",
-					n.Name, ref.Block.Addr(), g.Borrower)
-			}
-			continue
 		}
 		b, ok := c.blocks[c.keys.Block(ref.Pool, ref.Block)]
 		if !ok || b.State != cluster.BlockOwned || b.Owner != n.Name || b.Nonce != ref.Nonce {
@@ -251,9 +234,9 @@ func (c *checker) checkHolder(h cluster.Holder) {
 	case block.State != cluster.BlockShared:
 		c.find(oneHolder, "", "%s has holder %s, and its block is %s of %q", h.Addr, h.Container,
 			cmp.Or(string(block.State), "free"), block.Owner)
-	case block.Grants[h.Addr].Nonce != h.Nonce || block.Grants[h.Addr].Borrower != h.Node:
+	case block.Grants[h.Addr].Nonce != h.Nonce || block.Grants[h.Addr].Node != h.Node:
 		c.find(inOwnBlock, "", "%s has a holder on node %s, and its block lists node %q", h.Addr,
-			h.Node, block.Grants[h.Addr].Borrower)
+			h.Node, block.Grants[h.Addr].Node)
 	}
 	switch {
 	case !ok:

@@ -3,8 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
-	"maps"
-	"net/netip"
+	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -73,9 +72,8 @@ func (r *Registry) Fence(
 }
 
 // Reclaim takes at most 40 blocks of a fenced node; when it has none, it takes its shared
-// addresses and tokens. done reports that nothing is left. Blocks and shared addresses cool down;
-// a borrowed address cools down in the block of its owner, see Regain. ErrConflict: the node is
-// not fenced in this epoch.
+// addresses and tokens. done reports that nothing is left. Blocks and shared addresses cool down.
+// ErrConflict: the node is not fenced in this epoch.
 func (r *Registry) Reclaim(
 	ctx context.Context, n Node, reason string,
 ) (rest Node, done bool, err error) {
@@ -109,19 +107,14 @@ func (r *Registry) reclaimBlocks(
 		return n, err
 	}
 	var c change
-	gone := map[cluster.BlockRef]bool{}
-	written := map[string]bool{} // two borrowed addresses of one block need two transactions
-	for i, b := range blocks {
-		key := r.keys.Block(b.Pool, b.Block.Block)
-		if written[key] {
-			continue
-		}
-		if err := r.takeBlock(ctx, &c, b, refs[i], leases, reason); err != nil {
+	for _, b := range blocks {
+		lease, err := leases.named(ctx, b.Pool)
+		if err != nil {
 			return n, err
 		}
-		written[key], gone[refs[i]] = true, true
+		r.cool(&c, b, lease, reason)
 	}
-	next := withoutRefs(n.Node, func(ref cluster.BlockRef) bool { return gone[ref] })
+	next := withoutRefs(n.Node, func(ref cluster.BlockRef) bool { return slices.Contains(refs, ref) })
 	c.same(r.keys.Node(n.Name), n.Revision)
 	c.put(r.keys.Node(n.Name), next)
 	revision, err := leases.write(ctx, "reclaim blocks of node "+n.Name, c)
@@ -129,64 +122,6 @@ func (r *Registry) reclaimBlocks(
 		return n, err
 	}
 	return Node{Node: next, Revision: revision, Live: n.Live}, nil
-}
-
-// takeBlock adds to a transaction that an owned block cools down, or a borrowed address.
-func (r *Registry) takeBlock(
-	ctx context.Context, c *change, b Block, ref cluster.BlockRef, leases *coolLeases, reason string,
-) error {
-	lease, err := leases.named(ctx, b.Pool)
-	if err != nil {
-		return err
-	}
-	switch {
-	case Borrowed(ref):
-	case borrowers(b):
-		// Other nodes use addresses of the block: it stays until they have repaid them.
-		r.share(c, b, lease, reason)
-		return nil
-	default:
-		r.cool(c, b, lease, reason)
-		return nil
-	}
-	a := ref.Block.Addr()
-	next := withGrant(b.Block, a, cluster.Grant{Nonce: ref.Nonce}) // Regain ends it
-	if b.State == cluster.BlockShared {                            // its owner was fenced, too
-		if next = withoutGrant(b.Block, a); len(next.Grants) == 0 {
-			r.cool(c, b, lease, reason)
-			return nil
-		}
-	}
-	key := r.keys.Block(b.Pool, b.Block.Block)
-	c.same(key, b.Revision)
-	c.put(key, next)
-	c.then = append(c.then, clientv3.OpPut(r.keys.Cool(b.Pool, ref.Block), reason,
-		clientv3.WithLease(lease)))
-	return nil
-}
-
-// borrowers reports whether other nodes use addresses of a block.
-func borrowers(b Block) bool {
-	for _, g := range b.Grants {
-		if g.Borrower != "" {
-			return true
-		}
-	}
-	return false
-}
-
-// share adds to a transaction that an owned block with lent addresses becomes shared. Its other
-// addresses cool down.
-func (r *Registry) share(c *change, b Block, lease clientv3.LeaseID, reason string) {
-	next := b.Block
-	next.State, next.Owner, next.Epoch, next.Since = cluster.BlockShared, "", 0, r.o.Now()
-	next.Grants = maps.Clone(b.Grants)
-	maps.DeleteFunc(next.Grants, func(_ netip.Addr, g cluster.Grant) bool { return g.Borrower == "" })
-	key := r.keys.Block(b.Pool, b.Block.Block)
-	c.same(key, b.Revision)
-	c.put(key, next)
-	c.then = append(c.then, clientv3.OpPut(r.keys.Cool(b.Pool, b.Block.Block), reason,
-		clientv3.WithLease(lease)))
 }
 
 // reclaimOther takes the shared addresses and tokens of a fenced node without blocks, at most 40.

@@ -31,23 +31,8 @@ var gains = map[string]func(w *world, r *Registry, s Session) error{
 		_, err := r.Draw(w.Context(), s.Node, w.pool, "ns", 8)
 		return err
 	},
-	"Want": func(w *world, r *Registry, s Session) error {
-		return r.Want(w.Context(), s, "pods", fixed)
-	},
 	"Update": func(w *world, r *Registry, s Session) error {
 		_, err := r.Update(w.Context(), s.Node, func(n *cluster.Node) { n.MTU = 9000 })
-		return err
-	},
-	"Grant to a": func(w *world, r *Registry, s Session) error {
-		n, err := r.Node(w.Context(), "b")
-		if err != nil {
-			return err
-		}
-		_, blocks, err := r.Owned(w.Context(), "b")
-		if err != nil {
-			return err
-		}
-		_, err = r.Grant(w.Context(), n, blocks[0], w.pool.Ranges(blocks[0].Block.Block)[0].Start, "a")
 		return err
 	},
 }
@@ -64,11 +49,6 @@ func TestFencedInTheMiddle(t *testing.T) {
 			r := New(client, Options{Cluster: "c", Timeout: time.Second})
 			_, s := w.join("a")
 			w.owner("b", 1)
-			if name == "Grant to a" {
-				if err := r.Want(t.Context(), s, "pods", fixed); err != nil {
-					t.Fatal(err)
-				}
-			}
 			before := client.Calls()
 			client.Fault(func(c memkv.Call) memkv.Fault {
 				if c.Number-before != at {
@@ -143,24 +123,6 @@ func TestNodeIsCreatedAgainWhileBlocksCool(t *testing.T) {
 		n, again, err := r.Claim(t.Context(), s.Node, w.pool, []netip.Prefix{blocks[0].Block.Block}, "")
 		if err != nil || again[0].Generation == blocks[0].Generation {
 			t.Fatal(n, again, err)
-		}
-		w.consistent()
-	})
-}
-
-func TestReclaimOfALoanThatItsBlockDoesNotList(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		n, blocks, addr := w.lender()
-		r := w.registry("x")
-		b := must(r.Grant(t.Context(), n, blocks[0], addr, "b"))(w).Block
-		b.Grants = nil
-		_, err := w.store.Client("x").Put(t.Context(), w.keys.Block(b.Pool, b.Block), encode(b))
-		if err == nil {
-			_, _, err = r.Reclaim(t.Context(), w.fence("b"), "dead")
-		}
-		if err != nil {
-			t.Fatal(err)
 		}
 		w.consistent()
 	})
@@ -269,7 +231,7 @@ func TestCheckFinds(t *testing.T) {
 			if b.Grants == nil {
 				b.Grants = map[netip.Addr]cluster.Grant{}
 			}
-			b.Grants[slices.Collect(units(w.pool, b.Block))[40]] = cluster.Grant{Borrower: "b", Epoch: 1}
+			b.Grants[slices.Collect(units(w.pool, b.Block))[40]] = cluster.Grant{Node: "b", Epoch: 1}
 			put(w.keys.Block(b.Pool, b.Block), b)
 		}},
 	} {

@@ -95,7 +95,7 @@ func (r *Registry) DeletePool(ctx context.Context, name string) error {
 			clientv3.CreateRevision(r.keys.Blocks(name)).WithPrefix(), "=", 0))
 		c.then = append(c.then, clientv3.OpDelete(r.keys.Pool(name)))
 		for _, prefix := range []string{
-			r.keys.Quotas(name, ""), r.keys.Stickies(name), r.keys.Wants(name), r.keys.Cools(name),
+			r.keys.Quotas(name, ""), r.keys.Stickies(name), r.keys.Cools(name),
 		} {
 			c.then = append(c.then, clientv3.OpDelete(prefix, clientv3.WithPrefix()))
 		}

@@ -525,37 +525,3 @@ func TestWatchReportsADamagedDocumentUntilItIsGone(t *testing.T) {
 		<-done
 	})
 }
-
-func TestSnapshotLeavesOutTheAudit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		r := w.registry("a")
-		before := must(r.Snapshot(t.Context()))(w)
-		if err := r.AddAudit(t.Context(), "2026-11-23", "a", 1, []byte("events"), time.Hour); err != nil {
-			t.Fatal(err)
-		}
-		if after := must(r.Snapshot(t.Context()))(w); after.Size != before.Size {
-			t.Errorf("the snapshot has %d bytes, %d without the audit", after.Size, before.Size)
-		}
-	})
-}
-
-func TestAuditRefusesAHugeBatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newWorld(t).registry("a")
-		ctx, day := t.Context(), "2026-11-23"
-		add := func(sequence uint64, size int) {
-			if err := r.AddAudit(ctx, day, "a", sequence, make([]byte, size), time.Hour); err != nil {
-				t.Fatal(err)
-			}
-		}
-		add(1, maxAudit)
-		if batches, err := r.Audit(ctx, day); err != nil || len(batches[0]) != maxAudit {
-			t.Fatal(len(batches), err)
-		}
-		add(2, maxAudit+1)
-		if _, err := r.Audit(ctx, day); err == nil {
-			t.Error("a batch is unpacked without limit")
-		}
-	})
-}

@@ -17,7 +17,7 @@ import (
 )
 
 // A shared block lists every address of it that is in use in its Grants, so that one document
-// shows which are free and whether the block can be given up. A grant without borrower keeps the
+// shows which are free and whether the block can be given up. A grant without node keeps the
 // address of a sticky name that no attachment holds.
 
 // Hold is a request for a shared address.
@@ -291,8 +291,8 @@ func (a *acquisition) permitted(addr netip.Addr, s slot) error {
 		return inUse("in block %s of node %s", b.Block.Block, b.Owner)
 	case b.State == cluster.BlockCooling, s.cool:
 		return inUse("cooling down")
-	case granted && grant.Borrower != "":
-		return inUse("borrowed by node %s", grant.Borrower)
+	case granted && grant.Node != "":
+		return inUse("granted to node %s", grant.Node)
 	case granted && (a.sticky == nil || a.sticky.Addr != addr):
 		return inUse("reserved for a sticky name")
 	}
@@ -312,7 +312,7 @@ func (a *acquisition) commit(ctx context.Context, addr netip.Addr, s slot) (clus
 	if s.block.Revision == 0 {
 		block.State, block.Nonce, block.Since = cluster.BlockShared, a.h.Nonce, r.o.Now()
 	}
-	block = withGrant(block, addr, cluster.Grant{Borrower: h.Node, Epoch: h.Epoch, Nonce: h.Nonce})
+	block = withGrant(block, addr, cluster.Grant{Node: h.Node, Epoch: h.Epoch, Nonce: h.Nonce})
 	var c change
 	c.same(r.keys.Node(h.Node), a.node.Revision)
 	c.same(r.keys.Pool(pool), a.pool.Revision)

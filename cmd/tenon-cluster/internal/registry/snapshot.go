@@ -13,7 +13,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/cluster"
 )
 
-// Snapshot is the store at one revision, without the audit, which may be large.
+// Snapshot is the store at one revision.
 type Snapshot struct {
 	Revision int64
 	Meta     cluster.Meta

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -393,57 +392,15 @@ var scenarios = []scenario{
 		must(w.registry("x").Draw(w.Context(), s.Node, pool, "ns", 8))(w)
 		return func(ctx context.Context) error { return r.Yield(ctx, s.Node, "pods", "ns", 3) }
 	}},
-	{name: "Want", prepare: func(w *world, r *Registry) func(context.Context) error {
-		_, s := w.join("a")
-		return func(ctx context.Context) error { return r.Want(ctx, s, "pods", fixed) }
-	}},
-	{name: "Grant", prepare: func(w *world, r *Registry) func(context.Context) error {
-		n, blocks, addr := w.lender()
-		return func(ctx context.Context) error {
-			_, err := r.Grant(ctx, n, blocks[0], addr, "b")
-			return err
-		}
-	}, after: func(w *world, r *Registry) error {
-		n, err := r.Node(w.Context(), "b")
-		if err == nil && len(n.Blocks) != 1 {
-			err = fmt.Errorf("node b has %v", n.Blocks)
-		}
-		return err
-	}},
-	{name: "Repay", prepare: func(w *world, r *Registry) func(context.Context) error {
-		n, blocks, addr := w.lender()
-		b := must(w.registry("x").Grant(w.Context(), n, blocks[0], addr, "b"))(w)
-		borrower := must(w.registry("x").Node(w.Context(), "b"))(w)
-		return func(ctx context.Context) error {
-			_, err := r.Repay(ctx, borrower, b, addr)
-			return err
-		}
-	}},
-	{name: "AddAudit", prepare: func(w *world, r *Registry) func(context.Context) error {
-		return func(ctx context.Context) error {
-			return r.AddAudit(ctx, "2026-11-23", "a", 1, []byte("events"), time.Minute)
-		}
-	}},
 }
 
-// prepareReclaim fences a node with blocks, a lent, a borrowed and a shared address, and tokens.
+// prepareReclaim fences a node with blocks, a shared address, and tokens.
 func prepareReclaim(w *world, r *Registry) func(context.Context) error {
 	_, pool := w.quota()
 	a := w.registry("a")
 	s := must(a.Join(w.Context(), node("a"), 0))(w)
 	must(a.Acquire(w.Context(), s.Node, pool, holdOf("web-0")))(w)
-	n, blocks := w.claim(a, s.Node, 2)
-	b, sb := w.join("b")
-	nb, others := w.claim(b, sb.Node, 1)
-	lend := func(from *Registry, n Node, block Block, to Session, toRegistry *Registry) {
-		if err := toRegistry.Want(w.Context(), to, "pods", to.Node.Name+" wants"); err != nil {
-			w.Fatal(err)
-		}
-		addr := w.pool.Ranges(block.Block.Block)[0].Start
-		must(from.Grant(w.Context(), n, block, addr, to.Node.Name))(w)
-	}
-	lend(a, n, blocks[0], sb, b)
-	lend(b, nb, others[0], s, a)
+	n, _ := w.claim(a, s.Node, 2)
 	must(a.Draw(w.Context(), n, pool, "ns", 8))(w)
 	fenced := w.fence("a")
 	return func(ctx context.Context) error {
@@ -474,25 +431,12 @@ func heldCount(want int) func(w *world, r *Registry) error {
 	}
 }
 
-// quota joins node a and limits namespace ns to 20 addresses; lending is on.
+// quota joins node a and limits namespace ns to 20 addresses.
 func (w *world) quota() (Session, Pool) {
 	w.Helper()
 	_, s := w.join("a")
 	p := w.pool.Pool
-	p.Quota, p.Borrow = map[string]uint64{"ns": 20}, true
+	p.Quota = map[string]uint64{"ns": 20}
 	w.pool = must(w.registry("operator").PutPool(w.Context(), p))(w)
 	return s, w.pool
-}
-
-// lender lets node a own a block and node b want an address.
-func (w *world) lender() (Node, []Block, netip.Addr) {
-	w.Helper()
-	w.quota()
-	_, n, blocks := w.owner("a", 1)
-	b, s := w.join("b")
-	if err := b.Want(w.Context(), s, "pods", fixed); err != nil {
-		w.Fatal(err)
-	}
-	addrs := slices.Collect(units(w.pool, blocks[0].Block.Block))
-	return n, blocks, addrs[7]
 }
