@@ -24,7 +24,6 @@ holder still exists, for each network that contains the address in a range or as
 reservation. States are those of "tenon ipam list" and:
   free      not reserved
   gateway   never allocated
-  lent      to another node of the cluster
   lost      in a block that this node has lost`,
 		Example: `  tenon ipam show 10.88.0.2
   tenon ipam show fd00:88::2 --json`,

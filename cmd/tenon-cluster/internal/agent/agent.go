@@ -91,6 +91,7 @@ type Agent struct {
 	provedAt time.Time     // when the proof was last replaced
 	settleAt time.Time     // when other nodes have had the time to doubt the store
 	breaks   uint64        // the last answer of Options.Breaks
+	away     bool          // the store has not answered since the connections broke
 	rival    rival         // another host that may use the identity
 	contact  stamp         // of the last answer of the store
 	view     registry.View // of the last list or watch

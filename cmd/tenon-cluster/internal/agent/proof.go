@@ -11,22 +11,28 @@ import (
 )
 
 // prover returns the registry of the store, with the proofs of this process. A restored store has
-// an older proof; until an operator has confirmed it, none is compared.
+// an older proof, and none is compared until a node has said so. From then on two processes with
+// this identity find each other again, long before an operator confirms the store.
 func (a *Agent) prover() *registry.Registry {
 	a.mu.Lock()
-	p := registry.Proofs{Turn: a.identity.Turn, Known: a.identity.Proof, Next: a.identity.Next}
-	if a.distrusts() {
+	p := registry.Proofs{Turn: a.identity.Turn, Known: a.identity.Proof, Next: a.identity.Next,
+		InDoubt: a.distrusts()}
+	if a.unproven() {
 		p = registry.Proofs{}
 	}
 	a.mu.Unlock()
 	return a.store().Proving(p)
 }
 
+// unproven reports whether the store was restored and no node has said so yet. The caller holds
+// a.mu.
+func (a *Agent) unproven() bool { return a.distrusts() && a.nonce == a.identity.Store }
+
 // proved notes that the store has the next proof. It becomes durable together with its successor.
 func (a *Agent) proved() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.distrusts() {
+	if a.unproven() {
 		return
 	}
 	a.provedAt = time.Now()
@@ -40,13 +46,13 @@ func (a *Agent) proved() {
 // file has the new proof first: a process that dies in between, and starts again, knows both.
 func (a *Agent) renewProof(ctx context.Context) error {
 	s, err := a.joined()
-	if err != nil || a.isRestored() {
-		return errors.Join(err, a.keepSeen())
-	}
 	newest := a.seen.Newest()
 	a.mu.Lock()
-	revision := a.newest
+	revision, unproven := a.newest, a.unproven()
 	a.mu.Unlock()
+	if err != nil || unproven {
+		return errors.Join(err, a.keepSeen())
+	}
 	err = a.remember(func(n *local.Node) {
 		if n.Next == "" { // otherwise an earlier attempt may still commit
 			n.Next = a.o.Nonce()

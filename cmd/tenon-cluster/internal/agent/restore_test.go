@@ -358,6 +358,159 @@ func TestGrowthWaitsAfterAllConnectionsBroke(t *testing.T) {
 	})
 }
 
+// TestRestoreAfterLongOutage: the time in which other nodes may speak begins when the store answers
+// again, not when the connections break.
+func TestRestoreAfterLongOutage(t *testing.T) {
+	t.Parallel()
+	for offset := range 15 {
+		t.Run(fmt.Sprint(offset), func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(w *world) {
+				w.pool(cluster.Pool{Range: prefix("10.64.0.0/25"), BlockBits: 29})
+				var breaks atomic.Uint64
+				n1, n2 := w.node("n1"), w.node("n2")
+				n1.change = func(o *agent.Options) { o.Breaks = breaks.Load }
+				n1.start()
+				n2.start()
+				n1.fill("a", 4)
+				n2.mustAdd("pods", "b")
+				pass(time.Minute)
+				n1.fill("a", 8)
+				pass(time.Minute)
+				old := w.kv.Backup()
+				n1.client.Partition(true)
+				breaks.Add(1)
+				held := n2.fill("b", 40)
+				n2.client.Partition(true)
+				n1.fill("x", 20) // plugins ask for a block during the outage
+				pass(5*time.Minute + time.Duration(offset)*time.Second)
+				w.kv.Restore(old)
+				n2.client.Partition(false)
+				n1.client.Partition(false)
+				w.disjoint(n1.fill("y", 20), held)
+			})
+		})
+	}
+}
+
+// TestOnlyWitnessCannotJoin: a node that cannot join the restored store, because the store shows an
+// earlier epoch of it or shows it as fenced, says nevertheless that the store was restored.
+func TestOnlyWitnessCannotJoin(t *testing.T) {
+	t.Parallel()
+	for _, fenced := range []bool{false, true} {
+		t.Run(fmt.Sprintf("fenced %v", fenced), func(t *testing.T) {
+			t.Parallel()
+			inWorld(t, func(w *world) {
+				w.pool(cluster.Pool{Range: prefix("10.64.0.0/25"), BlockBits: 29,
+					Cooldown: cluster.Duration(time.Second)})
+				n1, n2 := w.node("n1").start(), w.node("n2").start()
+				n1.mustAdd("pods", "a")
+				n2.mustAdd("pods", "b")
+				pass(time.Minute)
+				n1.kill()
+				old := w.kv.Backup()
+				n2.del("pods", "b")
+				n2.kill()
+				pass(5 * time.Minute)
+				w.fence("n2")
+				if fenced {
+					old = w.kv.Backup()
+				}
+				n2.start()
+				pass(2 * time.Minute)
+				held := n2.fill("c", 40)
+				pass(2 * time.Minute)
+				w.kv.Restore(old)
+				pass(time.Minute)
+				n1.start()
+				pass(5 * time.Minute)
+				if !n1.distrusts() || !n2.distrusts() {
+					w.Errorf("n1: %q, n2: %q", n1.status().Problems, n2.status().Problems)
+				}
+				w.disjoint(n1.fill("x", 80), held)
+			})
+		})
+	}
+}
+
+// TestCopyOfDoubtingNode: two processes with one identity find each other also while the store is
+// in doubt.
+func TestCopyOfDoubtingNode(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.pool(cluster.Pool{Range: prefix("10.64.0.0/24"), BlockBits: 28})
+		n1 := w.node("n1").start()
+		n1.mustAdd("pods", "a")
+		pass(time.Minute)
+		if _, err := w.admin.NewNonce(w.Context()); err != nil {
+			w.Fatal(err)
+		}
+		pass(time.Minute)
+		if !n1.distrusts() {
+			w.Fatalf("n1: %q", n1.status().Problems)
+		}
+		copied := n1.clone().start()
+		pass(time.Minute)
+		n1.wantRival()
+		copied.wantRival()
+	})
+}
+
+// TestSecondRestoreInDoubt: a node that doubts the store, and finds an even older one, goes on with
+// the addresses that it has, because the older proof in the store is its own.
+func TestSecondRestoreInDoubt(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.pool(cluster.Pool{Range: prefix("10.64.0.0/24"), BlockBits: 28})
+		n1 := w.node("n1").start()
+		n1.mustAdd("pods", "a")
+		pass(time.Minute)
+		first := w.kv.Backup()
+		n1.mustAdd("pods", "b")
+		pass(5 * time.Minute)
+		w.kv.Restore(first)
+		pass(5 * time.Minute)
+		second := w.kv.Backup() // with the doubt, and proofs for it
+		pass(5 * time.Minute)
+		w.kv.Restore(second)
+		pass(5 * time.Minute)
+		n1.kill()
+		n1.start()
+		pass(5 * time.Minute)
+		if got := n1.fill("x", 3); len(got) != 3 || !n1.distrusts() {
+			w.Errorf("%d addresses, %q", len(got), n1.status().Problems)
+		}
+	})
+}
+
+// disjoint fails the test if an address has two holders.
+func (w *world) disjoint(a, b map[netip.Addr]bool) {
+	w.Helper()
+	for x := range a {
+		if b[x] {
+			w.Errorf("%s has two holders", x)
+		}
+	}
+}
+
+// fence fences a node that is off, and frees its blocks.
+func (w *world) fence(name string) {
+	w.Helper()
+	n, err := w.admin.Node(w.Context(), name)
+	if err == nil && n.State != cluster.NodeSuspect {
+		n, err = w.admin.Suspect(w.Context(), n)
+	}
+	if err == nil {
+		n, err = w.admin.Fence(w.Context(), n, "off", "me")
+	}
+	for done := false; err == nil && !done; {
+		n, done, err = w.admin.Reclaim(w.Context(), n, "released")
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
 // nonces returns the nonces of the blocks in a state.
 func nonces(s local.State) (all []string) {
 	for _, b := range s.Blocks {

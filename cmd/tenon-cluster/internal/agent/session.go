@@ -119,7 +119,7 @@ func (a *Agent) beat(ctx context.Context) error {
 		return err
 	}
 	defer end()
-	at := a.now() // hold counts from before the request
+	at := a.asking()
 	err = a.renew(ctx)
 	a.report("trust", a.distrust())
 	if err == nil {
@@ -130,14 +130,17 @@ func (a *Agent) beat(ctx context.Context) error {
 	return err
 }
 
-// renew proves that the node may go on, and reports to all nodes that the store was restored.
+// renew proves that the node may go on, and reports to all nodes that the store was restored: also
+// if this node cannot join, because it may be the only one that knows.
 func (a *Agent) renew(ctx context.Context) error {
 	for {
-		if err := a.prolong(ctx); err != nil {
+		err := a.prolong(ctx)
+		if errors.Is(err, registry.ErrIdentity) {
 			return err
 		}
-		if spoken, err := a.speak(ctx); err != nil || !spoken {
-			return err
+		spoken, failed := a.speak(ctx)
+		if failed != nil || !spoken {
+			return errors.Join(err, failed)
 		}
 	}
 }
@@ -275,7 +278,7 @@ func (a *Agent) document() cluster.Node {
 
 // join makes the node known, or known again, and confirms its blocks.
 func (a *Agent) join(ctx context.Context) error {
-	at := a.now() // hold counts from before the request
+	at := a.asking()
 	meta, doubt, err := a.o.Registry.Trust(ctx)
 	if err != nil {
 		return fmt.Errorf("read the identity of the store: %w", err)

@@ -110,10 +110,8 @@ func (a *Agent) poolStatus(ctx context.Context, name string) (s agentcall.PoolSt
 // to claim one, so a block that cools down counts as free.
 func (a *Agent) exhausted(ctx context.Context, name string) string {
 	_, err := a.mayClaim(ctx, name)
-	if errors.Is(err, errSettling) { // it passes soon
-		return ""
-	}
-	if err != nil {
+	// The wait for other nodes passes soon, unless the store does not answer.
+	if err != nil && !errors.Is(err, errSettling) {
 		return err.Error()
 	}
 	a.mu.Lock()

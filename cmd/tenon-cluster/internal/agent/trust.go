@@ -29,30 +29,52 @@ func (a *Agent) mayGrow() error {
 	return nil
 }
 
-// settling returns the remaining time that other nodes have. The caller holds a.mu.
+// settling returns the remaining time that other nodes have. It begins with the first answer of the
+// store after a silence, so before that answer all of it remains. The caller holds a.mu.
 func (a *Agent) settling() time.Duration {
-	if a.o.Breaks != nil {
-		if n := a.o.Breaks(); n != a.breaks {
-			a.breaks = n
-			a.settleAt = time.Now().Add(a.o.TTL)
-		}
+	if a.broken() {
+		poke(a.wake) // the next renewal finds out whether the store answers
+	}
+	silent := a.contact != stamp{} && a.now().boot-a.contact.boot > a.o.TTL
+	if a.away || silent {
+		return a.o.TTL
 	}
 	return time.Until(a.settleAt)
 }
 
-// meet gives the other nodes time if this is the first answer of the store since the agent started,
-// or if the store was silent for so long that it may have been restored meanwhile. Agents that
-// run look at the store every third of a lease time. A new node holds no addresses yet, and gives
-// them half a lease time, so that its first containers need not wait long.
+// broken notes whether all connections to the store have broken since the last call: it may have
+// been restored since its last answer. The caller holds a.mu.
+func (a *Agent) broken() bool {
+	if a.o.Breaks == nil || a.o.Breaks() == a.breaks {
+		return false
+	}
+	a.breaks, a.away = a.o.Breaks(), true
+	return true
+}
+
+// asking returns the time of a request of which meet gets the answer. Hold counts from it.
+func (a *Agent) asking() stamp {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.broken()
+	return a.now()
+}
+
+// meet evaluates an answer of the store to a request that began at an instant. It gives the other
+// nodes time if this is the first answer since the agent started or since the connections broke, or
+// if the store was silent for so long that it may have been restored meanwhile. Agents that run
+// look at the store every third of a lease time. A new node holds no addresses yet, and gives them
+// half a lease time, so that its first containers need not wait long.
 func (a *Agent) meet(at stamp) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	first := a.contact == stamp{}
 	switch {
+	case a.broken(): // perhaps after this answer
 	case first && a.identity.Store == "":
-		a.settleAt = time.Now().Add(a.o.TTL / 2)
-	case first, at.boot-a.contact.boot > a.o.TTL:
-		a.settleAt = time.Now().Add(a.o.TTL)
+		a.settleAt, a.away = time.Now().Add(a.o.TTL/2), false
+	case first, a.away, at.boot-a.contact.boot > a.o.TTL:
+		a.settleAt, a.away = time.Now().Add(a.o.TTL), false
 	}
 	a.contact = at
 }
@@ -68,7 +90,7 @@ func (a *Agent) settled(ctx context.Context) error {
 		if wait <= 0 || limited && time.Until(end) <= wait {
 			return nil
 		}
-		if !sleep(ctx, wait) {
+		if !sleep(ctx, min(wait, a.o.TTL/3)) { // it may begin meanwhile
 			return ctx.Err()
 		}
 	}

@@ -236,7 +236,7 @@ func (c *claim) try(ctx context.Context) ([]Block, error) {
 
 // permitted checks the rules for a claim.
 func (c *claim) permitted() error {
-	if err := c.now.mayGain(c.known.Node); err != nil {
+	if err := c.r.mayGain(c.now, c.known); err != nil {
 		return err
 	}
 	for key, value := range c.pool.Nodes {
@@ -318,7 +318,7 @@ func (r *Registry) blocksOf(
 	ctx context.Context, n Node, refs []cluster.BlockRef,
 ) (blocks []Block, err error) {
 	for part := range slices.Chunk(refs, maxOps-2) {
-		var c change
+		c := change{bound: true}
 		c.same(r.keys.Node(n.Name), n.Revision)
 		for _, ref := range part {
 			c.then = append(c.then, clientv3.OpGet(r.keys.Block(ref.Pool, ref.Block)))

@@ -86,10 +86,18 @@ func (n Node) still(known cluster.Node) error {
 	return nil
 }
 
-// mayGain checks that a node may get something new.
-func (n Node) mayGain(known cluster.Node) error {
-	if err := n.still(known); err != nil {
+// mayGain checks that a node may get something new. An older document than the known one shows that
+// the store was restored; a gain would replace this evidence.
+func (r *Registry) mayGain(n, known Node) error {
+	if err := n.still(known.Node); err != nil {
 		return err
+	}
+	if n.Revision < known.Revision {
+		if r.o.Seen != nil {
+			r.o.Seen.Doubt("the revision of this node's document was %d and is %d", known.Revision,
+				n.Revision)
+		}
+		return fmt.Errorf("node %s: its document is older than before: %w", n.Name, ErrForeign)
 	}
 	if n.State == cluster.NodeDraining {
 		return fmt.Errorf("node %s is draining: %w", n.Name, ErrRefused)

@@ -17,6 +17,9 @@ type Proofs struct {
 	Turn  uint64 // of Known: counts the replacements
 	Known string // the value that this process or the one before it has written last; "" if none
 	Next  string // the value that replaces it, "" if none does; may have been written already
+	// InDoubt declares that the store was restored and not confirmed since. It may then have an older
+	// proof of this process, which the next one replaces.
+	InDoubt bool
 }
 
 func (p Proofs) has(value string) bool {
@@ -48,6 +51,8 @@ func (r *Registry) judge(p proof, node, identity string) error {
 		return fmt.Errorf("node %s: %w: %s", node, ErrRival, p.Contested)
 	case own.has(p.Value):
 		return nil
+	case own.InDoubt && (p.Store != r.o.Store || p.Turn < own.Turn):
+		return nil // another process that has replaced it finds ours at its next renewal
 	case p.Turn < own.Turn:
 		if r.o.Seen != nil {
 			r.o.Seen.Doubt("the proof of this node was number %d and is number %d", own.Turn, p.Turn)
@@ -75,7 +80,7 @@ func (r *Registry) prove(c *change, node, identity string, answer *pb.RangeRespo
 		return nil
 	}
 	c.put(key, cluster.Proof{Schema: cluster.Schema, Identity: identity, Turn: r.o.Proofs.Turn + 1,
-		Value: r.o.Proofs.Next})
+		Value: r.o.Proofs.Next, Store: r.o.Store})
 	return nil
 }
 

@@ -36,7 +36,7 @@ func (r *Registry) Draw(
 		}
 		now, err := nodeOf(n.Name, answers)
 		if err == nil {
-			err = now.mayGain(n.Node)
+			err = r.mayGain(now, n)
 		}
 		if err != nil {
 			return err

@@ -276,7 +276,7 @@ func holderOf(answer *pb.RangeResponse) (*cluster.Holder, int64, error) {
 
 // permitted checks that an address can be acquired.
 func (a *acquisition) permitted(addr netip.Addr, s slot) error {
-	if err := a.node.mayGain(a.known.Node); err != nil {
+	if err := a.r.mayGain(a.node, a.known); err != nil {
 		return err
 	}
 	inUse := func(format string, args ...any) error {

@@ -38,6 +38,7 @@ type change struct {
 	compares  []clientv3.Cmp
 	then      []clientv3.Op
 	otherwise []clientv3.Op // reads
+	bound     bool          // of readIf: ErrForeign if the store has another nonce than Options.Store
 }
 
 // put adds the write of a document.
@@ -154,16 +155,27 @@ func (r *Registry) read(
 func (r *Registry) readIf(ctx context.Context, what string, c change) ([]*pb.RangeResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
 	defer cancel()
+	bound := c.bound && r.o.Store != ""
+	if bound {
+		c.compares = append(slices.Clip(c.compares), r.hasNonce(r.o.Store))
+		c.otherwise = []clientv3.Op{clientv3.OpGet(r.keys.Meta())}
+	}
 	judge := r.o.Seen.request()
-	answer, err := r.client.Txn(ctx).If(c.compares...).Then(c.then...).Commit()
+	answer, err := r.client.Txn(ctx).If(c.compares...).Then(c.then...).Else(c.otherwise...).Commit()
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", what, err)
 	}
 	judge(answer.Header)
-	if !answer.Succeeded {
-		return nil, errAgain
+	answers := ranges(answer.Responses)
+	switch {
+	case answer.Succeeded:
+		return answers, nil
+	case bound:
+		if err := r.checkMeta(answers[0]); err != nil {
+			return nil, fmt.Errorf("read %s: %w", what, err)
+		}
 	}
-	return ranges(answer.Responses), nil
+	return nil, errAgain
 }
 
 // ranges returns the answers to reads.
