@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/trace"
 )
 
 // journalOff makes plugins of Tenon write no journal.
@@ -23,6 +24,9 @@ func (p Process) environ(ctx context.Context, c Call) []string {
 	}
 	if t, ok := TraceFrom(ctx); ok && !setsTrace(extra) {
 		extra = slices.Concat(t.Environ(), extra)
+	}
+	if s := trace.From(ctx); s != nil {
+		extra = slices.Concat(extra, s.Environ())
 	}
 	if p.Base == nil {
 		return mergeEnviron(os.Environ(), extra, protocolNames(), env.Environ())

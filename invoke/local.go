@@ -24,6 +24,11 @@ func (l Local) Call(ctx context.Context, c Call) (Reply, error) {
 		e := cni.Errorf(cni.CodeInvalidConfig, "plugin %q is not part of this program", name)
 		return Reply{}, c.error(e, outcome{})
 	}
+	return traced(ctx, c, h.call)
+}
+
+// call runs the handler and returns its output as the reply of a process.
+func (h Handler) call(ctx context.Context, c Call) (Reply, error) {
 	if ctx.Err() != nil {
 		return Reply{}, c.stopped(ctx, 0, outcome{})
 	}

@@ -61,6 +61,11 @@ type Process struct {
 
 // Call implements [Caller].
 func (p Process) Call(ctx context.Context, c Call) (Reply, error) {
+	return traced(ctx, c, p.call)
+}
+
+// call repeats a call while the binary is open for writing.
+func (p Process) call(ctx context.Context, c Call) (Reply, error) {
 	start := time.Now()
 	wait := busyWait
 	for try := 0; ; try++ {

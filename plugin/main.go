@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/journal"
+	"github.com/tenon-cni/tenon/internal/trace"
 	"github.com/tenon-cni/tenon/invoke"
 )
 
@@ -27,7 +28,8 @@ const (
 // standard input, and writes the result or the error object to standard output. It returns the exit
 // status. SIGTERM and SIGINT cancel the call, which then rolls back its changes. The plugin reads
 // TRACEPARENT, TRACESTATE and BAGGAGE with [invoke.TraceFrom], and delegates inherit them; Main
-// passes an invalid TRACEPARENT on to delegates and otherwise ignores it.
+// passes an invalid TRACEPARENT on to delegates and otherwise ignores it. If TENON_TRACE names a
+// file, Main appends the steps of the call to it.
 func Main(d Definition, caller invoke.Caller, version string) int {
 	if d.Helper != nil && len(os.Args) == 3 && os.Args[1] == "helper" {
 		return d.Helper(os.Args[2], os.Stderr)
@@ -115,8 +117,10 @@ func (d Definition) main(env cni.Env, caller invoke.Caller, stdin []byte) int {
 	if t, ok := invoke.TraceFromEnv(os.Getenv); ok {
 		ctx = invoke.WithTrace(ctx, t)
 	}
+	ctx, traced := d.traced(ctx, os.Getenv(trace.Variable), env, stdin)
 	recorded := d.journal(os.Getenv(journal.Env), env, stdin)
 	out, err := d.Serve(ctx, env, stdin, caller)
+	defer func() { traced(err) }()
 	if err != nil {
 		status := fail(err, errorVersion(stdin))
 		recorded(nil, err)

@@ -343,12 +343,12 @@ func packageNames(t *tree, violated report) {
 	}
 }
 
-// valueFile is the only file that may put values, the trace data, into a context.
-const valueFile = "invoke/trace.go"
+// valueFiles are the only files that may put values, the trace data, into a context.
+var valueFiles = []string{"invoke/trace.go", "internal/trace/context.go"}
 
 func contextValues(t *tree, violated report) {
 	for _, f := range t.files {
-		if f.support() || f.path == valueFile {
+		if f.support() || slices.Contains(valueFiles, f.path) {
 			continue
 		}
 		for _, u := range uses(f, []string{"WithValue"}, "context") {

@@ -18,14 +18,14 @@ var mayImport = map[string][]string{
 	"internal/cli": {
 		"cni", "invoke", "network", "network/config", "plugin", "plugins", "plugins/all",
 		"internal/ops", "internal/dhcp", "internal/ipam", "internal/repair", "internal/session",
-		"internal/program", "internal/cluster", "internal/journal",
+		"internal/program", "internal/cluster", "internal/journal", "internal/trace",
 	},
 	"internal/ops": {
 		"cni", "invoke", "network", "network/config", "plugin", "plugins", "plugins/all",
 		"internal/dhcp", "internal/firewalld", "internal/ipam", "internal/repair",
 		"internal/session",
 		"internal/kernel", "internal/statefile", "internal/document", "internal/host",
-		"internal/netns", "internal/nft", "internal/journal",
+		"internal/netns", "internal/nft", "internal/journal", "internal/trace",
 	},
 
 	// The state of a host, for the commands that explain it.
@@ -39,7 +39,7 @@ var mayImport = map[string][]string{
 		"internal/attach", "internal/chained", "internal/session", "internal/ipam",
 		"internal/cluster", "internal/kernel",
 		"internal/dhcp", "internal/firewalld", "internal/statefile", "internal/ledger",
-		"internal/program", "plugin", "cni",
+		"internal/program", "internal/trace", "plugin", "cni",
 	},
 	"plugin/linux": {"internal/attach", "internal/chained", "internal/session",
 		"internal/kernel", "plugin", "cni"},
@@ -47,10 +47,10 @@ var mayImport = map[string][]string{
 	"internal/chained": {"internal/session", "internal/kernel", "plugin", "cni"},
 	"internal/repair":  {"internal/session", "internal/kernel", "plugin", "invoke", "cni"},
 	"internal/session": {"internal/kernel", "plugin", "cni"},
-	"internal/ipam":    {"cni", "internal/statefile"},
+	"internal/ipam":    {"cni", "internal/statefile", "internal/trace"},
 	"internal/cluster": {"cni", "internal/ipam", "internal/statefile", "internal/unixsocket"},
 	"internal/dhcp": {"cni", "internal/kernel", "internal/about", "internal/statefile",
-		"internal/ledger", "internal/program", "internal/unixsocket"},
+		"internal/ledger", "internal/program", "internal/trace", "internal/unixsocket"},
 	"internal/program":   {},
 	"internal/firewalld": {},
 
@@ -65,17 +65,20 @@ var mayImport = map[string][]string{
 	"network/cache":    {"cni", "internal/statefile"},
 	"internal/records": {"network/config", "network/cache", "cni", "internal/statefile"},
 	"conformance":      {"cni"},
-	"plugin":           {"invoke", "cni", "internal/about", "internal/journal"},
-	"invoke":           {"cni"},
+	"plugin":           {"invoke", "cni", "internal/about", "internal/journal", "internal/trace"},
+	"invoke":           {"cni", "internal/trace"},
 	"cni":              {},
 
 	// The kernel.
 	"internal/kernel": {"internal/netlink", "internal/nft", "internal/iptables",
-		"internal/netns"},
+		"internal/netns", "internal/trace"},
 	"internal/iptables": {"internal/nft", "internal/netlink", "internal/netns"},
-	"internal/nft":      {"internal/netlink", "internal/netns"},
-	"internal/netlink":  {"internal/netns"},
-	"internal/netns":    {},
+	"internal/nft":      {"internal/netlink", "internal/netns", "internal/trace"},
+	"internal/netlink":  {"internal/netns", "internal/trace"},
+	"internal/netns":    {"internal/trace"},
+
+	// The steps of operations, recorded on all layers.
+	"internal/trace": {},
 
 	// Files that hold state, sockets, and texts.
 	"internal/about":      {"cni"},

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/trace"
 	"github.com/tenon-cni/tenon/invoke"
 )
 
@@ -27,6 +28,7 @@ type app struct {
 	stdout   *output
 	stderr   *output
 	logLevel slog.LevelVar // lowest level of printed messages of the library and plugins
+	tracing  bool          // operations are recorded
 }
 
 // Run runs the command that args name. It returns the exit status: 0 for success, 1 for failure, 2
@@ -50,6 +52,8 @@ func Run(args []string, version string, caller invoke.Caller) int {
 	defer plugins.Close()
 	a.caller = withStderr(caller, plugins)
 	slog.SetDefault(slog.New(logHandler{w: a.stderr, least: &a.logLevel}))
+	ctx, endTrace := a.recordTo(ctx, os.Getenv(trace.Variable))
+	defer endTrace()
 	root := a.root()
 	root.SetArgs(args)
 	root.SetOut(a.stdout)
@@ -88,6 +92,7 @@ Environment:
   TENON_EXEC    "always" runs built-in plugins as separate processes
   TENON_JOURNAL directory of the journal, instead of "journal" in --state-dir;
                 "off" records no operations
+  TENON_TRACE   append each step of operations to this file; see tenon trace
   NO_COLOR      any value turns colours off
 
 Exit status: 0 success, 1 failure, 2 wrong usage.`,
@@ -118,7 +123,7 @@ Exit status: 0 success, 1 failure, 2 wrong usage.`,
 		}
 	}
 	add(groupAttach, a.add(), a.del(), a.check(), a.gc(), a.prune(), a.recover(), a.repair(), a.watch())
-	add(groupLook, a.ps(), a.inspect(), a.doctor(), a.hostMap(), a.why(), a.logs(), a.history(), a.supportBundle(), a.net(), a.ipam(), a.dhcp(), a.cluster(), a.status(), a.versions())
+	add(groupLook, a.ps(), a.inspect(), a.doctor(), a.hostMap(), a.why(), a.logs(), a.history(), a.trace(), a.supportBundle(), a.net(), a.ipam(), a.dhcp(), a.cluster(), a.status(), a.versions())
 	add(
 		groupSetUp,
 		a.install(),

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"regexp"
 	"sync"
@@ -21,12 +22,16 @@ type output struct {
 	file     *os.File
 	terminal bool
 	err      error
+	capture  io.Writer // takes the output instead of the file, unless nil
 }
 
 func newOutput(f *os.File) *output { return &output{file: f, terminal: isTerminal(f)} }
 
 // Write implements [io.Writer].
 func (o *output) Write(b []byte) (int, error) {
+	if o.capture != nil {
+		return o.capture.Write(b)
+	}
 	shown := b
 	if o.terminal {
 		shown = harmless(b)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/ops/spelling"
+	"github.com/tenon-cni/tenon/internal/ops/traceview"
 	"github.com/tenon-cni/tenon/internal/program"
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
@@ -144,6 +145,9 @@ func (r *settings) client() *network.Client {
 	c := &network.Client{
 		Caller: r.caller, PluginDirs: r.pluginDirs.list, StateDir: r.stateDir, CacheDir: cmp.Or(r.cacheDir, network.NoCacheDir), Runtime: runtimeName,
 		Timeout: cmp.Or(r.timeout, -1), Log: slog.Default(), Journal: r.journal().Dir,
+	}
+	if r.tracing {
+		c.Observer = traceview.Observer{}
 	}
 	if r.netDir != "" {
 		// The error is in the policy itself: it refuses every network that it may forbid.

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/tenon-cni/tenon/internal/trace"
 )
 
 // greetingTime limits the wait for the daemon's greeting.
@@ -17,7 +19,9 @@ const maxReply = 64 << 20
 
 // Call sends a request to the daemon at a socket. The error wraps ErrUnreachable if no daemon
 // listens there; [Reply.Err] returns the error of the daemon.
-func Call(ctx context.Context, socket string, q Request) (*Reply, error) {
+func Call(ctx context.Context, socket string, q Request) (r *Reply, err error) {
+	wait := trace.From(ctx).Waiting("event", "answer of the DHCP daemon")
+	defer func() { wait.End(err) }()
 	c, err := Dial(socket)
 	if err != nil {
 		return nil, err
@@ -28,7 +32,6 @@ func Call(ctx context.Context, socket string, q Request) (*Reply, error) {
 	if err == nil && !ours {
 		return callUpstream(ctx, socket, q)
 	}
-	var r *Reply
 	if err == nil {
 		r, err = c.call(q)
 	}

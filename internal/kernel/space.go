@@ -7,6 +7,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/netlink"
 	"github.com/tenon-cni/tenon/internal/netns"
 	"github.com/tenon-cni/tenon/internal/nft"
+	"github.com/tenon-cni/tenon/internal/trace"
 )
 
 // Space is a network namespace within a transaction. It has one rtnetlink socket and, after the
@@ -69,6 +70,9 @@ func (tx *Tx) Open(ns *netns.NS) (*Space, error) {
 		return nil, err
 	}
 	s := &Space{NS: ns, tx: tx, rt: rt}
+	if tx.span != nil {
+		rt.Watch(func(message string) { tx.span.Note(trace.NetlinkType, message) })
+	}
 	s.group()
 	return s, nil
 }
@@ -96,7 +100,8 @@ func (tx *Tx) OpenHost() (host *Space, closeAll func(), err error) {
 // whatever the method says.
 func (s *Space) Shared() *Space {
 	shared := *s
-	shared.tx = &Tx{ctx: s.tx.ctx, watch: s.tx.watch, batch: s.tx.batch} // never rolled back
+	shared.tx = &Tx{ctx: s.tx.ctx, watch: s.tx.watch, batch: s.tx.batch,
+		span: s.tx.span} // never rolled back
 	shared.group()
 	return &shared
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/trace"
 )
 
 // undoBudget limits how long undoing one change may wait, for a lock for example. It is independent
@@ -19,6 +21,7 @@ type Tx struct {
 	watch func(op string) error // see Watch; may be nil
 	batch *Batch                // collects the requests of [Rules.Apply], or nil
 	peers string                // see SetPeers
+	span  *trace.Span           // of the call that makes the changes; nil unless it is traced
 	done  []change
 }
 
@@ -27,8 +30,9 @@ type change struct {
 	undo func() error
 }
 
-// Begin starts a transaction. It makes no change once ctx is done.
-func Begin(ctx context.Context) *Tx { return &Tx{ctx: ctx} }
+// Begin starts a transaction. It makes no change once ctx is done. It records its changes as steps
+// of the span of ctx.
+func Begin(ctx context.Context) *Tx { return &Tx{ctx: ctx, span: trace.From(ctx)} }
 
 // Watch makes tx call watch before each change, with the description of the change. If watch
 // returns an error, tx does not make the change and [Tx.Do] returns the error. A nil function is
@@ -113,7 +117,18 @@ func (tx *Tx) attempt(op string, apply func() error) error {
 			return err
 		}
 	}
-	return apply()
+	if tx.span == nil {
+		return apply()
+	}
+	return tx.step(trace.Change, op, apply)
+}
+
+// step makes a change or reverts it, and records it as a span.
+func (tx *Tx) step(kind trace.Kind, name string, f func() error) error {
+	step := tx.span.Enter(kind, name)
+	err := f()
+	step.End(err)
+	return err
 }
 
 // Rollback reverts all changes, newest first. It continues past errors and returns them joined.
@@ -124,11 +139,18 @@ func (tx *Tx) Rollback() error {
 	for len(tx.done) > 0 {
 		last := tx.done[len(tx.done)-1]
 		tx.done = tx.done[:len(tx.done)-1]
-		if err := last.undo(); err != nil {
+		if err := tx.revert(last); err != nil {
 			errs = append(errs, fmt.Errorf("undo %s: %w", last.op, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (tx *Tx) revert(c change) error {
+	if tx.span == nil {
+		return c.undo()
+	}
+	return tx.step(trace.Undo, "undo "+c.op, c.undo)
 }
 
 // Keep makes all changes so far permanent.

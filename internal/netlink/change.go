@@ -30,6 +30,9 @@ func (c *Conn) Make(changes []Change) (errs []error) {
 	requests := make([]Request, len(changes))
 	for i, ch := range changes {
 		requests[i] = ch.request
+		if c.watch != nil {
+			c.watch(messageName(ch.request.Kind))
+		}
 	}
 	answers, err := c.exchange.SendAll(c.fd, requests...)
 	if err != nil {

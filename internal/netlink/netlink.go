@@ -26,6 +26,7 @@ type Conn struct {
 	ns       *netns.NS
 	fd       int
 	exchange Exchange
+	watch    func(message string) // see Watch; may be nil
 }
 
 // The methods of a [Conn] are grouped by the kind of object. A group has no state of its own.
@@ -61,6 +62,10 @@ func newConn(ns *netns.NS, fd int) *Conn {
 	return c
 }
 
+// Watch makes c call watch with the type of each message that changes an object ("RTM_NEWLINK"),
+// before it is sent.
+func (c *Conn) Watch(watch func(message string)) { c.watch = watch }
+
 // socket opens an rtnetlink socket in ns; flags are SOCK_….
 func socket(ns *netns.NS, flags int) (fd int, err error) {
 	fd, err = ns.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|flags, unix.NETLINK_ROUTE)
@@ -87,6 +92,9 @@ func (c *Conn) change(kind uint16, flags int, about any, attributes ...Attribute
 
 func (c *Conn) ask(kind uint16, flags int, about any, attributes []Attribute,
 	each func([]byte) error) error {
+	if c.watch != nil && changes(kind) {
+		c.watch(messageName(kind))
+	}
 	return c.exchange.Ask(c.fd, kind, flags, Body(about, attributes...), each)
 }
 

@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/trace"
 )
 
 // WaitUp waits until the operational state of l is up.
@@ -74,9 +76,15 @@ func (c Addrs) WaitDAD(ctx context.Context, l Link) error {
 
 // await calls done at once and after each event of the multicast group, until it returns true or an
 // error, or ctx is done.
-func (c *Conn) await(ctx context.Context, l Link, group uint, done func() (bool, error)) error {
+func (c *Conn) await(
+	ctx context.Context, l Link, group uint, done func() (bool, error),
+) (err error) {
 	if ok, err := done(); ok || err != nil {
 		return err
+	}
+	if s := trace.From(ctx); s != nil {
+		wait := s.Waiting("event", waitName(group, l))
+		defer func() { wait.End(err) }()
 	}
 	events, err := c.subscribe(group)
 	if err != nil {
@@ -96,6 +104,14 @@ func (c *Conn) await(ctx context.Context, l Link, group uint, done func() (bool,
 			return fmt.Errorf("watch link %q: %w", l.Name, err)
 		}
 	}
+}
+
+// waitName describes a wait in a trace.
+func waitName(group uint, l Link) string {
+	if group == unix.RTNLGRP_IPV6_IFADDR {
+		return "duplicate address detection on " + l.Name
+	}
+	return "link " + l.Name
 }
 
 // subscribe opens a socket on which the kernel reports events.

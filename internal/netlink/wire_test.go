@@ -248,3 +248,19 @@ func bodySize(kind uint16) int {
 	}
 	return 4
 }
+
+// TestChangeName checks that a trace names each message that changes an object, and no other one.
+func TestChangeName(t *testing.T) {
+	t.Parallel()
+	for kind, want := range kindNames {
+		switch {
+		case kind < unix.RTM_BASE: // of no object
+			continue
+		case strings.HasPrefix(want, "RTM_GET"):
+			want = ""
+		}
+		if got := netlink.ChangeName(kind); got != want {
+			t.Errorf("type %d: %q, want %q", kind, got, want)
+		}
+	}
+}

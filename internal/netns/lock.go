@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/trace"
 )
 
 // Lock takes the lock of the namespace, waiting until ctx is done. All handles on a namespace, in
@@ -21,6 +23,10 @@ func (n *NS) Lock(ctx context.Context) (unlock func(), err error) {
 	release := func() { unix.Close(fd) }
 	if flock(fd, unix.LOCK_NB) == nil {
 		return release, nil
+	}
+	if s := trace.From(ctx); s != nil {
+		wait := s.Waiting("lock", "lock network namespace "+n.String())
+		defer func() { wait.End(err) }()
 	}
 	got := make(chan error, 1)
 	go func() { got <- flock(fd, 0) }()

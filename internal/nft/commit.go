@@ -95,7 +95,10 @@ func (c *Conn) transact(ctx context.Context, plan func(*state) (changes, error))
 		}
 		var t nftmsg.Transaction
 		ch.addTo(&t)
-		return c.commit(&t)
+		span := ch.span(ctx, &t)
+		err = c.commit(&t)
+		span.End(err)
+		return err
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/attach"
 	"github.com/tenon-cni/tenon/internal/kernel"
+	"github.com/tenon-cni/tenon/internal/trace"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -260,7 +261,10 @@ func (c *Config) Finish(ctx context.Context, s *attach.Session, r *cni.Result) e
 	if len(r.IPs) == 0 {
 		return nil
 	}
-	if err := c.sw.WaitUp(ctx, s.HostName(), c.patience()); err != nil {
+	wait := trace.From(ctx).Waiting("event", "Open vSwitch reports the port as up")
+	err := c.sw.WaitUp(ctx, s.HostName(), c.patience())
+	wait.End(err)
+	if err != nil {
 		return unreachable(cni.CodeTryAgainLater, err)
 	}
 	return s.Announce()

@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tenon-cni/tenon/internal/trace"
 )
 
 // openLocked opens the directory at path and locks the file lock in it, like upstream, which it
@@ -63,7 +65,11 @@ func acquire(f *os.File, wait func(*os.File) error) error {
 
 // await blocks a separate thread, which cannot be interrupted, so that the kernel grants the lock
 // in order.
-func await(ctx context.Context, f *os.File) error {
+func await(ctx context.Context, f *os.File) (err error) {
+	if s := trace.From(ctx); s != nil {
+		wait := s.Waiting("lock", "lock "+f.Name())
+		defer func() { wait.End(err) }()
+	}
 	result := make(chan error)
 	go func() {
 		err := flock(f, unix.LOCK_EX)

@@ -16,6 +16,9 @@ type Transaction struct {
 	subjects []string // the name of the object of each
 }
 
+// Len returns the number of messages, without those that begin and end the transaction.
+func (t *Transaction) Len() int { return len(t.requests) }
+
 func (t *Transaction) add(message uint16, flags int, subject string, body []byte) {
 	t.requests = append(t.requests,
 		netlink.Request{Kind: kindOf(message), Flags: flags, Body: body})
