@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -479,6 +480,40 @@ func TestSecondRestoreInDoubt(t *testing.T) {
 		pass(5 * time.Minute)
 		if got := n1.fill("x", 3); len(got) != 3 || !n1.distrusts() {
 			w.Errorf("%d addresses, %q", len(got), n1.status().Problems)
+		}
+	})
+}
+
+// TestMissingBlockWhileWaiting: a node whose lease and document have survived a restore, with a
+// newer revision, knows of the restore by its missing block, also while it waits for other nodes.
+func TestMissingBlockWhileWaiting(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.pool(cluster.Pool{Range: prefix("10.64.0.0/24"), BlockBits: 29})
+		var breaks atomic.Uint64
+		n := w.node("n1")
+		n.change = func(o *agent.Options) { o.Breaks = breaks.Load }
+		n.start()
+		n.fill("a", 6)
+		pass(time.Minute)
+		keys, client := cluster.NewKeys("c"), w.kv.Client("restore")
+		doc := n.stored().Node
+		lost := doc.Blocks[len(doc.Blocks)-1]
+		doc.Blocks = doc.Blocks[:len(doc.Blocks)-1]
+		text, err := json.Marshal(doc)
+		if err == nil {
+			_, err = client.Put(w.Context(), keys.Node("n1"), string(text))
+		}
+		if err == nil {
+			_, err = client.Delete(w.Context(), keys.Block(lost.Pool, lost.Block))
+		}
+		if err != nil {
+			w.Fatal(err)
+		}
+		breaks.Add(1)
+		pass(15 * time.Second) // less than the wait of a lease time
+		if !n.distrusts() {
+			w.Errorf("the node does not notice: %q", n.status().Problems)
 		}
 	})
 }

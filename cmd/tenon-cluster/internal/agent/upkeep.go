@@ -80,20 +80,18 @@ type blockID struct {
 
 // drifted reports whether the blocks in the files differ from the node's document, for
 // instance because a file was damaged or removed. A restored store is an exception that stays.
-// While the node waits for others, it does not look.
+// While the node waits for others, it adopts no blocks, and looks only for missing ones: they show
+// that the store was restored.
 func (a *Agent) drifted(name string, p *local.Pool) bool {
-	if a.mayGrow() != nil {
-		return false
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.session == nil {
+	if a.session == nil || a.distrusts() {
 		return false
 	}
-	missing := map[blockID]bool{}
+	unknown := map[blockID]bool{}
 	for _, b := range a.session.Node.Blocks {
 		if b.Pool == name {
-			missing[blockID{b.Block, b.Nonce}] = true
+			unknown[blockID{b.Block, b.Nonce}] = true
 		}
 	}
 	for _, b := range p.State.Blocks {
@@ -101,12 +99,12 @@ func (a *Agent) drifted(name string, p *local.Pool) bool {
 			continue
 		}
 		id := blockID{b.Block, b.Nonce}
-		if !missing[id] {
+		if !unknown[id] {
 			return true
 		}
-		delete(missing, id)
+		delete(unknown, id)
 	}
-	return len(missing) > 0
+	return len(unknown) > 0 && a.settling() <= 0
 }
 
 // dropLost removes lost blocks without reserved addresses.
