@@ -119,8 +119,11 @@ func OnlyRoot(c *net.UnixConn, daemon string) error {
 }
 
 const (
-	// atOnce is the number of clients that are served at the same time; others wait.
+	// atOnce is the number of requests that are served at the same time; others wait.
 	atOnce = 1024
+	// maxIdle is the number of connections without a request. Another one closes the oldest of them,
+	// so that clients which send nothing do not delay the others.
+	maxIdle = 256
 	// acceptAgain is the time after which Accept retries accept(2) even if no client leaves,
 	// because other code or processes can free descriptors too.
 	acceptAgain = time.Second
@@ -129,12 +132,16 @@ const (
 )
 
 // Accept calls serve for each client, in separate goroutines, until the listener is closed, and
-// returns when all calls have returned. It logs their errors. serve closes the connection. While
-// file descriptors or memory are short, clients wait in the socket's queue.
-func Accept(l *net.UnixListener, log *slog.Logger, serve func(*net.UnixConn) error) error {
+// returns when all calls have returned. It logs their errors. serve closes the connection, and calls
+// busy when it has received a request: until then, Accept may close the connection in favour of
+// others. While file descriptors or memory are short, clients wait in the socket's queue.
+func Accept(
+	l *net.UnixListener, log *slog.Logger, serve func(c *net.UnixConn, busy func()) error,
+) error {
 	var all sync.WaitGroup
 	defer all.Wait()
-	slots := make(chan struct{}, atOnce)
+	slots := make(chan struct{}, atOnce+maxIdle)
+	waiting := &idle{log: log}
 	left := make(chan struct{}, 1) // receives when a client leaves
 	var logged time.Time
 	for {
@@ -158,8 +165,10 @@ func Accept(l *net.UnixListener, log *slog.Logger, serve func(*net.UnixConn) err
 			}
 			continue
 		}
+		busy := waiting.add(accepted)
 		all.Go(func() {
-			if err := serve(accepted); err != nil {
+			err := serve(accepted, func() { busy() })
+			if evicted := !busy(); err != nil && !evicted {
 				log.Warn("client", "error", err)
 			}
 			<-slots
@@ -169,6 +178,40 @@ func Accept(l *net.UnixListener, log *slog.Logger, serve func(*net.UnixConn) err
 			}
 		})
 	}
+}
+
+// idle are the connections that have not sent a request, the oldest first.
+type idle struct {
+	log *slog.Logger
+
+	mu     sync.Mutex
+	list   []*net.UnixConn
+	logged time.Time
+}
+
+// add adds a connection, and closes the oldest one if there are too many. busy removes the connection
+// and reports false if it was closed.
+func (i *idle) add(c *net.UnixConn) (busy func() bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if len(i.list) == maxIdle {
+		i.list[0].Close()
+		i.list = slices.Delete(i.list, 0, 1)
+		if time.Since(i.logged) > logEvery {
+			i.logged = time.Now()
+			i.log.Warn("closing connections of clients that send no request", "idle", maxIdle)
+		}
+	}
+	i.list = append(i.list, c)
+	return sync.OnceValue(func() bool {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		at := slices.Index(i.list, c)
+		if at >= 0 {
+			i.list = slices.Delete(i.list, at, at+1)
+		}
+		return at >= 0
+	})
 }
 
 // short reports whether accept(2) failed for lack of a resource, or because the client has left.

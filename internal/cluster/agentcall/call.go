@@ -69,13 +69,13 @@ type Handler func(context.Context, *Request) *Reply
 // Serve answers requests until the listener is closed, and returns when all are answered. Clients
 // that are neither root nor the user of this process get no reply. See [unixsocket.Listen].
 func Serve(ctx context.Context, l *net.UnixListener, log *slog.Logger, h Handler) error {
-	return unixsocket.Accept(l, log, func(c *net.UnixConn) error {
+	return unixsocket.Accept(l, log, func(c *net.UnixConn, busy func()) error {
 		defer c.Close()
-		return serve(ctx, c, h)
+		return serve(ctx, c, busy, h)
 	})
 }
 
-func serve(ctx context.Context, c *net.UnixConn, h Handler) error {
+func serve(ctx context.Context, c *net.UnixConn, busy func(), h Handler) error {
 	if err := unixsocket.OnlyRoot(c, "the agent of the cluster"); err != nil {
 		return err
 	}
@@ -83,7 +83,9 @@ func serve(ctx context.Context, c *net.UnixConn, h Handler) error {
 		return err
 	}
 	q, r := new(Request), new(Reply)
-	switch err := receive(c, q); {
+	err := receive(c, q)
+	busy()
+	switch {
 	case errors.Is(err, io.EOF): // a process looks whether an agent listens
 		return nil
 	case err != nil:

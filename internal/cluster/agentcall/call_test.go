@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/cluster/agentcall"
@@ -219,6 +221,35 @@ func TestHostile(t *testing.T) {
 		t.Errorf("%d requests were handled", calls)
 	}
 	if _, err := agentcall.Call(t.Context(), socket, sample); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestIdleClients: a request is answered at once although 1,200 clients have connected and send
+// nothing. Each of them may take 10 s.
+func TestIdleClients(t *testing.T) {
+	const clients = 1200
+	testnet.Require(t, testnet.Optional(func() error {
+		var limit unix.Rlimit
+		err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
+		if err == nil && limit.Cur < 2*clients+100 {
+			err = fmt.Errorf("a process may open %d files only", limit.Cur)
+		}
+		return err
+	}))
+	socket := serve(t, func(context.Context, *agentcall.Request) *agentcall.Reply {
+		return new(agentcall.Reply)
+	})
+	for range clients {
+		c, err := net.Dial("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	defer cancel()
+	if _, err := agentcall.Call(ctx, socket, sample); err != nil {
 		t.Error(err)
 	}
 }

@@ -30,14 +30,16 @@ const (
 
 // Serve answers requests until the listener is closed, and returns when all are answered.
 func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
-	return unixsocket.Accept(l, s.Log, func(c *net.UnixConn) error { return s.serve(ctx, c) })
+	return unixsocket.Accept(l, s.Log, func(c *net.UnixConn, busy func()) error {
+		return s.serve(ctx, c, busy)
+	})
 }
 
 // connectLine is the first line of a client of net/rpc over HTTP.
 const connectLine = "CONNECT /_goRPC_ HTTP/1.0"
 
 // serve answers a client, and closes the connection.
-func (s *Server) serve(ctx context.Context, accepted *net.UnixConn) error {
+func (s *Server) serve(ctx context.Context, accepted *net.UnixConn, busy func()) error {
 	c := dhcp.NewConn(accepted)
 	defer c.Close()
 	if err := unixsocket.OnlyRoot(accepted, "the DHCP daemon"); err != nil {
@@ -51,6 +53,7 @@ func (s *Server) serve(ctx context.Context, accepted *net.UnixConn) error {
 	case err != nil:
 		return err
 	case string(line) == connectLine:
+		busy()
 		return s.serveUpstream(ctx, c)
 	case string(line) != dhcp.Greeting:
 		_, err := c.Write([]byte("HTTP/1.0 400 Bad Request\r\n\r\n"))
@@ -63,6 +66,7 @@ func (s *Server) serve(ctx context.Context, accepted *net.UnixConn) error {
 	if q.NS, err = c.Receive(maxRequest, q); err != nil {
 		return err
 	}
+	busy()
 	r := s.handle(ctx, c, q)
 	if r.Listener != nil {
 		defer r.Listener.Close()
