@@ -16,7 +16,7 @@ import (
 func (a *Agent) prover() *registry.Registry {
 	a.mu.Lock()
 	p := registry.Proofs{Turn: a.identity.Turn, Known: a.identity.Proof, Next: a.identity.Next,
-		InDoubt: a.distrusts()}
+		InDoubt: a.distrusts(), Revision: a.newest}
 	if a.unproven() {
 		p = registry.Proofs{}
 	}

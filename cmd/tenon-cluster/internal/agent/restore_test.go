@@ -518,6 +518,48 @@ func TestMissingBlockWhileWaiting(t *testing.T) {
 	})
 }
 
+// TestRestoreDuringJoin: a restore between the look at the store and the transaction of a join does
+// not go unnoticed, although the store shows the node's last proof, and revisions as new as before.
+func TestRestoreDuringJoin(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.pool(cluster.Pool{Range: prefix("10.64.0.0/24"), BlockBits: 29})
+		n := w.node("n1").start()
+		n.mustAdd("pods", "a")
+		pass(time.Minute)
+		old := w.kv.Backup()
+		doc, err := w.admin.Node(w.Context(), "n1") // the document changes, and the proof does not
+		if err == nil {
+			_, err = w.admin.Update(w.Context(), doc, func(d *cluster.Node) { d.MTU = 1400 })
+		}
+		if err != nil {
+			w.Fatal(err)
+		}
+		pass(11 * time.Second) // a renewal
+		n.kill()
+		client := w.kv.Client("n1")
+		restored := false
+		client.Fault(func(c memkv.Call) memkv.Fault {
+			if c.Method != "Grant" || restored {
+				return memkv.Fault{}
+			}
+			restored = true
+			w.kv.Restore(old)
+			for range 100 {
+				if _, err := w.kv.Client("x").Put(w.Context(), "/other", "x"); err != nil {
+					w.Error(err)
+				}
+			}
+			return memkv.Fault{}
+		})
+		n.startWith(client)
+		pass(time.Minute)
+		if !restored || !n.distrusts() {
+			w.Errorf("restored %v, and the node does not notice: %q", restored, n.status().Problems)
+		}
+	})
+}
+
 // disjoint fails the test if an address has two holders.
 func (w *world) disjoint(a, b map[netip.Addr]bool) {
 	w.Helper()

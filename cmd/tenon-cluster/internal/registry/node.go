@@ -92,17 +92,25 @@ func (r *Registry) mayGain(n, known Node) error {
 	if err := n.still(known.Node); err != nil {
 		return err
 	}
-	if n.Revision < known.Revision {
-		if r.o.Seen != nil {
-			r.o.Seen.Doubt("the revision of this node's document was %d and is %d", known.Revision,
-				n.Revision)
-		}
-		return fmt.Errorf("node %s: its document is older than before: %w", n.Name, ErrForeign)
+	if err := r.notOlder(n, known.Revision); err != nil {
+		return err
 	}
 	if n.State == cluster.NodeDraining {
 		return fmt.Errorf("node %s is draining: %w", n.Name, ErrRefused)
 	}
 	return nil
+}
+
+// notOlder returns ErrForeign for a document that is older than a revision of it that this process
+// has seen.
+func (r *Registry) notOlder(n Node, newest int64) error {
+	if n.Revision >= newest {
+		return nil
+	}
+	if r.o.Seen != nil {
+		r.o.Seen.Doubt("the revision of this node's document was %d and is %d", newest, n.Revision)
+	}
+	return fmt.Errorf("node %s: its document is older than before: %w", n.Name, ErrForeign)
 }
 
 // Join makes a node known, or changes its addresses: epoch 1 for a new node (or n.Epoch, if that
@@ -207,6 +215,11 @@ func (r *Registry) tryEnter(
 	case old.Live && answers[1].Kvs[0].Lease == int64(lease): // an earlier try has committed
 		return old, old.still(old.Node)
 	}
+	if old.Revision > 0 && old.Identity == n.Identity && !r.o.Proofs.InDoubt {
+		if err := r.notOlder(old, r.o.Proofs.Revision); err != nil {
+			return Node{}, err
+		}
+	}
 	n.Schema, n.Since = cluster.Schema, r.o.Now()
 	n.Evidence, n.Author, n.Drain = "", "", false
 	if err := decide(old, &n); err != nil {
@@ -248,7 +261,7 @@ func (r *Registry) Renew(ctx context.Context, s Session) error {
 	if err != nil {
 		return err
 	}
-	if r.o.Proofs != (Proofs{}) {
+	if !r.o.Proofs.none() {
 		present, err := proofOf(o.answers[len(o.answers)-1])
 		if err == nil {
 			err = r.judge(present, name, s.Node.Identity)

@@ -20,7 +20,13 @@ type Proofs struct {
 	// InDoubt declares that the store was restored and not confirmed since. It may then have an older
 	// proof of this process, which the next one replaces.
 	InDoubt bool
+	// Revision is the newest revision of the node's document that the process has seen. Join and
+	// Rejoin do not replace an older document, unless InDoubt: it is evidence of a restored store.
+	Revision int64
 }
+
+// none reports that nothing is proved or compared.
+func (p Proofs) none() bool { return p.Turn == 0 && p.Known == "" && p.Next == "" }
 
 func (p Proofs) has(value string) bool {
 	return value != "" && (value == p.Known || value == p.Next)
@@ -64,7 +70,7 @@ func (r *Registry) judge(p proof, node, identity string) error {
 
 // prove adds the replacement of a node's proof to a change. ErrRival.
 func (r *Registry) prove(c *change, node, identity string, answer *pb.RangeResponse) error {
-	if r.o.Proofs == (Proofs{}) {
+	if r.o.Proofs.none() {
 		return nil
 	}
 	present, err := proofOf(answer)

@@ -3,7 +3,7 @@
  * step of a process below is atomic, and names the Go function that it stands for: between two
  * steps other processes act, the process can be killed, and the store can be restored.
  *
- * OLD_… restores a fault that the code had, NO_… plants one, FIX_… adds a rule that the code lacks.
+ * OLD_… restores a fault that the code had, and NO_… plants one.
  */
 
 #define PROCS 2                  /* agents */
@@ -423,8 +423,8 @@ inline join(p, rest) {
 	if
 	:: D.rev && D.state == FENCED && (A.file0 == LOST || A.file1 == LOST) -> fail(p)
 	:: D.rev && D.state != FENCED && D.epoch < A.depoch -> fail(p) /* ErrForeign */
-#ifdef FIX_JOIN
-	:: D.rev && !A.doubt && D.rev < A.newest -> notice(p); fail(p) /* see README.md */
+#ifndef OLD_JOIN
+	:: D.rev && !A.doubt && D.rev < A.newest -> notice(p); fail(p) /* Registry.notOlder */
 #endif
 	:: else ->
 		judge(p);
