@@ -478,14 +478,16 @@ func TestSecondRestoreInDoubt(t *testing.T) {
 		n1.kill()
 		n1.start()
 		pass(5 * time.Minute)
-		if got := n1.fill("x", 3); len(got) != 3 || !n1.distrusts() {
-			w.Errorf("%d addresses, %q", len(got), n1.status().Problems)
+		s := n1.status()
+		if got := n1.fill("x", 3); len(got) != 3 || s.State != "active" || len(s.Problems) != 1 ||
+			!n1.distrusts() {
+			w.Errorf("%d addresses, state %q, problems %q", len(got), s.State, s.Problems)
 		}
 	})
 }
 
-// TestMissingBlockWhileWaiting: a node whose lease and document have survived a restore, with a
-// newer revision, knows of the restore by its missing block, also while it waits for other nodes.
+// TestMissingBlockWhileWaiting: a node finds out about a restore by its missing block, also while it
+// waits for other nodes, and although its lease and a newer document survived.
 func TestMissingBlockWhileWaiting(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
