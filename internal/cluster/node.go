@@ -148,7 +148,6 @@ type Proof struct {
 	Identity string `json:"identity"`
 	Turn     uint64 `json:"turn"` // counts the replacements
 	Value    string `json:"value"`
-	Store    string `json:"store,omitempty"` // nonce of [Meta] for which it was written
 	// Contested is what showed that two processes use the identity, or "". Neither goes on until an
 	// operator has decided.
 	Contested string `json:"contested,omitempty"`

@@ -57,8 +57,8 @@ func (r *Registry) judge(p proof, node, identity string) error {
 		return fmt.Errorf("node %s: %w: %s", node, ErrRival, p.Contested)
 	case own.has(p.Value):
 		return nil
-	case own.InDoubt && (p.Store != r.o.Store || p.Turn < own.Turn):
-		return nil // another process that has replaced it finds ours at its next renewal
+	case own.InDoubt && p.Turn < own.Turn:
+		return nil
 	case p.Turn < own.Turn:
 		if r.o.Seen != nil {
 			r.o.Seen.Doubt("the proof of this node was number %d and is number %d", own.Turn, p.Turn)
@@ -85,8 +85,8 @@ func (r *Registry) prove(c *change, node, identity string, answer *pb.RangeRespo
 	if r.o.Proofs.Next == "" {
 		return nil
 	}
-	c.put(key, cluster.Proof{Schema: cluster.Schema, Identity: identity, Turn: r.o.Proofs.Turn + 1,
-		Value: r.o.Proofs.Next, Store: r.o.Store})
+	c.put(key, cluster.Proof{Schema: cluster.Schema, Identity: identity,
+		Turn: r.o.Proofs.Turn + 1, Value: r.o.Proofs.Next})
 	return nil
 }
 

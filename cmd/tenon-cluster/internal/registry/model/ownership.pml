@@ -81,7 +81,6 @@ typedef Store {                  /* etcd */
 	bit contested;
 #endif
 	byte proof[NODES];       /* cluster.Proof: 0 if absent, else 2*turn + process */
-	byte written[NODES]      /* the nonce for which it was written */
 };
 Store s, old;                    /* the present store, and the snapshot */
 
@@ -142,7 +141,6 @@ bit evil, foreign, indoubt, stale; /* results of inlines; 0 between steps */
 #define A a[p]
 #define D s.doc[node(p)]
 #define PROOF s.proof[node(p)]
-#define WRITTEN s.written[node(p)]
 #define mine(p, b) (s.owner[b] == node(p) + 1)
 #ifdef CLONES
 #define CONTESTED s.contested
@@ -237,7 +235,7 @@ inline judge(p) {
 		:: !CONTESTED && (PROOF == A.known || PROOF == A.next)
 		:: !CONTESTED && PROOF != A.known && PROOF != A.next ->
 			if
-			:: indoubt && (WRITTEN != A.nonce || turn(PROOF) < turn(A.known))
+			:: indoubt && turn(PROOF) < turn(A.known)
 			:: !indoubt && turn(PROOF) < turn(A.known) -> foreign = 1; notice(p)
 			:: else -> evil = 1
 			fi
@@ -254,7 +252,7 @@ inline putProof(p) {
 #else
 	:: A.next && !(indoubt && A.nonce == A.dstore) ->
 #endif
-		PROOF = A.next; WRITTEN = A.nonce;
+		PROOF = A.next;
 		if
 		:: unproven(p)
 		:: else -> A.known = A.next; A.next = 0
@@ -806,7 +804,7 @@ inline reclaim(p) {
 /* tenon-cluster confirm --all-nodes, for one node: Registry.Update, and at last EndDoubt */
 inline confirmNode(n) {
 	confirms++;
-	change(n); s.doc[n].store = s.nonce; s.proof[n] = 0; s.written[n] = 0;
+	change(n); s.doc[n].store = s.nonce; s.proof[n] = 0;
 	if
 	:: !waits(0) && !waits(NODES-1) -> s.doubt = 0; pending = 0; knows[0] = 0; knows[1] = 0
 	:: else
@@ -816,7 +814,7 @@ inline confirmNode(n) {
 inline copyNode(to, from, n) {
 	to.doc[n].rev = from.doc[n].rev; to.doc[n].state = from.doc[n].state;
 	to.doc[n].epoch = from.doc[n].epoch; to.doc[n].store = from.doc[n].store;
-	to.doc[n].boot = from.doc[n].boot; to.proof[n] = from.proof[n]; to.written[n] = from.written[n]
+	to.doc[n].boot = from.doc[n].boot; to.proof[n] = from.proof[n]
 }
 inline copy(to, from) {
 	to.rev = from.rev; to.nonce = from.nonce; to.doubt = from.doubt;
@@ -893,7 +891,7 @@ inline decide(p) {
 	:: else -> die(0)
 	fi;
 	gone[1-p] = 1; a[1-p].file0 = NONE; a[1-p].file1 = NONE;
-	s.rev++; s.proof[0] = 0; s.written[0] = 0; s.contested = 0
+	s.rev++; s.proof[0] = 0; s.contested = 0
 }
 #endif
 
@@ -969,7 +967,7 @@ end:	do
 inline founded(p) {
 	A.dnext = 2 + p;
 	start(p);
-	s.rev++; D.rev = s.rev; D.epoch = 1; D.store = 1; PROOF = A.next; WRITTEN = 1;
+	s.rev++; D.rev = s.rev; D.epoch = 1; D.store = 1; PROOF = A.next;
 #ifdef CLONES
 	s.live = s.rev; A.lease = s.rev;
 #endif
