@@ -3,17 +3,13 @@ package netlink
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	"golang.org/x/sys/unix"
 )
 
 // Monitor receives the changes of links, addresses, routes and neighbours of a namespace. Close may
 // be called while another goroutine waits in Next.
-type Monitor struct {
-	file   *os.File
-	buffer []byte
-}
+type Monitor struct{ stream *Stream }
 
 // Event is a change in a namespace. Exactly one of Lost, Link, Addr, Route and Neighbour is set.
 type Event struct {
@@ -30,34 +26,30 @@ type Event struct {
 
 // Monitor opens a monitor of the namespace of the connection, which the caller may then close.
 func (c *Conn) Monitor() (*Monitor, error) {
-	var groups uint32
-	for _, group := range []uint{
+	stream, err := OpenStream(c.ns, StreamOptions{Protocol: unix.NETLINK_ROUTE, Groups: []int{
 		unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
 		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE,
-	} {
-		groups |= 1 << (group - 1)
-	}
-	file, err := c.join(groups)
+	}})
 	if err != nil {
-		return nil, fmt.Errorf("monitor of %s: %w", c.ns, err)
+		return nil, err
 	}
-	return &Monitor{file: file, buffer: make([]byte, maxAnswer)}, nil
+	return &Monitor{stream}, nil
 }
 
 // Close closes the monitor, and makes Next return an error that wraps [os.ErrClosed].
-func (m *Monitor) Close() error { return m.file.Close() }
+func (m *Monitor) Close() error { return m.stream.Close() }
 
 // Next waits for changes and returns them in their order.
 func (m *Monitor) Next() ([]Event, error) {
 	for {
-		n, err := m.file.Read(m.buffer)
-		if errors.Is(err, unix.ENOBUFS) {
+		data, _, err := m.stream.Next(true)
+		if errors.Is(err, ErrOverrun) {
 			return []Event{{Lost: true}}, nil
 		}
 		if err != nil {
 			return nil, fmt.Errorf("monitor: %w", err)
 		}
-		if events := readEvents(m.buffer[:n]); len(events) > 0 {
+		if events := readEvents(data); len(events) > 0 {
 			return events, nil
 		}
 	}

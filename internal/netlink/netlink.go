@@ -46,7 +46,7 @@ type (
 
 // Open opens a socket in ns, which must stay open as long as the connection.
 func Open(ns *netns.NS) (*Conn, error) {
-	fd, err := socket(ns, 0)
+	fd, err := socket(ns)
 	if err != nil {
 		return nil, err
 	}
@@ -67,8 +67,8 @@ func newConn(ns *netns.NS, fd int) *Conn {
 func (c *Conn) Watch(watch func(message string)) { c.watch = watch }
 
 // socket opens an rtnetlink socket in ns; flags are SOCK_….
-func socket(ns *netns.NS, flags int) (fd int, err error) {
-	fd, err = ns.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|flags, unix.NETLINK_ROUTE)
+func socket(ns *netns.NS) (fd int, err error) {
+	fd, err = ns.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
 		return -1, fmt.Errorf("rtnetlink socket in %s: %w", ns, err)
 	}

@@ -25,7 +25,7 @@ type StreamOptions struct {
 	// Everywhere selects also the messages of all namespaces that have an identifier in the own one
 	// (NETLINK_LISTEN_ALL_NSID), which needs CAP_NET_BROADCAST.
 	Everywhere bool
-	Buffer     int // size of the receive buffer in bytes
+	Buffer     int // size of the receive buffer in bytes; 0 is the default of the system
 }
 
 // Stream receives the messages that the kernel sends to multicast groups. Close may be called while
@@ -59,7 +59,7 @@ func (o StreamOptions) join(fd int) error {
 		return err
 	}
 	// Beyond the limit of the system it needs CAP_NET_ADMIN in the initial user namespace.
-	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, o.Buffer) != nil {
+	if o.Buffer > 0 && unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, o.Buffer) != nil {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, o.Buffer)
 	}
 	if o.Everywhere {
@@ -91,8 +91,8 @@ func (s *Stream) Next(wait bool) (data []byte, nsid int, err error) {
 		return failure != unix.EAGAIN && failure != unix.EINTR || !wait
 	})
 	switch {
-	case err != nil:
-		return nil, 0, err
+	case err != nil: // no deadline is set, so that the stream is closed
+		return nil, 0, fmt.Errorf("%w: %w", os.ErrClosed, err)
 	case failure == unix.EAGAIN, failure == unix.EINTR:
 		return nil, 0, nil
 	case failure == unix.ENOBUFS:

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -77,7 +76,7 @@ func (c Addrs) WaitDAD(ctx context.Context, l Link) error {
 // await calls done at once and after each event of the multicast group, until it returns true or an
 // error, or ctx is done.
 func (c *Conn) await(
-	ctx context.Context, l Link, group uint, done func() (bool, error),
+	ctx context.Context, l Link, group int, done func() (bool, error),
 ) (err error) {
 	if ok, err := done(); ok || err != nil {
 		return err
@@ -86,7 +85,7 @@ func (c *Conn) await(
 		wait := s.Waiting("event", waitName(group, l))
 		defer func() { wait.End(err) }()
 	}
-	events, err := c.subscribe(group)
+	events, err := OpenStream(c.ns, StreamOptions{Protocol: unix.NETLINK_ROUTE, Groups: []int{group}})
 	if err != nil {
 		return fmt.Errorf("watch link %q: %w", l.Name, err)
 	}
@@ -96,36 +95,20 @@ func (c *Conn) await(
 		if ok, err := done(); ok || err != nil {
 			return err
 		}
-		_, err := events.Read(make([]byte, 1)) // Read discards the rest of the event
+		_, _, err := events.Next(true)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case err != nil && !errors.Is(err, unix.ENOBUFS): // lost events count as an event
+		case err != nil && !errors.Is(err, ErrOverrun): // lost events count as an event
 			return fmt.Errorf("watch link %q: %w", l.Name, err)
 		}
 	}
 }
 
 // waitName describes a wait in a trace.
-func waitName(group uint, l Link) string {
+func waitName(group int, l Link) string {
 	if group == unix.RTNLGRP_IPV6_IFADDR {
 		return "duplicate address detection on " + l.Name
 	}
 	return "link " + l.Name
-}
-
-// subscribe opens a socket on which the kernel reports events.
-func (c *Conn) subscribe(group uint) (*os.File, error) { return c.join(1 << (group - 1)) }
-
-// join opens a socket on which the kernel reports the events of several groups, as bits.
-func (c *Conn) join(groups uint32) (*os.File, error) {
-	fd, err := socket(c.ns, unix.SOCK_NONBLOCK) // otherwise closing it would not end a read
-	if err != nil {
-		return nil, err
-	}
-	address := &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: groups}
-	if err := unix.Bind(fd, address); err != nil {
-		return nil, errors.Join(err, unix.Close(fd))
-	}
-	return os.NewFile(uintptr(fd), "rtnetlink"), nil
 }
