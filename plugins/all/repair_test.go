@@ -65,11 +65,12 @@ func newHost(t testing.TB, chains ...string) *host {
 		StateDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}}
 	for i, chain := range chains {
-		ipam := fmt.Sprintf(
-			`{"type":"host-local","dataDir":%q,"ranges":[[{"subnet":"10.N.0.0/16"}],[{"subnet":"fd00:N::/64"}]]}`, t.TempDir())
-		text := strings.ReplaceAll(strings.ReplaceAll(chain, "IPAM", ipam), "N", fmt.Sprint(i+1))
+		number := fmt.Sprint(i + 1)
+		ipam := strings.NewReplacer("N", number, "DIR", t.TempDir()).Replace(
+			`{"type":"host-local","dataDir":"DIR","ranges":[[{"subnet":"10.N.0.0/16"}],[{"subnet":"fd00:N::/64"}]]}`)
+		text := strings.NewReplacer("N", number, "IPAM", ipam).Replace(chain)
 		n, err := config.LoadBytes(
-			[]byte(fmt.Sprintf(`{"cniVersion":"1.1.0","name":"net%d","plugins":[%s]}`, i+1, text)))
+			[]byte(fmt.Sprintf(`{"cniVersion":"1.1.0","name":"net%s","plugins":[%s]}`, number, text)))
 		must(t, err)
 		h.networks = append(h.networks, n)
 	}
