@@ -33,6 +33,15 @@ func (k Keys) Meta() string { return k.root + "meta" }
 // Doubt returns the key of the [Doubt] about the store.
 func (k Keys) Doubt() string { return k.root + "doubt" }
 
+// Question returns the key of the [Question] to all nodes.
+func (k Keys) Question() string { return k.root + "question" }
+
+// Answers returns the prefix of the answers of all nodes.
+func (k Keys) Answers() string { return k.root + "answer/" }
+
+// Answer returns the key of an [Answer].
+func (k Keys) Answer(node string) string { return k.join("answer", node) }
+
 // Pools returns the prefix of all pools.
 func (k Keys) Pools() string { return k.root + "pools/" }
 

@@ -24,6 +24,31 @@ type Doubt struct {
 	Since  time.Time `json:"since"`
 }
 
+// Question asks every agent which addresses its node uses that the store does not show. An operator
+// asks before confirming a store that was restored.
+type Question struct {
+	Schema int    `json:"schema"`
+	Nonce  string `json:"nonce"` // of the question
+}
+
+// Answer is the answer of a node to a [Question].
+type Answer struct {
+	Schema   int    `json:"schema"`
+	Question string `json:"question"` // its nonce
+	// Lost are the addresses in use, by block, that the store does not show as the node's. Another
+	// node may get them as soon as the store is confirmed.
+	Lost []Loss `json:"lost,omitempty"`
+}
+
+// Loss is a block, or a shared address as a block of one, that a node has lost with addresses in
+// use.
+type Loss struct {
+	Pool  string       `json:"pool"`
+	Block netip.Prefix `json:"block"`
+	Used  uint64       `json:"used"`
+	Addrs []netip.Addr `json:"addrs,omitempty"` // the first of them, at most 4
+}
+
 // Mark is a state of the store.
 type Mark struct {
 	Etcd     uint64 `json:"etcd"` // ID of etcd's cluster

@@ -93,6 +93,7 @@ type Agent struct {
 	breaks   uint64        // the last answer of Options.Breaks
 	away     bool          // the store has not answered since the connections broke
 	rival    rival         // another host that may use the identity
+	answered string        // the last question of an operator that this process has answered
 	contact  stamp         // of the last answer of the store
 	view     registry.View // of the last list or watch
 	viewed   bool

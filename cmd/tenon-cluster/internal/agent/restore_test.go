@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -285,6 +286,80 @@ func TestOneNodeSpeaksForAll(t *testing.T) {
 		}
 		w.check()
 	})
+}
+
+// TestAnswer: when an operator asks, each node names the addresses in use that the store has
+// forgotten, also after a restart and after another restore.
+func TestAnswer(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		n1, n2, old := w.forgetful()
+		n1.start()
+		pass(time.Minute)
+		ask := func() map[string]cluster.Answer {
+			question, err := w.admin.Ask(w.Context())
+			if err != nil {
+				w.Fatal(err)
+			}
+			pass(time.Minute)
+			answers, err := w.admin.Answers(w.Context(), question)
+			if err != nil || len(answers) != 2 || len(answers["n1"].Lost) > 0 {
+				w.Errorf("answers %+v, %v", answers, err)
+			}
+			return answers
+		}
+		want := n2.lost()
+		wantLost := func(lost []cluster.Loss) {
+			used := 0
+			for _, l := range lost {
+				used += int(l.Used)
+				for _, addr := range l.Addrs {
+					if !l.Block.Contains(addr) || !slices.Contains(want, addr) {
+						w.Errorf("n2 names %v of %s", addr, l.Block)
+					}
+				}
+				if len(l.Addrs) != min(int(l.Used), 4) {
+					w.Errorf("n2 names %v, and uses %d", l.Addrs, l.Used)
+				}
+			}
+			if used != len(want) || used == 0 {
+				w.Errorf("n2 answers %+v, and has lost %v", lost, want)
+			}
+		}
+		wantLost(ask()["n2"].Lost)
+		n2.stop()
+		w.kv.Restore(old)
+		n2.start()
+		pass(time.Minute)
+		wantLost(ask()["n2"].Lost)
+		for _, c := range n2.attached() {
+			n2.del("pods", c)
+		}
+		if lost := ask()["n2"].Lost; len(lost) > 0 {
+			w.Errorf("n2 answers %+v without containers", lost)
+		}
+	})
+}
+
+// lost returns the addresses in use that are in no block which the store shows as the node's, sorted.
+func (n *node) lost() (addrs []netip.Addr) {
+	n.Helper()
+	blocks := n.stored().Blocks
+	p, err := n.files.Open(context.Background(), "pods", true)
+	if err != nil {
+		n.Fatal(err)
+	}
+	defer p.Close()
+	leases, err := p.Leases(context.Background())
+	if err != nil {
+		n.Fatal(err)
+	}
+	for _, l := range leases {
+		if !slices.ContainsFunc(blocks, func(b cluster.BlockRef) bool { return b.Block.Contains(l.Addr) }) {
+			addrs = append(addrs, l.Addr)
+		}
+	}
+	return addrs
 }
 
 // TestRestoreIsNotForgotten restarts the agent that has noticed a restore, and restores the store

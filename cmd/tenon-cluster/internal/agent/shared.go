@@ -412,23 +412,12 @@ func (a *Agent) findLost(ctx context.Context, held []cluster.Holder) error {
 		if err != nil {
 			return err
 		}
-		_, shared, err := p.Usage(ctx)
+		leases, err := a.lostShared(ctx, name, p, held)
 		if err = errors.Join(err, p.Close()); err != nil {
 			return err
 		}
-		for _, l := range shared {
-			if slices.ContainsFunc(held, func(h cluster.Holder) bool {
-				return h.Pool == name && h.Addr == l.Addr && h.Container == l.Owner.Container
-			}) {
-				continue
-			}
-			h, err := a.store().Holder(ctx, name, l.Addr)
-			switch {
-			case err != nil && !errors.Is(err, registry.ErrNotFound):
-				return err
-			case err != nil, h.Node != a.o.Node.Name, h.Container != l.Owner.Container:
-				lost = append(lost, l.Addr.String())
-			}
+		for _, l := range leases {
+			lost = append(lost, l.Addr.String())
 		}
 	}
 	if len(lost) > 0 {

@@ -115,8 +115,7 @@ func (a *Agent) distrust() error {
 	}
 	a.mu.Lock()
 	a.problem("restored", "the store was restored or replaced ("+cause+"): this node claims no "+
-		"blocks until an operator has run `tenon-cluster check` on each node and "+
-		"`tenon-cluster confirm --all-nodes`")
+		"blocks until an operator has confirmed it: run `tenon-cluster confirm`")
 	a.mu.Unlock()
 	return a.remember(func(n *local.Node) { n.Restored = cause })
 }

@@ -30,7 +30,8 @@ func (a *Agent) upkeep(ctx context.Context) error {
 		}
 	}
 	a.report("guard", a.guard(ctx, nil))
-	errs = append(errs, a.publish(ctx), a.returns(ctx), a.commonUpkeep(ctx), a.keepSeenSometimes(ctx))
+	errs = append(errs, a.publish(ctx), a.returns(ctx), a.commonUpkeep(ctx), a.keepSeenSometimes(ctx),
+		a.answer(ctx))
 	return errors.Join(errs...)
 }
 

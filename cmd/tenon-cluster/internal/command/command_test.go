@@ -12,7 +12,9 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,6 +52,8 @@ type world struct {
 	answer     string // to the question for confirmation
 	transcript bytes.Buffer
 	leases     map[string]registry.Session
+	nonce      string // of the store when the first node joined
+	ttl        time.Duration
 }
 
 // scenario runs steps in virtual time and compares the transcript with testdata/NAME.txt.
@@ -154,8 +158,14 @@ func (w *world) must(err error) {
 func (w *world) join(name string, blocks ...string) registry.Node {
 	w.Helper()
 	r := w.registry(name)
+	if w.nonce == "" {
+		meta, err := r.Meta(w.Context())
+		w.must(err)
+		w.nonce = meta.Nonce
+	}
 	s, err := r.Join(w.Context(), cluster.Node{Name: name, Identity: "id-" + name, Mode: "auto",
-		Addresses: []netip.Addr{netip.MustParseAddr("192.168.7." + name[1:])}}, 0)
+		Store:     w.nonce,
+		Addresses: []netip.Addr{netip.MustParseAddr("192.168.7." + name[1:])}}, w.ttl)
 	w.must(err)
 	w.leases[name] = s
 	if len(blocks) == 0 {
@@ -344,16 +354,74 @@ func TestCheck(t *testing.T) {
 	})
 }
 
+// answers makes a node answer the questions of operators, as its agent would.
+func (w *world) answers(name string, lost ...cluster.Loss) (change func(lost ...cluster.Loss)) {
+	w.Helper()
+	r := w.registry(name)
+	var mu sync.Mutex
+	number, err := strconv.Atoi(name[1:])
+	w.must(err)
+	go func() {
+		time.Sleep(time.Duration(number) * 2100 * time.Millisecond) // one after the other
+		for last := ""; w.Context().Err() == nil; {
+			question, err := r.Question(w.Context())
+			mu.Lock()
+			now := lost
+			mu.Unlock()
+			if err == nil && question != last {
+				err = r.Answer(w.Context(), name, cluster.Answer{Question: question, Lost: now})
+				last = question
+			}
+			if err != nil && w.Context().Err() == nil {
+				w.Error(err)
+			}
+			select {
+			case <-time.After(7 * time.Second):
+			case <-w.Context().Done():
+			}
+		}
+	}()
+	return func(now ...cluster.Loss) {
+		mu.Lock()
+		defer mu.Unlock()
+		lost = now
+	}
+}
+
 func TestRestored(t *testing.T) {
 	t.Parallel()
 	scenario(t, func(w *world) {
+		w.ttl = time.Hour
 		w.run("init")
 		w.run("pool create pods 10.64.0.0/20")
 		w.join("n1", "10.64.3.64/26")
+		w.join("n2")
+		w.join("n3")
+		w.registry("n3").Leave(w.Context(), w.leases["n3"])
 		w.run("confirm")
+		w.run("confirm --restored --all-nodes")
 		w.run("confirm --restored")
 		w.run("check")
 		w.run("status")
+		w.note("n1 and n2 have no agent that answers, and n3 is off")
+		w.run("confirm --wait 3s")
+		w.run("confirm --all-nodes --wait 0s --yes")
+		addr := netip.MustParseAddr
+		w.answers("n1")
+		change := w.answers("n2",
+			cluster.Loss{Pool: "pods", Block: netip.MustParsePrefix("10.64.1.0/26"), Used: 9,
+				Addrs: []netip.Addr{addr("10.64.1.1"), addr("10.64.1.2")}},
+			cluster.Loss{Pool: "pods", Block: netip.MustParsePrefix("10.64.2.1/32"), Used: 1,
+				Addrs: []netip.Addr{addr("10.64.2.1")}})
+		w.note("all agents run, and n2 uses lost addresses")
+		w.join("n3")
+		w.answers("n3")
+		w.run("confirm")
+		w.run("confirm --all-nodes --yes")
+		w.note("the containers are detached")
+		change()
+		w.run("confirm --json")
+		w.run("confirm")
 		w.run("confirm --all-nodes")
 		w.run("confirm --all-nodes --yes")
 		w.run("confirm --all-nodes")

@@ -4,50 +4,62 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
 	"github.com/tenon-cni/tenon/internal/cluster"
 )
 
 func (a *app) confirm() *cobra.Command {
-	all, restored, node := false, false, ""
+	all, restored, node, wait := false, false, "", 45*time.Second
 	cmd := &cobra.Command{
-		Use:   "confirm --restored | --all-nodes | --node NODE",
+		Use:   "confirm [--all-nodes | --restored | --node NODE]",
 		Short: "Handle a restored snapshot of etcd, or a copy of a node",
 		Long: `A restored snapshot shows blocks as they were when it was taken. The agents notice
 that etcd has lost transactions. From then on, no node claims or returns blocks;
-each goes on with those that both its files and etcd show. In order:
+each goes on with those that both its files and etcd show. There is no hurry.
 
-1. If no node has noticed it, as "check" shows, run "confirm --restored".
-2. Start the agents of all nodes, also of those that were off. Run "check" on each
-   node, and detach the containers that it reports.
-3. Run "confirm --all-nodes". The nodes adopt the blocks that etcd shows for them,
-   and claim new ones again.
+Without a flag, confirm asks every node which addresses it uses that etcd does not
+show, prints the answers and the next step, and confirms nothing. Repeat it until
+all nodes agree with etcd. With --all-nodes, it asks again, and refuses if a node
+has not answered or uses such an address. Otherwise the nodes adopt the blocks that
+etcd shows for them, and claim new ones again.
+
+If no node has noticed a restore that you know of, run "confirm --restored" first.
 
 When two processes use the identity of one node, with a copy of its files or of the
 whole virtual machine, both stop and give out no addresses. Stop the copy, end its
 containers, and run "node reset" there. Then run "confirm --node NODE" and restart
-the agent of the original.`,
-		Example: a.examples("confirm --restored", "confirm --all-nodes", "confirm --node n7"),
-		Args:    arguments(),
+the agent of the original.
+
+Exit status: 0 all nodes agree, or are confirmed; 1 otherwise; 2 wrong usage.`,
+		Example: a.examples("confirm", "confirm --all-nodes", "confirm --restored",
+			"confirm --node n7"),
+		Args: arguments(),
 		RunE: a.withStore(func(ctx context.Context, s *session, _ []string) error {
 			switch {
-			case restored && !all && node == "":
-				return a.confirmRestored(ctx, s)
-			case all && !restored && node == "":
-				return a.confirmNodes(ctx, s)
-			case node != "" && !all && !restored:
+			case node != "" && (all || restored), all && restored:
+				return usagef("give only one of --all-nodes, --restored and --node")
+			case wait < 0:
+				return usagef("--wait %v is negative", wait)
+			case a.json && (node != "" || all || restored):
+				return usagef("--json works only without another flag")
+			case node != "":
 				return a.confirmNode(ctx, s, node)
+			case restored:
+				return a.confirmRestored(ctx, s)
+			case all:
+				return a.confirmNodes(ctx, s, wait)
 			}
-			return usagef("give either --restored, --all-nodes or --node")
+			return a.review(ctx, s, wait)
 		}),
 	}
-	cmd.Flags().BoolVar(&restored, "restored", false, "stop growth: the store was restored")
 	cmd.Flags().BoolVar(&all, "all-nodes", false, "let all nodes use the store again")
+	cmd.Flags().BoolVar(&restored, "restored", false, "stop growth: the store was restored")
 	cmd.Flags().StringVar(&node, "node", "", "let `NODE` go on: no copy of it runs any more")
-	return a.yesFlag(cmd)
+	cmd.Flags().DurationVar(&wait, "wait", wait, "longest `TIME` to wait for the answers of nodes")
+	return a.jsonFlag(a.yesFlag(cmd))
 }
 
 // confirmNode lets the original of a copied node join again.
@@ -84,36 +96,33 @@ func (a *app) confirmRestored(ctx context.Context, s *session) error {
 		return err
 	}
 	a.printf("no node claims blocks now\n")
-	a.hint("run on each node: " + a.name + " check")
+	a.hint("ask the nodes what they use: " + a.name + " confirm")
 	return nil
 }
 
-func (a *app) confirmNodes(ctx context.Context, s *session) error {
-	snapshot, err := s.registry.Snapshot(ctx)
+func (a *app) confirmNodes(ctx context.Context, s *session, wait time.Duration) error {
+	r, err := a.ask(ctx, s, wait)
 	if err != nil {
 		return err
 	}
-	if found := snapshot.Check(); len(found) > 0 {
-		return hint(fmt.Errorf("the store has %s", plural(len(found), "finding")),
-			"list them: "+a.name+" check")
+	if obstacle := r.obstacle(); obstacle != "" {
+		return hint(fmt.Errorf("%s; nothing was changed", obstacle),
+			"what to do about it: "+a.name+" confirm")
 	}
-	var waiting []registry.Node
-	for _, n := range snapshot.Nodes {
-		if n.Store != snapshot.Meta.Nonce && n.State != cluster.NodeFenced {
-			waiting = append(waiting, n)
-		}
-	}
+	waiting := r.waiting()
 	if len(waiting) == 0 {
 		a.printf("all nodes use the store already\n")
-		return s.registry.EndDoubt(ctx, snapshot.Meta.Nonce)
+		return s.registry.EndDoubt(ctx, r.snapshot.Meta.Nonce)
 	}
-	if err := a.confirmed(fmt.Sprintf("Did check report no other findings on each of %s?",
-		plural(len(waiting), "node"))); err != nil {
+	if err := a.confirmed(fmt.Sprintf("%s with the store. Nodes that joined after the snapshot "+
+		"are not among them while they are off. Have all been started?",
+		agree(len(waiting)))); err != nil {
 		return err
 	}
 	var errs []error
 	for _, n := range waiting {
-		_, err := s.registry.Update(ctx, n, func(n *cluster.Node) { n.Store = snapshot.Meta.Nonce })
+		_, err := s.registry.Update(ctx, n,
+			func(n *cluster.Node) { n.Store = r.snapshot.Meta.Nonce })
 		if err != nil {
 			errs = append(errs, fmt.Errorf("node %s: %w", n.Name, err))
 			continue
@@ -123,5 +132,5 @@ func (a *app) confirmNodes(ctx context.Context, s *session) error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	return s.registry.EndDoubt(ctx, snapshot.Meta.Nonce)
+	return s.registry.EndDoubt(ctx, r.snapshot.Meta.Nonce)
 }

@@ -94,8 +94,7 @@ func (s Snapshot) Check() []Finding {
 // operator have not confirmed it. A confirmation needs the findings of Check, not these, to be
 // corrected first.
 func (s Snapshot) Doubts() (found []Finding) {
-	const way = "correct the other findings of check on each node, then run " +
-		"`tenon cluster confirm --all-nodes`"
+	const way = "run `tenon cluster confirm`: it asks all nodes, and says what to do"
 	if d := s.Doubt; d != nil {
 		found = append(found, Finding{oneHolder, fmt.Sprintf(
 			"the store was restored or replaced, and no node gets blocks: %s, %s: %s", d.Author,

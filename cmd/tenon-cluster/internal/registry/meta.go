@@ -67,13 +67,16 @@ func (r *Registry) Distrust(
 	return meta, changed, err
 }
 
-// EndDoubt removes the doubt about the store with this nonce, when an operator has confirmed all
-// nodes. ErrConflict: the store has another nonce.
+// EndDoubt removes the doubt about the store with this nonce, and the question to the nodes with its
+// answers, when an operator has confirmed all nodes. ErrConflict: the store has another nonce.
 func (r *Registry) EndDoubt(ctx context.Context, nonce string) error {
 	_, err := r.repeat(ctx, func(ctx context.Context) error {
 		o, err := r.commit(ctx, "end the doubt about the store", change{
 			compares: []clientv3.Cmp{r.hasNonce(nonce)},
-			then:     []clientv3.Op{clientv3.OpDelete(r.keys.Doubt())},
+			then: []clientv3.Op{
+				clientv3.OpDelete(r.keys.Doubt()), clientv3.OpDelete(r.keys.Question()),
+				clientv3.OpDelete(r.keys.Answers(), clientv3.WithPrefix()),
+			},
 		})
 		if err == nil && !o.held {
 			err = fmt.Errorf("the store was restored again: %w", ErrConflict)

@@ -382,7 +382,7 @@ func (r *Registry) DeleteNode(ctx context.Context, name string) error {
 		c.same(r.keys.Node(name), n.Revision)
 		c.absent(r.keys.Live(name))
 		c.then = append(c.then, clientv3.OpDelete(r.keys.Node(name)),
-			clientv3.OpDelete(r.keys.Proof(name)))
+			clientv3.OpDelete(r.keys.Proof(name)), clientv3.OpDelete(r.keys.Answer(name)))
 		_, err = r.write(ctx, "delete node "+name, c)
 		return err
 	})
