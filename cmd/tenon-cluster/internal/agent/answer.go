@@ -16,8 +16,8 @@ import (
 // maxLost bounds the addresses of a block that an answer names.
 const maxLost = 4
 
-// answer answers an operator who asks what this node uses that the store does not show. Only a node
-// that distrusts the store looks for a question. The caller has the turn.
+// answer answers the question of an operator, see [cluster.Question]. Only a node that distrusts the
+// store looks for one. The caller has the turn.
 func (a *Agent) answer(ctx context.Context) error {
 	if !a.isRestored() {
 		return nil
@@ -92,7 +92,7 @@ func (a *Agent) lossesOf(
 }
 
 // lostShared returns the reservations of shared addresses in a pool that the store does not show as
-// held by their containers. It does not read those that are in held.
+// held by their containers. It reads only holders that held lacks.
 func (a *Agent) lostShared(
 	ctx context.Context, name string, p *local.Pool, held []cluster.Holder,
 ) (lost []ipam.Lease, err error) {

@@ -135,7 +135,7 @@ func (r *review) count(state string) (n int) {
 	return n
 }
 
-// silent returns the nodes whose agent runs and has not answered.
+// silent returns the nodes that have not answered although their agent runs.
 func (r *review) silent() (names []string) {
 	for _, v := range r.Nodes {
 		if v.State == reviewSilent {
