@@ -25,10 +25,22 @@ func TestCollectInto(t *testing.T) {
 	if len(missing[0]) != 4 {
 		t.Errorf("missing: %v, want 4 elements", missing[0])
 	}
-	must(t, b.host.Rules.ApplyBatches(batch))
+	applied, err := b.host.Rules.ApplyBatches(batch)
+	must(t, err)
+	if len(applied[0]) != 4 {
+		t.Errorf("missing before the change: %v, want 4 elements", applied[0])
+	}
 	held, err := b.host.Rules.Held(nft.Masquerading)
 	must(t, err)
 	if len(held) != 4 {
 		t.Errorf("got %v, want 4 elements", held)
+	}
+	// Another program flushes the rules immediately before the change.
+	b.begin(t, t.Context())
+	b.tx.Watch(func(string) error { b.Host.Command("nft", "flush", "ruleset"); return nil })
+	applied, err = b.host.Rules.ApplyBatches(batch)
+	must(t, err)
+	if len(applied[0]) != 4 {
+		t.Errorf("missing after a flush: %v, want 4 elements", applied[0])
 	}
 }

@@ -64,6 +64,15 @@ func (s Rules) request(tag string, elements []Element) nft.Request {
 }
 
 func (s *Space) apply(op string, requests ...nft.Request) error {
+	return s.change(op, func(c *nft.Conn) (undo func(context.Context) error, err error) {
+		return c.Apply(s.tx.ctx, requests...)
+	})
+}
+
+// change makes a change of rule sets, which undo reverts.
+func (s *Space) change(
+	op string, do func(*nft.Conn) (undo func(context.Context) error, err error),
+) error {
 	var undo func(context.Context) error
 	return s.tx.Do(op,
 		func() error {
@@ -71,7 +80,7 @@ func (s *Space) apply(op string, requests ...nft.Request) error {
 			if err != nil {
 				return err
 			}
-			undo, err = c.Apply(s.tx.ctx, requests...)
+			undo, err = do(c)
 			return err
 		},
 		func() error {
@@ -206,31 +215,40 @@ func (s Rules) DeleteFlows(f FlowFilter, failed func(error)) error {
 type Batch struct{ requests []nft.Request }
 
 // ApplyBatches applies batches that were collected for this namespace, in one transaction. It
-// leaves out a request that conflicts with another owner, and names it in the error.
-func (s Rules) ApplyBatches(batches ...*Batch) error {
+// leaves out a request that conflicts with another owner, and names it in the error. missing is what
+// [Rules.MissingInBatches] would have returned in the instant before.
+func (s Rules) ApplyBatches(batches ...*Batch) (missing [][]Held, err error) {
 	requests := requestsOf(batches)
-	if len(requests) == 0 {
-		return nil
+	list := make([][]Held, len(requests))
+	if len(requests) > 0 { // the kernel may lack nftables
+		err = s.space.change(fmt.Sprintf("apply %d requests", len(requests)),
+			func(c *nft.Conn) (undo func(context.Context) error, err error) {
+				list, undo, err = c.Restore(s.space.tx.ctx, requests...)
+				return undo, err
+			})
 	}
-	return s.space.apply(fmt.Sprintf("apply %d requests", len(requests)), requests...)
+	return byBatch(list, batches), err
 }
 
 // MissingInBatches is Missing for each batch.
 func (s Rules) MissingInBatches(batches ...*Batch) ([][]Held, error) {
-	list := make([][]Held, len(batches))
 	requests := requestsOf(batches)
 	if len(requests) == 0 { // the kernel may lack nftables
-		return list, nil
+		return make([][]Held, len(batches)), nil
 	}
 	missing, err := s.missing(requests...)
-	if err != nil {
-		return nil, err
-	}
+	return byBatch(missing, batches), err
+}
+
+// byBatch joins the elements of the requests of each batch.
+func byBatch(missing [][]Held, batches []*Batch) [][]Held {
+	list := make([][]Held, len(batches))
 	for i, b := range batches {
-		list[i] = slices.Concat(missing[:len(b.requests)]...)
-		missing = missing[len(b.requests):]
+		n := min(len(b.requests), len(missing)) // none after an error
+		list[i] = slices.Concat(missing[:n]...)
+		missing = missing[n:]
 	}
-	return list, nil
+	return list
 }
 
 func requestsOf(batches []*Batch) (list []nft.Request) {

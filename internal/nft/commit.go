@@ -18,6 +18,23 @@ import (
 func (c *Conn) Apply(
 	ctx context.Context, requests ...Request,
 ) (undo func(context.Context) error, err error) {
+	return c.apply(ctx, requests, nil)
+}
+
+// Restore is Apply, and returns for each request what [Conn.Missing] would have returned in the
+// instant before.
+func (c *Conn) Restore(
+	ctx context.Context, requests ...Request,
+) (missing [][]Held, undo func(context.Context) error, err error) {
+	undo, err = c.apply(ctx, requests, func(have *state) { missing = missingIn(have, requests) })
+	return missing, undo, err
+}
+
+// apply calls look, unless it is nil, with the state that the transaction changes; it may do so
+// several times, of which the last one counts.
+func (c *Conn) apply(
+	ctx context.Context, requests []Request, look func(*state),
+) (undo func(context.Context) error, err error) {
 	for _, r := range requests {
 		if err := checkOwner(r.Owner); err != nil {
 			return nil, err
@@ -36,6 +53,9 @@ func (c *Conn) Apply(
 			}
 			done.builds = append(done.builds, next.builds...)
 			done.sets = append(done.sets, next.sets...)
+		}
+		if look != nil {
+			look(have)
 		}
 		return done, nil
 	})

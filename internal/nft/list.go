@@ -49,17 +49,22 @@ func (c *Conn) Owned(rs *RuleSet) (list []Held, err error) {
 // element exists in a rule set after a flush of its rules. A mapping of the same ports by an
 // owner that shares them counts as existing.
 func (c *Conn) Missing(ctx context.Context, requests ...Request) (missing [][]Held, err error) {
-	missing = make([][]Held, len(requests))
 	err = c.locked(ctx, func() error {
 		have := c.state()
-		for _, rs := range ruleSetsOf(requests...) {
-			for i, list := range lacking(rs, requests, have) {
-				missing[i] = append(missing[i], list...)
-			}
-		}
+		missing = missingIn(have, requests)
 		return have.err
 	})
 	return missing, err
+}
+
+func missingIn(have *state, requests []Request) [][]Held {
+	missing := make([][]Held, len(requests))
+	for _, rs := range ruleSetsOf(requests...) {
+		for i, list := range lacking(rs, requests, have) {
+			missing[i] = append(missing[i], list...)
+		}
+	}
+	return missing
 }
 
 // All returns the elements of Tenon's tables that have an owner, by the name of their rule set. It

@@ -181,13 +181,10 @@ func (r repairs) watch(op string) error {
 
 // meet applies all elements that can be applied. A call fails if one of its elements cannot.
 func (r repairs) meet(host *kernel.Space) error {
-	missing, err := host.Rules.MissingInBatches(r.batches()...)
-	if err != nil {
-		return r.fail(err)
-	}
-	failure := host.Rules.ApplyBatches(r.batches()...)
+	missing, failure := host.Rules.ApplyBatches(r.batches()...)
 	still := make([][]kernel.Held, len(r))
 	if failure != nil {
+		var err error
 		if still, err = host.Rules.MissingInBatches(r.batches()...); err != nil {
 			return r.fail(errors.Join(failure, err))
 		}
