@@ -1,6 +1,6 @@
 // Package interop tests Tenon with software of other projects: containerd 1.6 through its Container
 // Runtime Interface, Podman 4.3 with its CNI backend, the upstream plugins (under Tenon's runtime,
-// and taking turns with Tenon's plugins for the same containers), an earlier version of Tenon, and
+// and taking turns with Tenon's plugins for the same containers), earlier versions of Tenon, and
 // a plugin that is a shell script. It contains only tests.
 //
 // The tests need root and the Debian packages in scripts/test-deps, but no registry: they build the

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -197,18 +198,19 @@ func (n *node) unchanged(before string) {
 	}
 }
 
-// withoutSkeleton removes the rules and sets of table inet tenon from a difference. They belong to no
-// attachment, and a later version replaces them; attachments have elements.
+// withoutSkeleton removes the rules, sets and maps of table inet tenon from a difference. They belong
+// to no attachment, and a later version replaces them; attachments have elements.
 func withoutSkeleton(diff string) string {
 	var rest strings.Builder
 	for line := range strings.Lines(diff) {
-		if !strings.Contains(line, "host nft rule inet tenon ") &&
-			!strings.Contains(line, "host nft set inet tenon ") {
+		if !skeleton.MatchString(line) {
 			rest.WriteString(line)
 		}
 	}
 	return rest.String()
 }
+
+var skeleton = regexp.MustCompile(`host nft (rule inet tenon |(set|map) inet tenon \S+ \{)`)
 
 // nothingKept fails the test if a file of an attachment or a namespace exists.
 func (n *node) nothingKept() {

@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,58 +11,68 @@ import (
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// previousTenon is the command of an earlier version, and previousPlugins the directory of its
-// plugins. scripts/previous builds both.
-const (
-	previousTenon   = "../../bin/tenon-previous"
-	previousPlugins = "../../bin/previous"
-)
+// earlier is an earlier version of Tenon. A clone without history has none: scripts/previous builds
+// them from commits.
+type earlier struct {
+	command string // the absolute path of tenon
+	dir     string // and of the directory of plugins
+}
 
-// earlierVersion returns the absolute paths of an earlier version's command and plugin directory. A
-// clone without history has none: scripts/previous builds them from a commit.
-func earlierVersion(t *testing.T) (command, dir string) {
-	t.Helper()
-	command, err := filepath.Abs(previousTenon)
+// fromEarlier runs a test for each earlier version that testdata/earlier lists.
+func fromEarlier(t *testing.T, test func(*testing.T, earlier)) {
+	testnet.Long(t)
+	t.Parallel()
+	list, err := os.ReadFile("testdata/earlier")
 	must(t, err)
-	dir, err = filepath.Abs(previousPlugins)
-	must(t, err)
-	testnet.Require(t, testnet.Optional(testnet.Tool(command)))
-	return command, dir
+	for line := range strings.Lines(string(list)) {
+		commit, _, _ := strings.Cut(line, " ")
+		t.Run(commit, func(t *testing.T) {
+			t.Parallel()
+			dir, err := filepath.Abs(filepath.Join("../../bin/previous", commit))
+			must(t, err)
+			e := earlier{command: filepath.Join(dir, "tenon"), dir: filepath.Join(dir, "plugins")}
+			testnet.Require(t, testnet.Optional(testnet.Tool(e.command)))
+			test(t, e)
+		})
+	}
 }
 
 // TestUpgrade attaches with an earlier version and calls CHECK, DEL and GC of this one, and the
 // other way round. Nothing may remain.
 func TestUpgrade(t *testing.T) {
-	testnet.Long(t)
-	t.Parallel()
-	_, dir := earlierVersion(t)
 	rows := append(slices.Clone(takeovers), // and what Debian's plugins lack
 		takeover{plugin: "dummy", members: dual, kernel: []kernel.Feature{kernel.FeatureDummy}},
 		takeover{plugin: "tap", members: dual, kernel: []kernel.Feature{kernel.FeatureTun}})
-	for _, row := range rows {
-		row.from, row.to = outcome{}, outcome{}
-		if row.plugin == "portmap" { // the setting belongs to the interface and goes with it
-			route := []string{"veth0/route_localnet"}
-			row.from.stays, row.to.stays = route, route
+	fromEarlier(t, func(t *testing.T, e earlier) {
+		for _, row := range rows {
+			row.from, row.to = outcome{}, outcome{}
+			switch row.plugin {
+			case "portmap": // the setting belongs to the interface and goes with it
+				route := []string{"veth0/route_localnet"}
+				row.from.stays, row.to.stays = route, route
+			case "bandwidth": // the earlier CHECK requires filters with priority 1
+				row.to.drift = true
+			}
+			for side, thisAdds := range map[string]bool{"upgrade": false, "downgrade": true} {
+				t.Run(strings.TrimSuffix(row.plugin+", "+row.name, ", ")+", "+side, func(t *testing.T) {
+					t.Parallel()
+					testnet.Require(t, testnet.Kernel(row.kernel...))
+					row.test(t, e.dir, thisAdds)
+				})
+			}
 		}
-		for side, thisAdds := range map[string]bool{"upgrade": false, "downgrade": true} {
-			t.Run(strings.TrimSuffix(row.plugin+", "+row.name, ", ")+", "+side, func(t *testing.T) {
-				t.Parallel()
-				testnet.Require(t, testnet.Kernel(row.kernel...))
-				row.test(t, dir, thisAdds)
-			})
-		}
-	}
+	})
 }
 
 // TestUpgradeRepair attaches a container with an earlier version's command and flushes the rule
 // set. This version's command then repairs the attachment from the record, checks it and detaches
 // it.
 func TestUpgradeRepair(t *testing.T) {
-	testnet.Long(t)
-	t.Parallel()
-	command, dir := earlierVersion(t)
-	l := newLab(t, dir)
+	fromEarlier(t, upgradeAndRepair)
+}
+
+func upgradeAndRepair(t *testing.T, e earlier) {
+	l := newLab(t, e.dir)
 	outside := l.Uplink()
 	l.write(podNetwork, `{"cniVersion":"1.1.0","name":"pods","plugins":[
 		{"type":"bridge","bridge":"cni0","isGateway":true,"ipMasq":true,"hairpinMode":true,"ipam":{"type":"host-local","ranges":[[{"subnet":"10.85.0.0/16"}],[{"subnet":"fd00:85::/64"}]],"routes":[{"dst":"0.0.0.0/0"}]}},
@@ -73,7 +84,7 @@ func TestUpgradeRepair(t *testing.T) {
 		l.container(name)
 	}
 	this := l.command
-	l.command = command
+	l.command = e.command
 	l.add("web", 8080)
 	l.must("del", "pods", "web", "--id", "web") // leaves the shared objects
 	before := l.snapshot()

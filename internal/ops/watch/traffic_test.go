@@ -3,78 +3,20 @@ package watch_test
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/tenon-cni/tenon/internal/ops/watch"
 	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
-// echo serves TCP connections and UDP datagrams on port 80 of a container until the test ends.
-func (h *host) echo(container string) {
-	h.t.Helper()
-	var l net.Listener
-	var u net.PacketConn
-	h.Container(container).Do(func() {
-		var err, other error
-		l, err = net.Listen("tcp", ":80")
-		u, other = net.ListenPacket("udp", ":80")
-		must(h.t, errors.Join(err, other))
-	})
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			running.Go(func() { defer c.Close(); _, _ = io.Copy(c, c) })
-		}
-	})
-	running.Go(func() {
-		for b := make([]byte, 64); ; {
-			n, from, err := u.ReadFrom(b)
-			if err != nil {
-				return
-			}
-			_, _ = u.WriteTo(b[:n], from)
-		}
-	})
-	h.t.Cleanup(func() { l.Close(); u.Close(); running.Wait() })
-}
-
-// dial opens a connection from a namespace.
-func dial(t *testing.T, from *testnet.Namespace, protocol, to string) (c net.Conn) {
+// dial opens a connection from a namespace that ends with the test.
+func dial(t *testing.T, from *testnet.Namespace, network, to string) net.Conn {
 	t.Helper()
-	from.Do(func() {
-		var err error
-		if c, err = net.DialTimeout(protocol, to, testnet.Patience); err != nil {
-			t.Fatal(err)
-		}
-	})
+	c, err := testnet.Dial(from, network, to)
+	must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
-}
-
-// exchange sends text and waits for the same text.
-func exchange(c net.Conn, text string) error {
-	if err := c.SetDeadline(time.Now().Add(testnet.Patience)); err != nil {
-		return err
-	}
-	if _, err := io.WriteString(c, text); err != nil {
-		return err
-	}
-	b := make([]byte, len(text))
-	if _, err := io.ReadFull(c, b); err != nil {
-		return err
-	}
-	if string(b) != text {
-		return fmt.Errorf("sent %q, got %q", text, b)
-	}
-	return nil
 }
 
 // TestTraffic: while the rules of an attachment are deleted and repaired, other attachments lose no
@@ -83,7 +25,7 @@ func TestTraffic(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, "nftables")
 	h.addMany(3)
-	h.echo("c1")
+	testnet.Echo(t, h.Container("c1"), 80)
 	outside := h.Uplink()
 	h.watch(nil)
 	address := "10.1.0.3:80"
@@ -100,8 +42,8 @@ func TestTraffic(t *testing.T) {
 				return
 			default:
 			}
-			if err := errors.Join(exchange(datagrams, fmt.Sprintf("datagram %9d", i)),
-				exchange(bridged, "bridged")); err != nil {
+			if err := errors.Join(testnet.Exchange(datagrams, fmt.Sprintf("datagram %9d", i)),
+				testnet.Exchange(bridged, "bridged")); err != nil {
 				ended <- fmt.Errorf("round %d: %w", i, err)
 				return
 			}
@@ -113,14 +55,14 @@ func TestTraffic(t *testing.T) {
 	h.Host.Command("nft", "add table ip foreign; flush table ip foreign; delete table ip foreign")
 	inside("route del default")(h)
 	h.waitFor(restored)
-	must(t, exchange(translated, "before the flush"))
+	must(t, testnet.Exchange(translated, "before the flush"))
 	nft("flush ruleset")(h)
 	h.waitFor(restored)
 	// The kernel translates nothing while no chain does, so the connection is silent meanwhile.
-	if err := exchange(translated, "after the flush"); err != nil {
+	if err := testnet.Exchange(translated, "after the flush"); err != nil {
 		t.Error("established connection:", err)
 	}
-	if err := exchange(dial(t, outside, "tcp", published), "new"); err != nil {
+	if err := testnet.Exchange(dial(t, outside, "tcp", published), "new"); err != nil {
 		t.Error("new connection:", err)
 	}
 	close(stop)
