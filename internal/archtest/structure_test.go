@@ -25,7 +25,7 @@ var mayImport = map[string][]string{
 		"internal/dhcp", "internal/firewalld", "internal/ipam", "internal/repair",
 		"internal/session",
 		"internal/kernel", "internal/statefile", "internal/document", "internal/host",
-		"internal/netns", "internal/nft", "internal/journal", "internal/trace",
+		"internal/netns", "internal/nft", "internal/journal", "internal/trace", "internal/mounts",
 	},
 
 	// The state of a host, for the commands that explain it.
@@ -80,12 +80,13 @@ var mayImport = map[string][]string{
 	// The steps of operations, recorded on all layers.
 	"internal/trace": {},
 
-	// Files that hold state, sockets, and texts.
+	// Files that hold state, sockets, mounts, and texts.
 	"internal/about":      {"cni"},
 	"internal/statefile":  {},
 	"internal/unixsocket": {},
 	"internal/document":   {},
 	"internal/ledger":     {"internal/statefile"},
+	"internal/mounts":     {},
 	"internal/journal":    {"internal/statefile", "cni"},
 }
 

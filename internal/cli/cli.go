@@ -17,6 +17,8 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/trace"
 	"github.com/tenon-cni/tenon/invoke"
+	"github.com/tenon-cni/tenon/plugin"
+	"github.com/tenon-cni/tenon/plugins/all"
 )
 
 // app is one run of the program.
@@ -29,6 +31,8 @@ type app struct {
 	stderr   *output
 	logLevel slog.LevelVar // lowest level of printed messages of the library and plugins
 	tracing  bool          // operations are recorded
+	// described are the plugins that repair attachments, nil for [all.Described].
+	described []plugin.Definition
 }
 
 // Run runs the command that args name. It returns the exit status: 0 for success, 1 for failure, 2
@@ -123,7 +127,7 @@ Exit status: 0 success, 1 failure, 2 wrong usage.`,
 		}
 	}
 	add(groupAttach, a.add(), a.del(), a.check(), a.gc(), a.prune(), a.recover(), a.repair(), a.watch())
-	add(groupLook, a.ps(), a.inspect(), a.doctor(), a.hostMap(), a.why(), a.logs(), a.history(), a.trace(), a.supportBundle(), a.net(), a.ipam(), a.dhcp(), a.cluster(), a.status(), a.versions())
+	add(groupLook, a.ps(), a.inspect(), a.doctor(), a.hostMap(), a.why(), a.plan(), a.logs(), a.history(), a.trace(), a.supportBundle(), a.net(), a.ipam(), a.dhcp(), a.cluster(), a.status(), a.versions())
 	add(
 		groupSetUp,
 		a.install(),
@@ -134,6 +138,7 @@ Exit status: 0 success, 1 failure, 2 wrong usage.`,
 		a.demo(),
 		a.flagsTopic(),
 	)
+	root.AddCommand(a.planInside())
 	root.SetCompletionCommandGroupID(groupSetUp)
 	root.SetHelpCommandGroupID(groupSetUp)
 	return parent(root)
@@ -163,6 +168,14 @@ func arguments(least int, names ...string) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// plugins returns the plugins that repair attachments.
+func (a *app) plugins() []plugin.Definition {
+	if a.described != nil {
+		return a.described
+	}
+	return all.Described()
 }
 
 // keyEntry is the key of an attachment as JSON.

@@ -15,7 +15,6 @@ import (
 	"github.com/tenon-cni/tenon/invoke"
 	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/plugin"
-	"github.com/tenon-cni/tenon/plugins/all"
 )
 
 // repairs collects the results of a repair.
@@ -65,7 +64,7 @@ func (p *repairs) run(ctx context.Context, calls []invoke.Call) error {
 			return repair.Missing(ctx, plugins, calls, p.client.Caller)
 		}
 	}
-	outcomes, err := do(ctx, all.Described(), calls)
+	outcomes, err := do(ctx, p.plugins(), calls)
 	errs := []error{err}
 	for i, o := range outcomes {
 		name, _, _ := cni.DecodeHeader(calls[i].Stdin)

@@ -38,7 +38,7 @@ func TestSuggestions(t *testing.T) {
 		"add --debug":         `did you mean "--verbose"?`,
 		"add --publish":       `use a capability: --cap 'portMappings=[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]'`,
 		"inspect --container": "CONTAINER is an argument: tenon inspect [NETWORK] CONTAINER [flags]",
-		"ps --replace":        "commands with --replace: add, trace add",
+		"ps --replace":        "commands with --replace: add, plan add, trace add",
 		"ps --xyzzy":          "",
 	} {
 		a := &app{stdout: &output{file: temporary(t)}, stderr: newOutput(temporary(t))}

@@ -52,3 +52,18 @@ func (c *Conn) Make(changes []Change) (errs []error) {
 
 // ErrTaken reports whether a change failed because another program has an object with the same key.
 func ErrTaken(err error) bool { return errors.Is(err, unix.EEXIST) }
+
+// RawChange returns a change of any kind, for programs that copy objects with all their attributes.
+// flags are NLM_F_… in addition to NLM_F_ACK; body is encoded as by [Body].
+func RawChange(text string, kind uint16, flags int, body []byte) Change {
+	return change(text, kind, flags, body)
+}
+
+// Try makes changes like [Conn.Make] and returns the error of each, nil for success.
+func (c *Conn) Try(changes []Change) ([]error, error) {
+	requests := make([]Request, len(changes))
+	for i, ch := range changes {
+		requests[i] = ch.request
+	}
+	return c.exchange.SendAll(c.fd, requests...)
+}

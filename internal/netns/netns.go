@@ -111,6 +111,9 @@ func open(path string) (*NS, error) {
 // Fd returns the file descriptor of the handle; it stays owned by n. It is -1 after Close.
 func (n *NS) Fd() int { return int(n.f.Fd()) }
 
+// File returns the open file of the handle, for child processes; it stays owned by n.
+func (n *NS) File() *os.File { return n.f }
+
 // Path returns a path of the namespace that child processes can open: the path given to [Open] or,
 // while the handle is open, /proc/PID/fd/N.
 func (n *NS) Path() string {

@@ -1,5 +1,5 @@
 // Package legacy lists the tables of legacy iptables, which nftables does not show, as chains and
-// rules of nftables, so that one evaluation serves both.
+// rules of nftables, so that one evaluation serves both. It can also copy them to another namespace.
 package legacy
 
 import (
@@ -139,22 +139,27 @@ func (f family) info(fd int, name string) (about info, err error) {
 }
 
 func (f family) append(ns *netns.NS, name string, r *nftmsg.Ruleset) error {
-	fd, err := f.socket(ns)
+	t, err := f.table(ns, name)
 	if err != nil {
 		return err
+	}
+	return t.list(r)
+}
+
+// table reads a table, again if it changes meanwhile.
+func (f family) table(ns *netns.NS, name string) (t *table, err error) {
+	fd, err := f.socket(ns)
+	if err != nil {
+		return nil, err
 	}
 	defer unix.Close(fd)
 	const repeats = 10
 	for range repeats {
-		var t *table
-		if t, err = f.read(fd, name); err == nil {
-			return t.list(r)
-		}
-		if !errors.Is(err, unix.EAGAIN) { // the table has changed meanwhile
-			return err
+		if t, err = f.read(fd, name); !errors.Is(err, unix.EAGAIN) {
+			return t, err
 		}
 	}
-	return err
+	return nil, err
 }
 
 // read reads a table.

@@ -172,17 +172,22 @@ func (c *Conn) Commit(t *Transaction) error {
 	if len(t.requests) == 0 {
 		return nil
 	}
+	if refused, err := c.commit(t); err != nil {
+		return fmt.Errorf("%s: %w", t.describe(refused), err)
+	}
+	return nil
+}
+
+// commit sends a transaction and returns the index of the first change that the kernel refuses.
+func (c *Conn) commit(t *Transaction) (refused int, err error) {
 	frame := netlink.Body(netlink.Netfilter{Resource: [2]byte{0, unix.NFNL_SUBSYS_NFTABLES}})
 	batch := append([]netlink.Request{{Kind: unix.NFNL_MSG_BATCH_BEGIN, Body: frame}},
 		t.requests...)
 	// Without an ACK, a malformed batch, which the kernel does not answer, would look like success.
 	batch[len(batch)-1].Flags |= unix.NLM_F_ACK
-	refused, err := c.exchange.Send(c.fd,
+	refused, err = c.exchange.Send(c.fd,
 		append(batch, netlink.Request{Kind: unix.NFNL_MSG_BATCH_END, Body: frame})...)
-	if err != nil {
-		return fmt.Errorf("%s: %w", t.describe(refused-1), err)
-	}
-	return nil
+	return refused - 1, err
 }
 
 // describe names a change, or all changes if the index is out of range.
