@@ -288,9 +288,12 @@ func (p *planning) stale(r network.Record) bool {
 	if r.State != network.Attached { // interrupted
 		return true
 	}
-	named := p.value("keep") != "" && p.value("keep") != "[]"
-	return (named || p.value("keep-none") == "true") &&
-		!strings.Contains(p.value("keep"), r.Attachment.Container+"/"+r.Attachment.IfName)
+	var keep []string
+	if f := p.flags.Lookup("keep"); f != nil {
+		keep = f.Value.(pflag.SliceValue).GetSlice()
+	}
+	return (len(keep) > 0 || p.value("keep-none") == "true") &&
+		!slices.Contains(keep, r.Attachment.Container+"/"+r.Attachment.IfName)
 }
 
 // onParent reports whether an attachment has a link on a link of the host, where it excludes

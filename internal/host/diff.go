@@ -3,9 +3,12 @@ package host
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Action is the difference of an object between two states.
@@ -237,7 +240,7 @@ func (n *Namespace) objects() (list []object) {
 	list = append(list, n.routeObjects()...)
 	for _, r := range n.Rules {
 		// The kernel adds a rule with the first VRF and keeps it; the rule has a condition without field.
-		derived := r.Protocol == protocolKernel && r.Other
+		derived := r.Protocol == unix.RTPROT_KERNEL && r.Other
 		list = append(list, object{kind: KindPolicy, name: r.text(), derived: derived})
 	}
 	for _, x := range n.Neighbours {
@@ -259,7 +262,7 @@ func (n *Namespace) objects() (list []object) {
 			list = append(list, object{kind: KindForwarding, name: name})
 		}
 	}
-	for _, name := range sortedKeys(n.Settings) {
+	for _, name := range slices.Sorted(maps.Keys(n.Settings)) {
 		if name == "net.netfilter.nf_conntrack_count" {
 			continue
 		}
@@ -267,15 +270,6 @@ func (n *Namespace) objects() (list []object) {
 			properties: []property{{"", n.Settings[name]}}})
 	}
 	return append(list, n.rulesetObjects()...)
-}
-
-func sortedKeys(m map[string]string) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // unless returns text, or nothing if the condition holds.
@@ -367,23 +361,15 @@ func (n *Namespace) addressObjects() (list []object) {
 	return list
 }
 
-// Numbers of linux/rtnetlink.h.
-const (
-	mainTable      = 254
-	localTable     = 255
-	protocolKernel = 2
-	protocolBoot   = 3
-)
-
 func (n *Namespace) routeObjects() (list []object) {
 	for _, r := range n.Routes {
-		if r.Table == localTable && r.Protocol == protocolKernel {
+		if r.Table == unix.RT_TABLE_LOCAL && r.Protocol == unix.RTPROT_KERNEL {
 			continue
 		}
 		o := object{kind: KindRoute, name: n.routeText(r), properties: []property{
-			{"protocol", unless(r.Protocol == protocolKernel || r.Protocol == protocolBoot, number(r.Protocol))},
+			{"protocol", unless(r.Protocol == unix.RTPROT_KERNEL || r.Protocol == unix.RTPROT_BOOT, number(r.Protocol))},
 			{"MTU", number(r.MTU)},
-		}, derived: r.Protocol == protocolKernel}
+		}, derived: r.Protocol == unix.RTPROT_KERNEL}
 		if r.PrefSrc.IsValid() {
 			o.properties = append(o.properties, property{"src", r.PrefSrc.String()})
 		}
@@ -417,7 +403,7 @@ func (n *Namespace) routeText(r Route) string {
 	if r.Src.IsValid() {
 		fmt.Fprintf(&b, " from %v", r.Src)
 	}
-	if r.Table != mainTable {
+	if r.Table != unix.RT_TABLE_MAIN {
 		fmt.Fprintf(&b, " table %d", r.Table)
 	}
 	const usual = 1024 // metric of routes of IPv6

@@ -2,8 +2,6 @@ package host
 
 import (
 	"fmt"
-	"net"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -11,6 +9,7 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/netlink"
 	"github.com/tenon-cni/tenon/internal/nft/nftmsg"
+	"github.com/tenon-cni/tenon/internal/nft/nfttext"
 )
 
 func (n *Namespace) rulesetObjects() (list []object) {
@@ -46,11 +45,10 @@ func (n *Namespace) rulesetObjects() (list []object) {
 		if s.CatchAll != nil {
 			elements = append(slices.Clone(elements), *s.CatchAll)
 		}
-		for i := range elements {
-			e := &elements[i]
+		for _, e := range elements {
 			list = append(list, object{kind: KindElement,
-				name: name + " { " + keyText(&s, e) + " }", label: e.Comment,
-				properties: []property{{"", valueText(&s, e)}, {"comment", e.Comment}}})
+				name: name + " { " + nfttext.Key(&s, e) + " }", label: e.Comment,
+				properties: []property{{"value", nfttext.Value(&s, e)}, {"comment", e.Comment}}})
 		}
 	}
 	return append(list, ruleObjects(r)...)
@@ -88,82 +86,4 @@ func stable(e nftmsg.Raw) []byte {
 		return nil
 	}
 	return e.Data
-}
-
-// keyText writes the key of an element.
-func keyText(s *nftmsg.ListedSet, e *nftmsg.Element) string {
-	if len(e.Key) == 0 {
-		return "*"
-	}
-	from := dataTexts(s.KeyType, e.Key)
-	if len(e.KeyEnd) == 0 {
-		return strings.Join(from, " . ")
-	}
-	to := dataTexts(s.KeyType, e.KeyEnd)
-	for i := range min(len(from), len(to)) {
-		if from[i] != to[i] {
-			from[i] += "-" + to[i]
-		}
-	}
-	return strings.Join(from, " . ")
-}
-
-func valueText(s *nftmsg.ListedSet, e *nftmsg.Element) string {
-	switch {
-	case e.Verdict != nil:
-		return fmt.Sprintf("verdict %v", *e.Verdict)
-	case e.Value != nil:
-		return "value " + dataText(s.DataType, e.Value)
-	}
-	return ""
-}
-
-func dataText(of uint32, data []byte) string { return strings.Join(dataTexts(of, data), " . ") }
-
-// dataTexts writes data of a type as nft(8) numbers it, which can be several concatenated.
-func dataTexts(of uint32, data []byte) (words []string) {
-	const bits, mask = 6, 1<<6 - 1
-	var types []nftmsg.Type
-	for t := of; t != 0; t >>= bits {
-		types = append([]nftmsg.Type{nftmsg.Type(t & mask)}, types...)
-	}
-	if len(types) < 2 {
-		return []string{valueOf(of, data)}
-	}
-	for _, t := range types {
-		size := map[nftmsg.Type]int{nftmsg.TypeIPv4Addr: 4, nftmsg.TypeIPv6Addr: 16, nftmsg.TypeEtherAddr: 6,
-			nftmsg.TypeInetProto: 1, nftmsg.TypeInetService: 2, nftmsg.TypeIfName: 16}[t]
-		if size == 0 || size > len(data) {
-			return []string{fmt.Sprintf("%x", data)}
-		}
-		words = append(words, valueOf(uint32(t), data[:size]))
-		data = data[min(netlink.Align(size), len(data)):]
-	}
-	return words
-}
-
-func valueOf(of uint32, data []byte) string {
-	switch t := nftmsg.Type(of); {
-	case t == nftmsg.TypeIPv4Addr || t == nftmsg.TypeIPv6Addr:
-		if a, ok := netip.AddrFromSlice(data); ok {
-			return a.String()
-		}
-	case t == nftmsg.TypeEtherAddr && len(data) >= 6:
-		return net.HardwareAddr(data[:6]).String()
-	case t == nftmsg.TypeInetService && len(data) >= 2:
-		return fmt.Sprint(int(data[0])<<8 | int(data[1]))
-	case t == nftmsg.TypeInetProto && len(data) >= 1:
-		switch data[0] {
-		case unix.IPPROTO_TCP:
-			return "tcp"
-		case unix.IPPROTO_UDP:
-			return "udp"
-		case unix.IPPROTO_SCTP:
-			return "sctp"
-		}
-		return fmt.Sprint(data[0])
-	case t == nftmsg.TypeIfName:
-		return netlink.Text(data)
-	}
-	return fmt.Sprintf("%x", data)
 }

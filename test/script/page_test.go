@@ -174,21 +174,25 @@ func (b block) write(second *host) error {
 	if !strings.HasPrefix(name, "/") {
 		return nil
 	}
+	if !onHosts {
+		hosts = hostOne
+	}
 	content := []byte(strings.Join(b.lines, "\n") + "\n")
 	var errs []error
-	for _, root := range []string{"", second.root()} {
-		switch {
-		case root == "" && onHosts && !strings.Contains(hosts, "n1"), root != "" && !strings.Contains(hosts, hostTwo):
-			continue
+	for host, root := range map[string]string{hostOne: "", hostTwo: second.root()} {
+		if strings.Contains(hosts, host) {
+			file := filepath.Join(root, name)
+			errs = append(errs, os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, content, 0o644))
 		}
-		file := filepath.Join(root, name)
-		errs = append(errs, os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, content, 0o644))
 	}
 	return errors.Join(errs...)
 }
 
-// hostTwo is the title of the examples that run on a second host.
-const hostTwo = "n2"
+// The hosts of a page. Examples with the title hostTwo run on the second one.
+const (
+	hostOne = "n1"
+	hostTwo = "n2"
+)
 
 // host is a second host of a page: its first process. It has a network and files of its own, with an
 // Ethernet link to the first host.

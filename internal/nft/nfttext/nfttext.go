@@ -65,33 +65,46 @@ func writeSet(w io.Writer, s *nftmsg.ListedSet) {
 // elements returns the elements of a set or a map as text, in the order of their keys: the kernel
 // lists a hash table in any order.
 func elements(s *nftmsg.ListedSet) (list []string) {
-	types := split(s.KeyType, s.KeyLen)
 	all := slices.Clone(s.Elements)
 	slices.SortStableFunc(all, func(a, b nftmsg.Element) int { return bytes.Compare(a.Key, b.Key) })
 	if s.CatchAll != nil {
 		all = append(all, *s.CatchAll)
 	}
-	for i, e := range all {
-		text := "*"
-		switch {
-		case i == len(s.Elements): // the catch-all element
-		case e.KeyEnd != nil:
-			text = keyRange(types, e.Key, e.KeyEnd)
-		default:
-			text = types.format(e.Key)
-		}
+	for _, e := range all {
+		text := Key(s, e)
 		if e.Comment != "" {
 			text += " comment " + quote(e.Comment)
 		}
-		switch {
-		case e.Verdict != nil:
-			text += " : " + verdict(*e.Verdict)
-		case e.Value != nil:
-			text += " : " + split(s.DataType, s.DataLen).format(e.Value)
+		if value := Value(s, e); value != "" {
+			text += " : " + value
 		}
 		list = append(list, text)
 	}
 	return list
+}
+
+// Key returns the key of an element of a set or a map: a value, a prefix or a range in each part, or
+// "*" for the catch-all element, which has none.
+func Key(s *nftmsg.ListedSet, e nftmsg.Element) string {
+	types := split(s.KeyType, s.KeyLen)
+	switch {
+	case len(e.Key) == 0:
+		return "*"
+	case e.KeyEnd != nil:
+		return keyRange(types, e.Key, e.KeyEnd)
+	}
+	return types.format(e.Key)
+}
+
+// Value returns the value or the verdict of an element of a map, "" for an element of a set.
+func Value(s *nftmsg.ListedSet, e nftmsg.Element) string {
+	switch {
+	case e.Verdict != nil:
+		return verdict(*e.Verdict)
+	case e.Value != nil:
+		return split(s.DataType, s.DataLen).format(e.Value)
+	}
+	return ""
 }
 
 // hookNames are the names of hooks, by family.

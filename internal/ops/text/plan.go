@@ -1,6 +1,7 @@
 package text
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -57,7 +58,7 @@ func planLine(s plan.Step, parts int) string {
 	}
 	switch {
 	case s.Action == host.Changed && (s.Before != "" || s.After != ""):
-		fmt.Fprintf(&b, " %s -> %s", or(s.Before, "none"), or(s.After, "none"))
+		fmt.Fprintf(&b, " %s -> %s", cmp.Or(s.Before, "none"), cmp.Or(s.After, "none"))
 	case s.Action == host.Added && s.After != "":
 		fmt.Fprintf(&b, " (%s)", s.After)
 	}
@@ -78,13 +79,6 @@ func planLine(s plan.Step, parts int) string {
 		b.WriteString("  uncertain")
 	}
 	return b.String()
-}
-
-func or(text, empty string) string {
-	if text == "" {
-		return empty
-	}
-	return text
 }
 
 func planSummary(w io.Writer, p *plan.Plan, listed bool) error {

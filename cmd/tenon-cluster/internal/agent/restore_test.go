@@ -345,16 +345,7 @@ func TestAnswer(t *testing.T) {
 func (n *node) lost() (addrs []netip.Addr) {
 	n.Helper()
 	blocks := n.stored().Blocks
-	p, err := n.files.Open(context.Background(), "pods", true)
-	if err != nil {
-		n.Fatal(err)
-	}
-	defer p.Close()
-	leases, err := p.Leases(context.Background())
-	if err != nil {
-		n.Fatal(err)
-	}
-	for _, l := range leases {
+	for _, l := range n.leases() {
 		if !slices.ContainsFunc(blocks, func(b cluster.BlockRef) bool { return b.Block.Contains(l.Addr) }) {
 			addrs = append(addrs, l.Addr)
 		}

@@ -292,8 +292,8 @@ func copyDir(t *testing.T, from, to string) {
 	}
 }
 
-// attached returns the containers with a reservation.
-func (n *node) attached() (all []string) {
+// leases returns the reservations of the pool.
+func (n *node) leases() []ipam.Lease {
 	n.Helper()
 	p, err := n.files.Open(context.Background(), "pods", true)
 	if err != nil {
@@ -304,7 +304,13 @@ func (n *node) attached() (all []string) {
 	if err != nil {
 		n.Fatal(err)
 	}
-	for _, l := range leases {
+	return leases
+}
+
+// attached returns the containers with a reservation.
+func (n *node) attached() (all []string) {
+	n.Helper()
+	for _, l := range n.leases() {
 		all = append(all, l.Owner.Container)
 	}
 	return all

@@ -211,9 +211,7 @@ func (a *app) printReview(r review) error {
 	}
 	rows := [][]string{{"NODE", "AGENT", "ANSWER"}}
 	for _, v := range r.Nodes {
-		for _, row := range v.rows() {
-			rows = append(rows, row)
-		}
+		rows = append(rows, v.rows()...)
 	}
 	if err := a.table(rows); err != nil {
 		return err
