@@ -103,7 +103,7 @@ func run(t *testing.T, script string, env ...string) {
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", fmt.Sprintf("-update=%t", *update))
 	cmd.Env = append(append(os.Environ(), insideEnv+"="+script, "TMPDIR="+tmp), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | processes(script),
+		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID,
 		Pdeathsig:  unix.SIGKILL,
 	}
 	cmd.WaitDelay = time.Minute // longer than the background processes of any script run
@@ -113,12 +113,4 @@ func run(t *testing.T, script string, env ...string) {
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-}
-
-// processes returns the flag for a process namespace if a page starts daemons: they end with it.
-func processes(script string) uintptr {
-	if filepath.Base(script) == "cluster.md" {
-		return unix.CLONE_NEWPID
-	}
-	return 0
 }
