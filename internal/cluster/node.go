@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -11,7 +13,32 @@ import (
 // cluster, and nodes then confirm their blocks again.
 type Meta struct {
 	Schema int    `json:"schema"`
-	Nonce  string `json:"nonce"`
+	Nonce  string `json:"nonce"` // see [NextNonce]
+}
+
+// NextNonce returns a nonce of the store that is later than other ones: their highest number and 1, a
+// hyphen, and a random text. A nonce without a number is the first one of a store.
+func NextNonce(random string, earlier ...string) string {
+	last := uint64(0)
+	for _, nonce := range earlier {
+		last = max(last, nonceNumber(nonce))
+	}
+	return fmt.Sprintf("%d-%s", last+1, random)
+}
+
+// LaterNonce reports whether a nonce of the store is later than another one, "" if there is none. A
+// restored store has an earlier nonce, or one with the same number.
+func LaterNonce(nonce, other string) bool {
+	return other == "" || nonceNumber(nonce) > nonceNumber(other)
+}
+
+func nonceNumber(nonce string) uint64 {
+	number, _, _ := strings.Cut(nonce, "-")
+	n, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || number == nonce {
+		return 0
+	}
+	return n
 }
 
 // Doubt says why the store cannot be trusted: it was restored or replaced. The key exists from the

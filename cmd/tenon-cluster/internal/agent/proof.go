@@ -17,22 +17,18 @@ func (a *Agent) prover() *registry.Registry {
 	a.mu.Lock()
 	p := registry.Proofs{Turn: a.identity.Turn, Known: a.identity.Proof, Next: a.identity.Next,
 		InDoubt: a.distrusts(), Revision: a.newest}
-	if a.unproven() {
+	if a.unsaid() {
 		p = registry.Proofs{}
 	}
 	a.mu.Unlock()
 	return a.store().Proving(p)
 }
 
-// unproven reports whether the store was restored and no node has said so yet. The caller holds
-// a.mu.
-func (a *Agent) unproven() bool { return a.distrusts() && a.nonce == a.identity.Store }
-
 // proved notes that the store has the next proof. It becomes durable together with its successor.
 func (a *Agent) proved() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.unproven() {
+	if a.unsaid() {
 		return
 	}
 	a.provedAt = time.Now()
@@ -48,9 +44,9 @@ func (a *Agent) renewProof(ctx context.Context) error {
 	s, err := a.joined()
 	newest := a.seen.Newest()
 	a.mu.Lock()
-	revision, unproven := a.newest, a.unproven()
+	revision, unsaid := a.newest, a.unsaid()
 	a.mu.Unlock()
-	if err != nil || unproven {
+	if err != nil || unsaid {
 		return errors.Join(err, a.keepSeen())
 	}
 	err = a.remember(func(n *local.Node) {

@@ -663,3 +663,67 @@ func nonces(s local.State) (all []string) {
 	}
 	return all
 }
+
+// TestRestoreFromBeforeAConfirmation: a snapshot from before a confirmed restore shows the earlier
+// nonce of the store, and documents with this nonce. Nodes do not take that for a confirmation.
+func TestRestoreFromBeforeAConfirmation(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.pool(cluster.Pool{Range: prefix("10.64.0.0/24"), BlockBits: 29})
+		n1, n2 := w.node("n1").start(), w.node("n2").start()
+		n1.mustAdd("pods", "a")
+		n2.mustAdd("pods", "b")
+		pass(time.Minute)
+		old := w.kv.Backup()
+		held := n2.fill("b", 40)
+		if _, err := w.admin.NewNonce(w.Context()); err != nil {
+			w.Fatal(err)
+		}
+		pass(time.Minute)
+		w.confirmAll()
+		pass(time.Minute)
+		if n1.distrusts() || n2.distrusts() {
+			w.Fatalf("after the confirmation: %q, %q", n1.status().Problems, n2.status().Problems)
+		}
+		trusted := n1.trusts()
+		w.kv.Restore(old)
+		pass(time.Minute)
+		for _, n := range []*node{n1, n2} {
+			if got := n.trusts(); got != trusted || !n.distrusts() {
+				w.Errorf("%s trusts store %s, expected %s; %q", n.name, got, trusted, n.status().Problems)
+			}
+		}
+		n3 := w.node("n3").start()
+		pass(time.Minute)
+		for _, n := range []*node{n1, n3} {
+			w.disjoint(n.fill("c", 60), held)
+		}
+		n2.endAll()
+		w.confirmAll()
+		pass(time.Minute)
+		for _, n := range []*node{n1, n2, n3} {
+			if got := n.fill("d", 8); len(got) != 8 || n.distrusts() {
+				w.Errorf("%s after the second confirmation: %d addresses, %q", n.name, len(got),
+					n.status().Problems)
+			}
+		}
+	})
+}
+
+// trusts returns the nonce of the store that the node trusts.
+func (n *node) trusts() string {
+	n.Helper()
+	doc, err := n.files.Node()
+	if err != nil {
+		n.Fatal(err)
+	}
+	return doc.Store
+}
+
+// endAll releases the addresses of all containers.
+func (n *node) endAll() {
+	n.Helper()
+	for _, c := range n.attached() {
+		n.del("pods", c)
+	}
+}

@@ -120,17 +120,24 @@ func (a *Agent) distrust() error {
 	return a.remember(func(n *local.Node) { n.Restored = cause })
 }
 
+// unsaid reports whether this node distrusts the store and no node has said so: the store has the
+// nonce that this node has trusted, or, if it was restored to a time before that, an earlier one. The
+// caller holds a.mu.
+func (a *Agent) unsaid() bool {
+	return a.distrusts() && a.nonce != "" && !cluster.LaterNonce(a.nonce, a.identity.Store)
+}
+
 // speak gives the store another nonce if this node distrusts it and no node has said so. All other
 // nodes find out at their next request. spoken means that this one must join again.
 func (a *Agent) speak(ctx context.Context) (spoken bool, err error) {
 	a.mu.Lock()
-	known, nonce := a.identity.Store, a.nonce
+	trusted, present, unsaid := a.identity.Store, a.nonce, a.unsaid()
 	a.mu.Unlock()
-	cause := a.seen.Restored()
-	if cause == "" || nonce != known {
+	if !unsaid {
 		return false, nil
 	}
-	_, _, err = a.o.Registry.Distrust(ctx, known,
+	cause := a.seen.Restored()
+	_, _, err = a.o.Registry.Distrust(ctx, present, trusted,
 		cluster.Doubt{Cause: cause, Author: "node " + a.o.Node.Name})
 	if err != nil {
 		return false, fmt.Errorf("report that the store was restored: %w", err)
@@ -159,10 +166,11 @@ func (a *Agent) compareStore(
 }
 
 // accept notices that an operator has confirmed the node's blocks in the store, which then is the
-// one that the node trusts.
+// one that the node trusts. The nonce of a store to which the node has said that it was restored is
+// later than the trusted one: a document with an earlier one comes from the snapshot.
 func (a *Agent) accept(n registry.Node) error {
 	a.mu.Lock()
-	confirmed := a.distrusts() && n.Store == a.nonce && n.Store != a.identity.Store
+	confirmed := a.distrusts() && n.Store == a.nonce && cluster.LaterNonce(n.Store, a.identity.Store)
 	a.mu.Unlock()
 	if !confirmed {
 		return nil

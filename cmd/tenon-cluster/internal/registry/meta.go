@@ -32,7 +32,7 @@ func (r *Registry) NewNonce(ctx context.Context) (meta cluster.Meta, err error) 
 		return meta, err
 	}
 	doubt := cluster.Doubt{Cause: "the store was restored", Author: "an operator"}
-	meta, changed, err := r.Distrust(ctx, meta.Nonce, doubt)
+	meta, changed, err := r.Distrust(ctx, meta.Nonce, meta.Nonce, doubt)
 	if err == nil && !changed {
 		err = fmt.Errorf("write meta: %w", ErrConflict)
 	}
@@ -40,15 +40,16 @@ func (r *Registry) NewNonce(ctx context.Context) (meta cluster.Meta, err error) 
 }
 
 // Distrust records why the store cannot be trusted, and gives it another nonce. Requests of all
-// registries that are bound to the present nonce then fail with ErrForeign. changed is false if the
-// nonce is no longer known: another node was faster. Meta is the present one in either case.
+// registries that are bound to the present nonce then fail with ErrForeign. The new nonce is later
+// than the present one and than the one that the caller has trusted. changed is false if the store
+// has another nonce than the present one: another node was faster. Meta is the one in the store.
 func (r *Registry) Distrust(
-	ctx context.Context, known string, d cluster.Doubt,
+	ctx context.Context, present, trusted string, d cluster.Doubt,
 ) (meta cluster.Meta, changed bool, err error) {
 	d.Schema, d.Since = cluster.Schema, r.o.Now()
-	next := r.meta(r.o.Nonce())
+	next := r.meta(cluster.NextNonce(r.o.Nonce(), present, trusted))
 	c := change{
-		compares:  []clientv3.Cmp{r.hasNonce(known)},
+		compares:  []clientv3.Cmp{r.hasNonce(present)},
 		otherwise: []clientv3.Op{clientv3.OpGet(r.keys.Meta())},
 	}
 	c.put(r.keys.Meta(), next)

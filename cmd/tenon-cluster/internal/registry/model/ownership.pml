@@ -68,11 +68,11 @@
 #define RETURN 6                 /* in giveBack: the answer is on its way */
 
 typedef Doc {                    /* cluster.Node */
-	byte rev; unsigned state : 2; unsigned epoch : 3; unsigned store : 3; bit boot
+	byte rev; unsigned state : 2; unsigned epoch : 3; unsigned store : 6; bit boot
 };
 typedef Store {                  /* etcd */
 	byte rev;
-	unsigned nonce : 3;      /* cluster.Meta */
+	unsigned nonce : 6;      /* cluster.Meta: 8*number + what tells equal numbers apart */
 	bit doubt;               /* cluster.Doubt */
 	Doc doc[NODES];
 	byte owner[BLOCKS];
@@ -86,7 +86,7 @@ Store s, old;                    /* the present store, and the snapshot */
 
 typedef Agent {
 	/* local.Node, the blocks of local.State, the file of an intent */
-	unsigned dstore : 3; byte dseen; byte drev; unsigned depoch : 3; bit ddoubt;
+	unsigned dstore : 6; byte dseen; byte drev; unsigned depoch : 3; bit ddoubt;
 	byte dknown; byte dnext;
 	unsigned file0 : 2; unsigned file1 : 2;
 	bit ok;                  /* State.Boot is the present boot */
@@ -95,7 +95,7 @@ typedef Agent {
 	bit boot;
 	/* Agent, registry.Seen */
 	bit up; bit sess; unsigned pc : 3;
-	unsigned nonce : 3; byte seen; byte newest; byte srev; unsigned sepoch : 3; byte lease;
+	unsigned nonce : 6; byte seen; byte newest; byte srev; unsigned sepoch : 3; byte lease;
 	byte known; byte next;
 	bit doubt; bit first; bit settle; bit away;
 	/* a claim on its way, also after the end of the agent, or its answer */
@@ -127,7 +127,7 @@ byte duty[PROCS];
 #ifdef OLD_DOUBT
 #define compares(p) true
 #else
-#define compares(p) (!unproven(p))
+#define compares(p) (!unsaid(p))
 #endif
 #endif
 
@@ -215,8 +215,13 @@ inline prover(p) {
 	indoubt = A.doubt
 }
 
-/* Agent.unproven */
-#define unproven(p) (A.doubt && A.nonce == A.dstore)
+/* Agent.unsaid for an agent that has met a store with a nonce, not cluster.LaterNonce */
+#ifdef OLD_NONCE
+#define EARLIER(p) (A.nonce == A.dstore)
+#else
+#define EARLIER(p) (A.nonce / 8 <= A.dstore / 8)
+#endif
+#define unsaid(p) (A.doubt && EARLIER(p))
 
 /* Registry.judge: evil is ErrRival, foreign is ErrForeign */
 inline judge(p) {
@@ -225,7 +230,7 @@ inline judge(p) {
 	:: PROOF && !indoubt ->
 #elif !defined(OLD_PROOF)
 	if
-	:: (PROOF || CONTESTED) && !(indoubt && A.nonce == A.dstore) ->
+	:: (PROOF || CONTESTED) && !(indoubt && EARLIER(p)) ->
 #else
 	if
 	:: false ->
@@ -250,11 +255,11 @@ inline putProof(p) {
 #ifdef OLD_DOUBT
 	:: A.next && !indoubt ->
 #else
-	:: A.next && !(indoubt && A.nonce == A.dstore) ->
+	:: A.next && !(indoubt && EARLIER(p)) ->
 #endif
 		PROOF = A.next;
 		if
-		:: unproven(p)
+		:: unsaid(p)
 		:: else -> A.known = A.next; A.next = 0
 		fi
 	:: else
@@ -330,7 +335,7 @@ inline expel(p) {
 /* Agent.accept */
 inline accept(p) {
 	if
-	:: A.doubt && D.store == A.nonce && D.store != A.dstore ->
+	:: A.doubt && D.store == A.nonce && D.store != A.dstore && !unsaid(p) ->
 		A.dstore = D.store; A.seen = s.rev; A.dseen = s.rev; A.newest = D.rev; A.drev = D.rev;
 		A.doubt = 0; A.ddoubt = 0;
 #ifdef PROPERTY_FORGET
@@ -457,7 +462,7 @@ inline prove(p, after) {
 #ifdef OLD_DOUBT
 	:: indoubt -> duty[p] = (copied && duty[p] == 0 -> 1 : duty[p])
 #else
-	:: unproven(p)
+	:: unsaid(p)
 #endif
 	:: else ->
 		A.next = (A.next -> A.next : 2 * (turn(A.known) + 1) + p);
@@ -543,9 +548,11 @@ inline confirm(p, rest) {
 inline speak(p) {
 #ifndef OLD_SILENT
 	if
-	:: A.doubt && A.nonce == A.dstore ->
+	:: unsaid(p) ->
 		if
-		:: s.nonce == A.dstore -> s.rev++; nonces++; s.nonce = nonces; s.doubt = 1;
+		:: s.nonce == A.nonce ->
+			s.rev++; nonces++; s.nonce = 8*((s.nonce > A.dstore -> s.nonce : A.dstore)/8 + 1) + nonces;
+			s.doubt = 1;
 			late(0); late(1)
 		:: else
 		fi;
