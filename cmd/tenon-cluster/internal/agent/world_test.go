@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/agent"
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/memkv"
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
@@ -44,6 +46,25 @@ func inWorld(t *testing.T, test func(w *world)) {
 	})
 }
 
+// directory returns a directory in memory, if the host has one for files with extended attributes: in
+// virtual time, a disk only takes time.
+func (w *world) directory() string {
+	w.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "tenon-agent-")
+	if err != nil {
+		return w.TempDir()
+	}
+	w.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			w.Error(err)
+		}
+	})
+	if unix.Setxattr(dir, "user.tenon.test", nil, 0) != nil {
+		return w.TempDir()
+	}
+	return dir
+}
+
 // pool creates or changes a pool.
 func (w *world) pool(p cluster.Pool) {
 	w.Helper()
@@ -64,6 +85,7 @@ type node struct {
 	skew   atomic.Int64 // of the wall clock
 	asleep atomic.Int64 // time that the boot clock has gone on without the monotonic clock
 	change func(*agent.Options)
+	quits  bool         // the agent may end with an error
 	asks   atomic.Int64 // the most requests to the agent that one ADD needed
 
 	client *memkv.Client
@@ -75,7 +97,7 @@ type node struct {
 
 // node creates a host. Its agent does not run yet.
 func (w *world) node(name string) *node {
-	return &node{world: w, name: name, dir: filepath.Join(w.TempDir(), name), boot: "boot-1-" + name}
+	return &node{world: w, name: name, dir: filepath.Join(w.directory(), name), boot: "boot-1-" + name}
 }
 
 // clock reads the clocks of the host.
@@ -116,7 +138,7 @@ func (n *node) startWith(client *memkv.Client) *node {
 	go func() { n.ended <- n.agent.Run(ctx) }()
 	n.stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-n.ended; err != nil {
+		if err := <-n.ended; err != nil && !n.quits {
 			n.Error(err)
 		}
 	})
@@ -151,6 +173,19 @@ func (n *node) reboot() {
 // add allocates an address as the plugin does: from the files, and with the agent's help if these
 // are full.
 func (n *node) add(pool, container string) (netip.Addr, error) {
+	return n.plugin().add(pool, container)
+}
+
+// plugin is what an ADD uses of a host. It stays the same when the host starts another agent.
+type plugin struct {
+	files *local.Store
+	agent *agent.Agent
+	asks  *atomic.Int64
+}
+
+func (n *node) plugin() plugin { return plugin{n.files, n.agent, &n.asks} }
+
+func (n plugin) add(pool, container string) (netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	for asks := int64(0); ; asks++ {
@@ -175,7 +210,7 @@ func (n *node) add(pool, container string) (netip.Addr, error) {
 }
 
 // allocate allocates from the files.
-func (n *node) allocate(ctx context.Context, pool, container string) (netip.Addr, error) {
+func (n plugin) allocate(ctx context.Context, pool, container string) (netip.Addr, error) {
 	p, err := n.files.Open(ctx, pool, false)
 	if err != nil {
 		return netip.Addr{}, err

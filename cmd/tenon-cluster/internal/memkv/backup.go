@@ -18,6 +18,9 @@ type Backup struct {
 	leased              map[int64]map[string]struct{}
 }
 
+// Revision returns the revision of the backup.
+func (b *Backup) Revision() int64 { return b.revision }
+
 // Backup returns a copy of the store.
 func (s *Store) Backup() *Backup {
 	s.mu.Lock()
@@ -37,8 +40,10 @@ func (s *Store) Backup() *Backup {
 }
 
 // Restore replaces the store by a backup. Revisions go back; leases begin again; watches break.
+// Requests that wait for Deliver are lost with their connections.
 func (s *Store) Restore(b *Backup) {
 	s.mu.Lock()
+	s.late = nil
 	for _, l := range s.leases {
 		l.timer.Stop()
 	}

@@ -26,12 +26,13 @@ type Commit int
 const (
 	Never Commit = iota
 	Now          // the answer is lost
-	Later        // after Fault.After, or at Store.Deliver if that is zero
+	Later        // after Fault.After, or at Store.Deliver if that is zero and no Restore precedes it
 )
 
 // Fault is what happens to a call. The zero Fault is none.
 type Fault struct {
 	Delay  time.Duration // before the store executes the call; the context may end in it
+	Slow   time.Duration // before the client goes on with the answer, like a slow disk
 	Error  error         // that the client returns
 	Commit Commit        // of a call with an error
 	After  time.Duration // the delay of Later
@@ -135,6 +136,7 @@ func do[T any](
 	}
 	if f.Error == nil {
 		answer, err = execute()
+		<-time.After(f.Slow)
 		return answer, clientv3.ContextError(ctx, err)
 	}
 	switch {

@@ -1,0 +1,119 @@
+package agent_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// plantedFaults are rules of decision 0020 that a program does not follow, as replacements in files of
+// the program: file, old text, new text.
+var plantedFaults = map[string][][3]string{
+	"no revision is compared": {
+		{"../registry/seen.go", "answer.Revision < before.Revision", "false"},
+		{"../registry/node.go", "n.Revision >= newest", "true"},
+		{"trust.go", "same && n.Revision < newest", "same && n.Revision < min(newest, 0)"},
+		{"session.go", "n.Revision < a.newest", "false"},
+		{"watch.go", "n.Revision < revisions[n.Name]", "false"},
+	},
+	"the mark on disk is not compared": {
+		{"identity.go", "a.seen.Reset(n.Seen)", "a.seen.Reset(cluster.Mark{})"},
+		{"identity.go", "a.identity, a.newest = n, n.Revision", "a.identity, a.newest = n, 0"},
+	},
+	"joining removes the evidence": {
+		{"identity.go", `n.Restored != ""`, "false"},
+		{"session.go", "a.newest = max(a.newest, n.Revision)", "a.newest = n.Revision"},
+		{"../registry/seen.go", `if p.restored == "" {
+		p.newest = cluster.Mark{Etcd: m.Etcd, Revision: max(m.Revision, p.newest.Revision)}`,
+			"if m.Etcd != 0 {\n p.newest = m"},
+	},
+	"evidence is not reported": {
+		{"trust.go", "if !unsaid {", "if unsaid || !unsaid {"},
+		{"watch.go", "n.Revision < revisions[n.Name]", "false"},
+	},
+	"an earlier nonce is confirmed": {
+		{"../../../../internal/cluster/node.go", "nonceNumber(nonce) > nonceNumber(other)", "nonce != other"},
+	},
+	"growth does not wait for other nodes": {
+		{"trust.go", "wait := a.settling(); wait > 0", "wait := a.settling(); wait < 0"},
+	},
+	"broken connections begin no wait": {
+		{"trust.go", "a.o.Breaks == nil ||", "true ||"},
+	},
+	"no proof is compared": {
+		{"../registry/proof.go", "case own.has(p.Value):", "case true:"},
+	},
+	"the place is not compared": {
+		{"../../../../internal/cluster/local/place.go", `if place == "" {`, "if true {"},
+	},
+	"the boot is not compared": {
+		{"../../../../internal/cluster/local/pool.go", "case st.Boot != boot, ", "case "},
+	},
+}
+
+// TestPlantedFaults checks that the simulation finds programs with faults. With -short it only checks
+// that the faults can be planted.
+func TestPlantedFaults(t *testing.T) {
+	for name, edits := range plantedFaults {
+		t.Run(name, func(t *testing.T) {
+			overlay := overlay(t, edits)
+			if testing.Short() {
+				return
+			}
+			start := time.Now()
+			cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-overlay", overlay,
+				"-run", "^TestSimulation$", "-v", ".", "-simulate", "3m", "-shrink", "0s")
+			out, err := cmd.CombinedOutput()
+			found := regexp.MustCompile(`seed \d+, after .* has two holders`).Find(out)
+			var failed *exec.ExitError
+			if !errors.As(err, &failed) || found == nil {
+				t.Fatalf("%q: not found: %v\n%s", name, err, out)
+			}
+			t.Logf("%q: found after %s: %s", name, time.Since(start).Round(time.Second), found)
+		})
+	}
+}
+
+// overlay returns an overlay for the go command (see "go help build") with edited files.
+func overlay(t *testing.T, edits [][3]string) string {
+	t.Helper()
+	dir, edited := t.TempDir(), map[string]string{}
+	for _, e := range edits {
+		path, err := filepath.Abs(e[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		from := path
+		if edited[path] != "" {
+			from = edited[path]
+		}
+		content, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Count(content, []byte(e[1])) != 1 {
+			t.Fatalf("%s does not have %q once", e[0], e[1])
+		}
+		to := filepath.Join(dir, strings.ReplaceAll(e[0], "/", "_"))
+		if err := os.WriteFile(to, bytes.Replace(content, []byte(e[1]), []byte(e[2]), 1), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		edited[path] = to
+	}
+	content, err := json.Marshal(map[string]any{"Replace": edited})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
