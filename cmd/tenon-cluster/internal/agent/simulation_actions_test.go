@@ -194,8 +194,11 @@ func (s *simulation) deliver(*host, int) bool {
 	return true
 }
 
-// revoke lets etcd forget a lease too early.
+// revoke lets etcd forget a lease too early. A node and its copy have one lease.
 func (s *simulation) revoke(h *host, _ int) bool {
+	if slices.ContainsFunc(s.hosts, func(o *host) bool { return o.name == h.name && o.kept() }) {
+		return false
+	}
 	return s.kv.ExpireKey(cluster.NewKeys("c").Live(h.name))
 }
 
@@ -205,7 +208,8 @@ func (s *simulation) snapshot(_ *host, n int) bool {
 }
 
 // restore restores a snapshot. All connections break. The rules demand a witness, which may have to
-// start afterwards.
+// start afterwards, and may be slow. An outage often ends for all hosts at once, so partitions may end
+// with it: nodes that have not seen the lost transactions then claim blocks before the witness looks.
 func (s *simulation) restore(_ *host, n int) bool {
 	for i := range s.backups {
 		b := s.backups[(n+i)%len(s.backups)]
@@ -233,6 +237,15 @@ func (s *simulation) restoreWith(b *memkv.Backup, w *host, n int) {
 	w.keepFor(leaseTime)
 	if !w.alive() {
 		w.launch()
+	}
+	if len(s.pairs) == 0 {
+		w.slow(time.Duration(n%5) * time.Second)
+	}
+	for _, h := range s.hosts {
+		if n%2 == 0 && h.cut {
+			h.steady()
+			s.disturbed(h)
+		}
 	}
 	for _, p := range s.pairs {
 		p.restored = true
@@ -424,10 +437,13 @@ func (s *simulation) copyDirectory(h *host, n int) bool {
 }
 
 // copyDisk starts another machine with a copy of a disk. The original has to replace its proof before
-// it may be killed or lose etcd.
+// it may be killed, or lose etcd or its lease.
 func (s *simulation) copyDisk(h *host, _ int) bool {
 	if !s.copyable(h) || !h.healthy() || s.pairOf(h) != nil || h.status().State != "active" {
 		return false
+	}
+	if n, err := s.admin.Node(s.Context(), h.name); err != nil || !n.Live {
+		return false // it has lost its lease, and does not know it yet
 	}
 	c := s.copyHost(h, "other-disk", true)
 	if c == nil {

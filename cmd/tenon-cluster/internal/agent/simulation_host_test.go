@@ -205,6 +205,17 @@ func (h *host) faults(seed int) {
 	})
 }
 
+// slow delays the next requests, and no others. Requests end with an error after five seconds.
+func (h *host) slow(delay time.Duration) {
+	first := h.client.Calls()
+	h.client.Fault(func(c memkv.Call) memkv.Fault {
+		if c.Number-first > 2 {
+			return memkv.Fault{}
+		}
+		return memkv.Fault{Delay: delay}
+	})
+}
+
 var errLost = errors.New("the request or its answer was lost")
 
 // copyTree copies the directory of a host with the marks of reservations. With asOriginal, nothing in

@@ -40,9 +40,9 @@ func (r *Registry) NewNonce(ctx context.Context) (meta cluster.Meta, err error) 
 }
 
 // Distrust records why the store cannot be trusted, and gives it another nonce. Requests of all
-// registries that are bound to the present nonce then fail with ErrForeign. The new nonce is later
-// than the present one and than the one that the caller has trusted. changed is false if the store
-// has another nonce than the present one: another node was faster. Meta is the one in the store.
+// registries that are bound to the nonce present then fail with ErrForeign. The new nonce is later
+// than present and than trusted, the one that the caller's node has trusted. changed is false if the
+// store no longer has the nonce present: another node was faster. Meta is the one in the store.
 func (r *Registry) Distrust(
 	ctx context.Context, present, trusted string, d cluster.Doubt,
 ) (meta cluster.Meta, changed bool, err error) {
