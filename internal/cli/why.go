@@ -21,7 +21,7 @@ import (
 
 func (a *app) why() *cobra.Command {
 	r := &settings{app: a}
-	udp := false
+	var udp, send bool
 	cmd := &cobra.Command{
 		Use:   "why SOURCE DESTINATION[:PORT]",
 		Short: "Explain where packets between two places stop",
@@ -29,12 +29,15 @@ func (a *app) why() *cobra.Command {
 bridges, macvlan, ipvlan and VLAN devices, firewall rules, translations, settings and
 the socket of the service. Shows each step, where the packet stops, and how to repair
 it. Behind the first cause, it goes on as if that were repaired, and shows up to three
-causes. Names what it cannot evaluate, such as eBPF programs, Open vSwitch and IPsec.
-Reads the state of this host and its containers; sends nothing and changes nothing.
+causes. Reads the state of this host and its containers; sends nothing and changes
+nothing, unless --probe is set.
 
 Prints as "fix" only commands with which the packet arrives, by the same evaluation;
 anything else is "advice". If something on the way cannot be evaluated, and nothing
-stops the packet for certain, the answer is "not known".
+stops the packet for certain, the answer is "not known". Not evaluated are eBPF and
+XDP programs, filters of tc, qdiscs that limit the rate, chains of nftables at a link,
+sets of ipset, encryption with IPsec, and Open vSwitch. Limits of rules count as not
+exhausted, and the way on other hosts as free.
 
 SOURCE and DESTINATION are containers (container ID, name in /run/netns, process ID
 or path), "host", "localhost", or IP addresses; an IPv6 address with a port is in
@@ -42,15 +45,29 @@ brackets. DESTINATION can also be a name that this host resolves, and PORT the n
 of a service. Without PORT, the packet is a ping. A packet that leaves this host
 counts as delivered.
 
-Exit status: 0 delivered, 1 stopped, or not known.`,
+With --probe, also sends one packet from SOURCE, which can be only this host or a
+container on it: a ping, an empty datagram, or the first packet of a TCP connection,
+which is reset once it is open. Reports the answer, where the packet was seen, and
+which rule of nftables or iptables-nft drops it. An answer or a refusal decides where
+the evaluation does not know the whole way; if both differ, the answer is "not known".
+For up to a second, each namespace on the way has one or two more tables of nftables,
+named tenon_probe_*, which only trace this packet. The kernel removes them with the
+process, also after SIGKILL; a kernel before Linux 5.12 cannot, and is not probed.
+Neighbour and connection tables keep their entries for the packet, as for any other.
+
+Exit status: 0 delivered, 1 stopped, not known, or failure, 2 wrong usage.`,
 		Example: `  tenon why web 203.0.113.9:443
   tenon why web db:5432
   tenon why host 10.88.0.2:80
   tenon why web db --verbose
+  tenon why web 203.0.113.9:443 --probe
   tenon why web [2001:db8::9]:53 --udp`,
 		Args:              arguments(2, "SOURCE", "DESTINATION"),
 		ValidArgsFunction: r.completePlace,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if send && r.from != "" {
+				return usagef("--probe sends a packet from this host; it excludes --from")
+			}
 			places, err := r.places(cmd.Context(), why.Read)
 			if err != nil {
 				return r.needsRoot(err)
@@ -66,6 +83,11 @@ Exit status: 0 delivered, 1 stopped, or not known.`,
 			if err != nil {
 				return err
 			}
+			if send {
+				if err := places.Probe(cmd.Context(), q, report); err != nil {
+					return r.needsRoot(err)
+				}
+			}
 			err = r.print(report, func() error { return text.Why(r.stdout, report, r.verbose) })
 			if err != nil {
 				return err
@@ -79,6 +101,7 @@ Exit status: 0 delivered, 1 stopped, or not known.`,
 	r.recordFlags(cmd)
 	r.jsonFlag(cmd)
 	r.fromFlag(cmd)
+	cmd.Flags().BoolVar(&send, "probe", false, "also send one packet, and trace it")
 	cmd.Flags().BoolVarP(&r.verbose, "verbose", "v", false,
 		"also print a command for each step, and the steps behind the first cause")
 	cmd.Flags().BoolVar(&udp, "udp", false, "follow a UDP datagram instead of a TCP connection")

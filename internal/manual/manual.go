@@ -30,7 +30,8 @@ type Program struct {
 	// command has a paragraph "Environment:", that paragraph takes the place of the section.
 	Files       []Entry
 	Environment []Entry
-	// Status lists exit statuses, for all pages.
+	// Status lists the exit statuses. On the page of another command than the program, a paragraph
+	// "Exit status:" of its description takes the place of the section.
 	Status []Entry
 	// Common is the annotation of options that several commands share. A page explains them after
 	// its own ones.

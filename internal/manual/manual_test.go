@@ -25,7 +25,8 @@ Environment:
   DEMO  what it does
 
 Exit status: 0.`}
-	sub := &cobra.Command{Use: "run NAME", Short: "Run it", Example: "  demo run x", Run: run}
+	sub := &cobra.Command{Use: "run NAME", Short: "Run it", Example: "  demo run x", Run: run,
+		Long: "Run it.\n\nExit status: 0 run, 1\nnot run."}
 	sub.Flags().Int("count", 3, "repeat `N` times")
 	sub.Flags().Bool("json", false, "print JSON")
 	_ = sub.Flags().SetAnnotation("json", "shared", nil)
@@ -106,9 +107,8 @@ print JSON
   demo run x
 .fi
 .SH "EXIT STATUS"
-.TP
-\fB0\fR
-Success.
+0 run, 1
+not run.
 .SH "SEE ALSO"
 \fBdemo\fR(8),
 \fBdemo\-other\fR(8)

@@ -11,7 +11,8 @@ import (
 // environment is the title of the paragraph of a description that lists variables.
 const environment = "Environment:"
 
-// exitStatus begins the paragraph of a description that the section of the same name replaces.
+// exitStatus begins the paragraph of a description about the exit statuses of the command. It takes
+// the place of [Program.Status] on the page.
 const exitStatus = "Exit status:"
 
 // page returns the page of a command.
@@ -23,7 +24,7 @@ func (p Program) page(cmd *cobra.Command) []byte {
 	r.line(escape(pageName(cmd)) + ` \- ` + escape(lowerFirst(cmd.Short)))
 	r.section("Synopsis")
 	r.synopsis(cmd)
-	text, variables := split(description(cmd))
+	text, status, variables := split(description(cmd))
 	r.section("Description")
 	r.text(text)
 	p.commands(r, cmd)
@@ -32,7 +33,10 @@ func (p Program) page(cmd *cobra.Command) []byte {
 		r.section("Examples")
 		r.verbatim(strings.Split(cmd.Example, "\n"))
 	}
-	if len(p.Status) > 0 {
+	if status != "" && !own {
+		r.section("Exit status")
+		r.text(status)
+	} else {
 		r.entries("Exit status", p.Status)
 	}
 	if own {
@@ -56,7 +60,7 @@ func description(cmd *cobra.Command) string {
 
 // split takes the list of variables and the exit statuses out of a description, because they have
 // sections of their own.
-func split(text string) (rest string, variables []Entry) {
+func split(text string) (rest, status string, variables []Entry) {
 	var kept []string
 	for paragraph := range strings.SplitSeq(text, "\n\n") {
 		switch list, found := strings.CutPrefix(paragraph, environment+"\n"); {
@@ -65,11 +69,13 @@ func split(text string) (rest string, variables []Entry) {
 				name, meaning, _ := strings.Cut(strings.TrimSpace(line), " ")
 				variables = append(variables, Entry{name, strings.TrimSpace(meaning)})
 			}
-		case !strings.HasPrefix(paragraph, exitStatus):
+		case strings.HasPrefix(paragraph, exitStatus):
+			status = strings.TrimSpace(paragraph[len(exitStatus):])
+		default:
 			kept = append(kept, paragraph)
 		}
 	}
-	return strings.Join(kept, "\n\n"), variables
+	return strings.Join(kept, "\n\n"), status, variables
 }
 
 // commands lists the subcommands with their pages.

@@ -198,6 +198,23 @@ func (n *node) explain(flow string) *why.Report {
 	return report
 }
 
+// probe answers a question, and sends a packet.
+func (n *node) probe(flow string) *why.Report {
+	n.t.Helper()
+	places, q := n.question(flow)
+	var report *why.Report
+	err := n.Host.Run(func() (err error) {
+		if report, err = places.Explain(q); err != nil {
+			return err
+		}
+		return places.Probe(n.t.Context(), q, report)
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return report
+}
+
 // readListeners reads the listeners of a namespace, on a thread in the one of the host.
 func (n *node) readListeners(x *host.Namespace) error {
 	err := n.Host.Run(x.ReadListeners)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenon-cni/tenon/internal/host/probe"
 	"github.com/tenon-cni/tenon/internal/ops/why"
 )
 
@@ -51,12 +52,56 @@ func Why(w io.Writer, r *why.Report, verbose bool) error {
 			fmt.Fprintf(w, "see     %s\n", c.See)
 		}
 	}
+	if r.Probe != nil {
+		probed(w, r.Probe, verbose)
+	}
 	_, err := fmt.Fprintf(w, "\nAssumed: %s.\n", strings.Join(r.Assumptions, "; "))
 	return err
 }
 
+// probed prints what a probe found. Unless verbose, it prints no decisions for the packet.
+func probed(w io.Writer, p *why.Probe, verbose bool) {
+	result := fmt.Sprintf("%s: %s", p.Outcome, p.Error)
+	switch p.Outcome {
+	case probe.Silent:
+		result = fmt.Sprintf("no answer within %s", probe.Patience)
+	case probe.Answered:
+		result = fmt.Sprintf("answered after %.1f ms", p.Seconds*1000)
+	}
+	style := styleOf(w)
+	fmt.Fprintf(w, "\nprobe   %s; %s\n", style.bold(result), map[why.Agreement]string{
+		why.Confirms: "this confirms the evaluation",
+		why.Differs:  style.bad("this DIFFERS from the evaluation: " + string(p.Evaluated)),
+		why.Decides:  "this decides what the evaluation did not know",
+		why.Open:     "this proves nothing",
+	}[p.Agreement])
+	if len(p.Way) > 0 {
+		fmt.Fprintf(w, "        seen in %s\n", strings.Join(p.Way, ", "))
+	}
+	lines := p.Dropped
+	if verbose {
+		lines = slices.Concat(p.Passed, p.Dropped)
+	}
+	for _, line := range slices.Concat(lines, p.Rose) {
+		fmt.Fprintf(w, "        %s\n", line)
+	}
+	if p.Lost {
+		fmt.Fprintln(w, "        some decisions are missing: the kernel reported more than could be read")
+	}
+	fmt.Fprintf(w, "        The probe does not see: %s.\n", strings.Join(p.Blind, "; "))
+}
+
 // outcome describes the verdict.
 func outcome(r *why.Report) string {
+	if r.Probe != nil {
+		switch r.Probe.Agreement {
+		case why.Differs:
+			return "not known: the probe and the evaluation differ"
+		case why.Decides:
+			return map[why.Verdict]string{why.Delivered: "delivered: the probe was answered",
+				why.Stopped: "STOPPED: the probe failed"}[r.Verdict]
+		}
+	}
 	switch r.Verdict {
 	case why.Delivered:
 		return "delivered, and the reply too"

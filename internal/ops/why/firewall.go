@@ -114,7 +114,8 @@ func (w *walk) dropped(n *host.Namespace, r packet.Result, cause string) Culprit
 	}
 	what := fmt.Sprintf("packets from %s to %s", p.Src, destination(p.Dst, p.DstPort, p.Protocol))
 	c := Culprit{ID: "firewall.rule", See: r.By.Command(), Handle: r.By.Handle,
-		Packets: r.By.Packets, Owner: packet.Owner(n.Ruleset, *r.By)}
+		Packets: r.By.Packets, Owner: packet.Owner(n.Ruleset, *r.By),
+		rule: &rule{n.ID, r.By.Chain, r.By.Table, r.By.Handle}}
 	c.Object = fmt.Sprintf("%s %s, rule %d", r.By.Title(), w.in(n), r.By.Number)
 	switch {
 	case r.By.Number == 0:

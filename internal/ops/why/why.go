@@ -1,6 +1,7 @@
 // Package why follows a packet through the namespaces of a host, as package host has read them, and
 // explains where it stops: routes, neighbours, bridges, rule sets, translations, settings and the
-// socket of the destination, forward and back. It sends nothing and changes nothing.
+// socket of the destination, forward and back. It sends nothing and changes nothing, except for
+// [Places.Probe], which confirms an answer with a packet.
 package why
 
 import (
@@ -70,8 +71,9 @@ type Report struct {
 	Doubts []string `json:"doubts,omitzero"`
 	// Assumptions hold for the whole answer.
 	Assumptions []string `json:"assumptions"`
+	Probe       *Probe   `json:"probe,omitzero"` // see [Places.Probe]
 
-	spaces []string // the IDs of the namespaces on the way
+	spaces []string // the IDs of the namespaces of the steps
 }
 
 // Step is a part of the way.
@@ -99,7 +101,8 @@ type Culprit struct {
 	Advice string `json:"advice,omitzero"`
 	See    string `json:"see,omitzero"` // a command that shows the cause
 
-	followed bool // the way behind the cause was followed as if Fix had run
+	followed bool  // the way behind the cause was followed as if Fix had run
+	rule     *rule // of nftables that drops the packet
 }
 
 // Explain answers a question.
