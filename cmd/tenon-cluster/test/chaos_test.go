@@ -133,12 +133,12 @@ func (w *world) drains() (end func()) {
 
 // setState drains a node, or ends that. It leaves a suspect node alone.
 func (w *world) setState(m *member, s cluster.NodeState) error {
-	n, err := w.reg.Node(w.t.Context(), m.Name)
+	n, err := w.reg.Nodes.Read(w.t.Context(), m.Name)
 	known := n.State == cluster.NodeActive || n.State == cluster.NodeDraining
 	if err != nil || n.State == s || !known {
 		return err
 	}
-	_, err = w.reg.Update(w.t.Context(), n, func(n *cluster.Node) { n.State = s })
+	_, err = w.reg.Nodes.Update(w.t.Context(), n, func(n *cluster.Node) { n.State = s })
 	return err
 }
 

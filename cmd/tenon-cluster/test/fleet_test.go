@@ -433,7 +433,7 @@ func without(t testing.TB, hosts []*host, blocks []netip.Prefix) {
 // blocks returns the blocks of a node in the store.
 func (h *host) blocks() []netip.Prefix {
 	h.f.Helper()
-	n, err := h.f.reg.Node(h.f.Context(), h.name)
+	n, err := h.f.reg.Nodes.Read(h.f.Context(), h.name)
 	if err != nil {
 		h.f.Fatal(err)
 	}

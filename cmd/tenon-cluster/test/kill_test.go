@@ -41,13 +41,13 @@ func newCrowd(t *testing.T) *crowd {
 	c := &crowd{T: t, etcd: lab.Start(t, lab.Options{Members: 1}), other: map[netip.Addr]bool{}}
 	client := c.etcd.Client(nil)
 	c.reg = sim.Registry(client, 0)
-	if _, err := c.reg.Init(t.Context()); err != nil {
+	if _, err := c.reg.Meta.Init(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	pool := smallPool()
 	pool.Range = netip.MustParsePrefix("10.64.0.0/16") // victims keep their last blocks
 	pool.Cooldown = cluster.Duration(time.Millisecond)
-	if _, err := c.reg.PutPool(t.Context(), pool); err != nil {
+	if _, err := c.reg.Pools.Put(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
 	n := sim.New(sim.Options{Name: "other", Client: client, Dir: filepath.Join(ram(t), "other")})
@@ -145,7 +145,7 @@ func (c *crowd) clean(l victim.Life) {
 	if err != nil {
 		c.Error(err)
 	}
-	_, blocks, err := c.reg.Owned(c.Context(), l.Name)
+	_, blocks, err := c.reg.Blocks.Owned(c.Context(), l.Name)
 	if err != nil {
 		c.Error(err)
 	}

@@ -53,7 +53,7 @@ func (w *world) add(m *member, from, to int) {
 
 func (w *world) node(m *member) registry.Node {
 	w.t.Helper()
-	n, err := w.reg.Node(w.t.Context(), m.Name)
+	n, err := w.reg.Nodes.Read(w.t.Context(), m.Name)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func (w *world) node(m *member) registry.Node {
 func (w *world) untilState(m *member, s cluster.NodeState, epoch uint64, blocks int) {
 	w.t.Helper()
 	w.until(func() error {
-		n, err := w.reg.Node(w.t.Context(), m.Name)
+		n, err := w.reg.Nodes.Read(w.t.Context(), m.Name)
 		if err == nil && (n.State != s || n.Epoch != epoch || len(n.Blocks) > blocks) {
 			err = fmt.Errorf("node %s is %s in epoch %d with %d blocks", m.Name, n.State, n.Epoch,
 				len(n.Blocks))
@@ -254,7 +254,7 @@ func TestRecreatedNode(t *testing.T) {
 		old.powerOff()
 		w.untilState(old, cluster.NodeFenced, 1, 0)
 		w.nodes = w.nodes[1:]
-		if err := w.reg.DeleteNode(t.Context(), old.Name); err != nil {
+		if err := w.reg.Nodes.Delete(t.Context(), old.Name); err != nil {
 			t.Fatal(err)
 		}
 		again := w.addNode(old.Name, w.memory.Client("again"), nil)
@@ -301,7 +301,7 @@ func TestCompactedWatch(t *testing.T) {
 		gone.powerOff()
 		w.untilState(gone, cluster.NodeFenced, 1, 0)
 		w.nodes = append(w.nodes[:1:1], w.nodes[2:]...)
-		if err := w.reg.DeleteNode(t.Context(), gone.Name); err != nil {
+		if err := w.reg.Nodes.Delete(t.Context(), gone.Name); err != nil {
 			t.Fatal(err)
 		}
 		if err := w.memory.Compact(w.memory.Revision()); err != nil {

@@ -73,13 +73,13 @@ func (w *world) operate() {
 	}
 	for _, m := range w.nodes {
 		w.until(func() error {
-			meta, err := w.reg.Meta(w.t.Context())
+			meta, err := w.reg.Meta.Read(w.t.Context())
 			if err != nil {
 				return err
 			}
-			n, err := w.reg.Node(w.t.Context(), m.Name)
+			n, err := w.reg.Nodes.Read(w.t.Context(), m.Name)
 			if err == nil {
-				_, err = w.reg.Update(w.t.Context(), n,
+				_, err = w.reg.Nodes.Update(w.t.Context(), n,
 					func(n *cluster.Node) { n.Store = meta.Nonce })
 			}
 			return err

@@ -92,7 +92,7 @@ func (f *fleet) die(dead *host) {
 	dead.start()
 	dead.del() // its blocks are lost while they have pods
 	testnet.Eventually(f, func() error {
-		n, err := f.reg.Node(f.Context(), dead.name)
+		n, err := f.reg.Nodes.Read(f.Context(), dead.name)
 		if err == nil && (n.State != cluster.NodeActive || n.Epoch != 2) {
 			err = fmt.Errorf("the node that returned is %s in epoch %d", n.State, n.Epoch)
 		}

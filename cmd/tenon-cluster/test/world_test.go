@@ -111,10 +111,10 @@ func (w *world) begin(operator registry.Client) {
 	w.t.Helper()
 	w.store, w.seen = history.NewStore(sim.Cluster), history.NewAddresses()
 	w.reg = sim.Registry(w.store.Client(operator), w.o.timeout)
-	if _, err := w.reg.Init(w.t.Context()); err != nil {
+	if _, err := w.reg.Meta.Init(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
-	if _, err := w.reg.PutPool(w.t.Context(), w.o.pool); err != nil {
+	if _, err := w.reg.Pools.Put(w.t.Context(), w.o.pool); err != nil {
 		w.t.Fatal(err)
 	}
 }

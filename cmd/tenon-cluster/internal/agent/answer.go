@@ -22,7 +22,7 @@ func (a *Agent) answer(ctx context.Context) error {
 	if !a.isRestored() {
 		return nil
 	}
-	question, err := a.store().Question(ctx)
+	question, err := a.store().Questions.Read(ctx)
 	if err != nil || question == "" || question == a.answered {
 		return err
 	}
@@ -31,7 +31,8 @@ func (a *Agent) answer(ctx context.Context) error {
 	}
 	lost, err := a.losses(ctx)
 	if err == nil {
-		err = a.store().Answer(ctx, a.o.Node.Name, cluster.Answer{Question: question, Lost: lost})
+		answer := cluster.Answer{Question: question, Lost: lost}
+		err = a.store().Questions.Answer(ctx, a.o.Node.Name, answer)
 	}
 	if err != nil {
 		return a.lapse(fmt.Errorf("answer the operator: %w", err))
@@ -108,7 +109,7 @@ func (a *Agent) lostShared(
 		if slices.ContainsFunc(held, own) {
 			continue
 		}
-		h, err := a.store().Holder(ctx, name, l.Addr)
+		h, err := a.store().Shared.Holder(ctx, name, l.Addr)
 		if err != nil && !errors.Is(err, registry.ErrNotFound) {
 			return nil, err
 		}

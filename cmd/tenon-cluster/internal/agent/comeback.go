@@ -33,14 +33,14 @@ func (a *Agent) comeBack(ctx context.Context) (registry.Session, error) {
 		return registry.Session{}, fmt.Errorf("%w, and %d addresses of lost blocks are in use: %s",
 			registry.ErrFenced, len(affected), few(affected))
 	}
-	n, err := a.store().Node(ctx, a.o.Node.Name)
+	n, err := a.store().Nodes.Read(ctx, a.o.Node.Name)
 	if err != nil {
 		return registry.Session{}, err
 	}
 	if err := a.reclaimAll(ctx, n); err != nil {
 		return registry.Session{}, err
 	}
-	s, err := a.prover().Rejoin(ctx, a.document(), a.o.TTL)
+	s, err := a.prover().Nodes.Rejoin(ctx, a.document(), a.o.TTL)
 	if err == nil {
 		a.log.Info("rejoined after fencing", "epoch", s.Node.Epoch)
 	}

@@ -24,12 +24,12 @@ func (a *Agent) confirm(ctx context.Context) error {
 	if err := a.resolve(ctx); err != nil {
 		return err
 	}
-	n, blocks, err := a.store().Owned(ctx, a.o.Node.Name)
+	n, blocks, err := a.store().Blocks.Owned(ctx, a.o.Node.Name)
 	if err != nil {
 		return a.lapse(err)
 	}
 	a.setNode(n)
-	pools, err := a.store().Pools(ctx)
+	pools, err := a.store().Pools.List(ctx)
 	if err != nil {
 		return err
 	}

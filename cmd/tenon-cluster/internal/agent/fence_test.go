@@ -21,9 +21,9 @@ import (
 func (n *node) fence() registry.Node {
 	n.Helper()
 	n.kv.ExpireKey(cluster.NewKeys("c").Live(n.name))
-	doc, err := n.admin.Suspect(context.Background(), n.stored())
+	doc, err := n.admin.Nodes.Suspect(context.Background(), n.stored())
 	if err == nil {
-		doc, err = n.admin.Fence(context.Background(), doc, "power is off", "operator")
+		doc, err = n.admin.Nodes.Fence(context.Background(), doc, "power is off", "operator")
 	}
 	if err != nil {
 		n.Fatal(err)

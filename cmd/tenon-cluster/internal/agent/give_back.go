@@ -85,7 +85,7 @@ func (a *Agent) returns(ctx context.Context) error {
 	if err != nil || len(marked) == 0 {
 		return err
 	}
-	n, owned, err := a.store().Owned(ctx, a.o.Node.Name)
+	n, owned, err := a.store().Blocks.Owned(ctx, a.o.Node.Name)
 	if err != nil {
 		return a.lapse(err)
 	}
@@ -109,7 +109,7 @@ func (a *Agent) giveBack(ctx context.Context, m returning, owned []registry.Bloc
 		if err != nil {
 			return err
 		}
-		n, err := a.store().Return(ctx, s.Node, owned[i], "returned")
+		n, err := a.store().Blocks.Return(ctx, s.Node, owned[i], "returned")
 		if err != nil {
 			return a.lapse(err)
 		}

@@ -225,7 +225,7 @@ func (a *Agent) try(
 	if err != nil {
 		return nil, err
 	}
-	free, err := a.store().Free(ctx, p, s.Node.Name, count)
+	free, err := a.store().Blocks.Free(ctx, p, s.Node.Name, count)
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +234,7 @@ func (a *Agent) try(
 	}
 	var blocks []registry.Block
 	err = a.persist(ctx, func() error { // the same nonce finds what an earlier call claimed
-		n, claimed, err := a.store().Claim(ctx, s.Node, p, free, nonce)
+		n, claimed, err := a.store().Blocks.Claim(ctx, s.Node, p, free, nonce)
 		if err == nil {
 			a.setNode(n)
 			blocks = claimed
@@ -245,7 +245,7 @@ func (a *Agent) try(
 }
 
 // persist repeats a transaction while its outcome is not known. If it then fails, the error wraps
-// [registry.ErrUnknown]: only [registry.Registry.Exclude] makes sure that no earlier request
+// [registry.ErrUnknown]: only [registry.Blocks.Exclude] makes sure that no earlier request
 // commits.
 func (a *Agent) persist(ctx context.Context, transact func() error) error {
 	unknown := false
@@ -272,7 +272,7 @@ func (a *Agent) reread(ctx context.Context) error {
 	if err := a.refresh(ctx); err != nil {
 		return err
 	}
-	pools, err := a.store().Pools(ctx)
+	pools, err := a.store().Pools.List(ctx)
 	if err == nil {
 		a.setPools(pools)
 	}
@@ -287,7 +287,7 @@ func (a *Agent) mayClaim(ctx context.Context, name string) (registry.Pool, error
 	}
 	p, ok := a.pool(name)
 	if !ok {
-		pools, err := a.store().Pools(ctx)
+		pools, err := a.store().Pools.List(ctx)
 		if err != nil {
 			return p, err
 		}

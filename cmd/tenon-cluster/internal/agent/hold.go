@@ -66,7 +66,7 @@ func (a *Agent) publish(ctx context.Context) error {
 	if maps.Equal(holds, s.Node.Holds) {
 		return nil
 	}
-	n, err := a.store().Update(ctx, s.Node, func(n *cluster.Node) { n.Holds = holds })
+	n, err := a.store().Nodes.Update(ctx, s.Node, func(n *cluster.Node) { n.Holds = holds })
 	if err != nil {
 		return a.lapse(err)
 	}

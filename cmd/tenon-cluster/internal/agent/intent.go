@@ -113,7 +113,7 @@ func (a *Agent) resolve(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		n, blocks, err := a.store().Exclude(ctx, s.Node, in.Nonce)
+		n, blocks, err := a.store().Blocks.Exclude(ctx, s.Node, in.Nonce)
 		if err != nil {
 			return fmt.Errorf("find the outcome of a claim in pool %s: %w", in.Pool, a.lapse(err))
 		}

@@ -343,7 +343,7 @@ func TestDrainingNodeGivesItsBlocksBack(t *testing.T) {
 		w.pool(cluster.Pool{Range: prefix("10.64.0.0/16")})
 		n := w.node("n1").start()
 		n.mustAdd("pods", "c1")
-		_, err := w.admin.Update(w.Context(), n.stored(), func(n *cluster.Node) {
+		_, err := w.admin.Nodes.Update(w.Context(), n.stored(), func(n *cluster.Node) {
 			n.State = cluster.NodeDraining
 		})
 		if err != nil {
@@ -439,7 +439,7 @@ func TestNameIsUsedAgainWhileBlocksCool(t *testing.T) {
 		pass(2 * time.Minute)
 		next := w.node("n1")
 		next.dir += "-next"
-		if err := w.admin.DeleteNode(w.Context(), "n1"); err != nil {
+		if err := w.admin.Nodes.Delete(w.Context(), "n1"); err != nil {
 			w.Fatal(err)
 		}
 		next.start()

@@ -151,7 +151,7 @@ func TestClone(t *testing.T) {
 		}
 		first.stop()
 
-		if err := w.admin.Settle(w.Context(), "n1"); err != nil {
+		if err := w.admin.Nodes.Settle(w.Context(), "n1"); err != nil {
 			w.Fatal(err)
 		}
 		first.start()

@@ -56,7 +56,7 @@ func (a *Agent) renewProof(ctx context.Context) error {
 		n.Seen, n.Revision = newest, revision
 	})
 	if err == nil {
-		err = a.prover().Prove(ctx, s)
+		err = a.prover().Nodes.Prove(ctx, s)
 	}
 	if err != nil {
 		return a.lapse(fmt.Errorf("prove the identity: %w", err))
@@ -71,7 +71,7 @@ func (a *Agent) renewProof(ctx context.Context) error {
 func (a *Agent) expel(ctx context.Context, cause error) error {
 	err := a.foreign(cause)
 	if s, joinErr := a.joined(); joinErr == nil && errors.Is(cause, registry.ErrRival) {
-		contest := a.store().Contest(ctx, s.Node.Name, s.Node.Identity, cause.Error())
+		contest := a.store().Nodes.Contest(ctx, s.Node.Name, s.Node.Identity, cause.Error())
 		if contest != nil {
 			a.log.Error("cannot stop the other process with this identity", "error", contest)
 		}

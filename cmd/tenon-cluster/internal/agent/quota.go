@@ -68,7 +68,7 @@ func (a *Agent) drawStored(
 		return tokens, err
 	}
 	err = a.persist(ctx, func() error {
-		tokens, err = a.store().Draw(ctx, s.Node, p, namespace, a.batch(p, namespace))
+		tokens, err = a.store().Quotas.Draw(ctx, s.Node, p, namespace, a.batch(p, namespace))
 		return err
 	})
 	if errors.Is(err, registry.ErrUnknown) {
@@ -189,7 +189,7 @@ func (a *Agent) yieldTo(ctx context.Context, pool, namespace string, count uint6
 	if err != nil {
 		return err
 	}
-	return a.lapse(a.store().Yield(ctx, s.Node, pool, namespace, left))
+	return a.lapse(a.store().Quotas.Yield(ctx, s.Node, pool, namespace, left))
 }
 
 // refreshTokens writes the tokens into the files that the store shows, after a join. Tokens that
@@ -206,7 +206,7 @@ func (a *Agent) refreshTokens(ctx context.Context) error {
 	if !slices.ContainsFunc(names, limited) {
 		return nil
 	}
-	drawn, err := a.store().Drawn(ctx, a.o.Node.Name)
+	drawn, err := a.store().Quotas.Drawn(ctx, a.o.Node.Name)
 	if err != nil {
 		return err
 	}

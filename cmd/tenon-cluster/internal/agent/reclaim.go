@@ -99,7 +99,7 @@ func (a *Agent) patrolPause() time.Duration {
 
 // patrol marks nodes without leased key as suspect, and frees blocks that have cooled down.
 func (a *Agent) patrol(ctx context.Context) error {
-	live, err := a.store().Lives(ctx)
+	live, err := a.store().Nodes.Lives(ctx)
 	if err != nil {
 		return fmt.Errorf("read the leases of the nodes: %w", err)
 	}
@@ -111,14 +111,14 @@ func (a *Agent) patrol(ctx context.Context) error {
 		if n.Name == a.o.Node.Name || !alive(n) || live[n.Name] {
 			continue
 		}
-		if _, err := a.store().Suspect(ctx, n); err == nil {
+		if _, err := a.store().Nodes.Suspect(ctx, n); err == nil {
 			a.log.Warn("the store has not heard from a node; it is suspect now", "node", n.Name)
 		} else if !errors.Is(err, registry.ErrConflict) && !errors.Is(err, registry.ErrNotFound) {
 			errs = append(errs, fmt.Errorf("suspect node %s: %w", n.Name, err))
 		}
 	}
 	for _, p := range pools {
-		if _, err := a.store().Expire(ctx, p.Name, expireBatch); err != nil {
+		if _, err := a.store().Blocks.Expire(ctx, p.Name, expireBatch); err != nil {
 			errs = append(errs, fmt.Errorf("free cooled-down blocks of pool %s: %w", p.Name, err))
 		}
 	}
@@ -169,7 +169,7 @@ func (a *Agent) prove(ctx context.Context, n registry.Node) error {
 	if evidence == "" {
 		return nil
 	}
-	_, err := a.store().Fence(ctx, n, evidence, "agent of "+a.o.Node.Name)
+	_, err := a.store().Nodes.Fence(ctx, n, evidence, "agent of "+a.o.Node.Name)
 	if err == nil {
 		a.log.Warn("fenced a node", "node", n.Name, "epoch", n.Epoch, "evidence", evidence)
 	}
@@ -219,7 +219,7 @@ func (a *Agent) holdOver(n registry.Node) string {
 func (a *Agent) reclaimAll(ctx context.Context, n registry.Node) error {
 	blocks := len(n.Blocks)
 	for {
-		rest, done, err := a.store().Reclaim(ctx, n, "fenced")
+		rest, done, err := a.store().Nodes.Reclaim(ctx, n, "fenced")
 		if err != nil {
 			return fmt.Errorf("reclaim: %w", err)
 		}

@@ -28,7 +28,7 @@ func TestRestoredStore(t *testing.T) {
 		n := w.node("n1").start()
 		n.mustAdd("pods", "c1")
 		pass(time.Minute)
-		meta, err := w.admin.NewNonce(w.Context())
+		meta, err := w.admin.Meta.NewNonce(w.Context())
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -45,7 +45,8 @@ func TestRestoredStore(t *testing.T) {
 		if !strings.Contains(strings.Join(n.status().Problems, "\n"), "restored") {
 			w.Errorf("problems %q do not mention the restored store", n.status().Problems)
 		}
-		_, err = w.admin.Update(w.Context(), n.stored(), func(n *cluster.Node) { n.Store = meta.Nonce })
+		_, err = w.admin.Nodes.Update(w.Context(), n.stored(),
+			func(n *cluster.Node) { n.Store = meta.Nonce })
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -66,13 +67,14 @@ func TestConfirmedWithoutSession(t *testing.T) {
 		w.pool(cluster.Pool{Range: prefix("10.64.0.0/16"), BlockBits: 29})
 		n := w.node("n1").start()
 		n.mustAdd("pods", "c1")
-		meta, err := w.admin.NewNonce(w.Context())
+		meta, err := w.admin.Meta.NewNonce(w.Context())
 		if err != nil {
 			w.Fatal(err)
 		}
 		pass(time.Minute)
 		n.kill()
-		_, err = w.admin.Update(w.Context(), n.stored(), func(n *cluster.Node) { n.Store = meta.Nonce })
+		_, err = w.admin.Nodes.Update(w.Context(), n.stored(),
+			func(n *cluster.Node) { n.Store = meta.Nonce })
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -126,7 +128,7 @@ func TestDeletedPoolIsForgotten(t *testing.T) {
 		if st := n.state("pods"); st.Pool.Name != "pods" {
 			w.Errorf("the node does not know the pool: %+v", st)
 		}
-		if err := w.admin.DeletePool(w.Context(), "pods"); err != nil {
+		if err := w.admin.Pools.Delete(w.Context(), "pods"); err != nil {
 			w.Fatal(err)
 		}
 		pass(time.Minute)
@@ -152,7 +154,7 @@ func TestStoreRestoredWhileTheAgentIsDown(t *testing.T) {
 		pass(time.Minute)
 		yesterday := w.kv.Backup()
 		change := func(n *cluster.Node) { n.MTU = 9000 }
-		if _, err := w.admin.Update(w.Context(), n.stored(), change); err != nil {
+		if _, err := w.admin.Nodes.Update(w.Context(), n.stored(), change); err != nil {
 			w.Fatal(err)
 		}
 		pass(time.Minute)
@@ -243,11 +245,11 @@ func (w *world) confirmAll() {
 	}
 	for _, n := range s.Nodes {
 		confirm := func(n *cluster.Node) { n.Store = s.Meta.Nonce }
-		if _, err := w.admin.Update(w.Context(), n, confirm); err != nil {
+		if _, err := w.admin.Nodes.Update(w.Context(), n, confirm); err != nil {
 			w.Fatal(err)
 		}
 	}
-	if err := w.admin.EndDoubt(w.Context(), s.Meta.Nonce); err != nil {
+	if err := w.admin.Meta.EndDoubt(w.Context(), s.Meta.Nonce); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -297,12 +299,12 @@ func TestAnswer(t *testing.T) {
 		n1.start()
 		pass(time.Minute)
 		ask := func() map[string]cluster.Answer {
-			question, err := w.admin.Ask(w.Context())
+			question, err := w.admin.Questions.Ask(w.Context())
 			if err != nil {
 				w.Fatal(err)
 			}
 			pass(time.Minute)
-			answers, err := w.admin.Answers(w.Context(), question)
+			answers, err := w.admin.Questions.Answers(w.Context(), question)
 			if err != nil || len(answers) != 2 || len(answers["n1"].Lost) > 0 {
 				w.Errorf("answers %+v, %v", answers, err)
 			}
@@ -509,7 +511,7 @@ func TestCopyOfDoubtingNode(t *testing.T) {
 		n1 := w.node("n1").start()
 		n1.mustAdd("pods", "a")
 		pass(time.Minute)
-		if _, err := w.admin.NewNonce(w.Context()); err != nil {
+		if _, err := w.admin.Meta.NewNonce(w.Context()); err != nil {
 			w.Fatal(err)
 		}
 		pass(time.Minute)
@@ -596,9 +598,9 @@ func TestRestoreDuringJoin(t *testing.T) {
 		n.mustAdd("pods", "a")
 		pass(time.Minute)
 		old := w.kv.Backup()
-		doc, err := w.admin.Node(w.Context(), "n1") // the document changes, and the proof does not
+		doc, err := w.admin.Nodes.Read(w.Context(), "n1") // the document changes, and the proof does not
 		if err == nil {
-			_, err = w.admin.Update(w.Context(), doc, func(d *cluster.Node) { d.MTU = 1400 })
+			_, err = w.admin.Nodes.Update(w.Context(), doc, func(d *cluster.Node) { d.MTU = 1400 })
 		}
 		if err != nil {
 			w.Fatal(err)
@@ -641,15 +643,15 @@ func (w *world) disjoint(a, b map[netip.Addr]bool) {
 // fence fences a node that is off, and frees its blocks.
 func (w *world) fence(name string) {
 	w.Helper()
-	n, err := w.admin.Node(w.Context(), name)
+	n, err := w.admin.Nodes.Read(w.Context(), name)
 	if err == nil && n.State != cluster.NodeSuspect {
-		n, err = w.admin.Suspect(w.Context(), n)
+		n, err = w.admin.Nodes.Suspect(w.Context(), n)
 	}
 	if err == nil {
-		n, err = w.admin.Fence(w.Context(), n, "off", "me")
+		n, err = w.admin.Nodes.Fence(w.Context(), n, "off", "me")
 	}
 	for done := false; err == nil && !done; {
-		n, done, err = w.admin.Reclaim(w.Context(), n, "released")
+		n, done, err = w.admin.Nodes.Reclaim(w.Context(), n, "released")
 	}
 	if err != nil {
 		w.Fatal(err)
@@ -676,7 +678,7 @@ func TestRestoreFromBeforeAConfirmation(t *testing.T) {
 		pass(time.Minute)
 		old := w.kv.Backup()
 		held := n2.fill("b", 40)
-		if _, err := w.admin.NewNonce(w.Context()); err != nil {
+		if _, err := w.admin.Meta.NewNonce(w.Context()); err != nil {
 			w.Fatal(err)
 		}
 		pass(time.Minute)

@@ -25,7 +25,7 @@ const rivalTimes = 3
 // is renewed meanwhile, another host runs with a copy of this node's files. The error then wraps
 // [registry.ErrIdentity]. It returns the node before it joins, the zero Node if it is new.
 func (a *Agent) excludeRival(ctx context.Context) (registry.Node, error) {
-	n, err := a.store().Node(ctx, a.o.Node.Name)
+	n, err := a.store().Nodes.Read(ctx, a.o.Node.Name)
 	if errors.Is(err, registry.ErrNotFound) {
 		return n, nil
 	}

@@ -97,7 +97,7 @@ func (a *Agent) publishMTU(ctx context.Context, report routes.Report) error {
 	if err != nil || s.Node.MTU == report.Underlay {
 		return nil // without a session, the next join publishes it
 	}
-	n, err := a.store().Update(ctx, s.Node, func(n *cluster.Node) { n.MTU = report.Underlay })
+	n, err := a.store().Nodes.Update(ctx, s.Node, func(n *cluster.Node) { n.MTU = report.Underlay })
 	if err != nil {
 		return a.lapse(err)
 	}

@@ -98,7 +98,7 @@ func (a *Agent) leave(ctx context.Context) {
 		a.log.Warn("cannot replace the proof of this node; a copy of its files that was made within "+
 			"the last lease time could take its place", "error", err)
 	}
-	a.store().Leave(context.WithoutCancel(ctx), s)
+	a.store().Nodes.Leave(context.WithoutCancel(ctx), s)
 }
 
 // rest waits for a duration, an event, or the end of ctx.
@@ -159,7 +159,7 @@ func (a *Agent) prolong(ctx context.Context) error {
 			}
 			continue // the operator has confirmed a restored store
 		}
-		err = a.prover().Renew(ctx, s)
+		err = a.prover().Nodes.Renew(ctx, s)
 		switch {
 		case err == nil:
 			return nil
@@ -181,7 +181,7 @@ func (a *Agent) prolong(ctx context.Context) error {
 // refresh reads the node's document after another program changed it. A document of another boot or
 // identity means that a second host, a copy of this one, has joined under the name.
 func (a *Agent) refresh(ctx context.Context) error {
-	n, err := a.store().Node(ctx, a.o.Node.Name)
+	n, err := a.store().Nodes.Read(ctx, a.o.Node.Name)
 	if err != nil {
 		return a.lapse(err)
 	}
@@ -279,7 +279,7 @@ func (a *Agent) document() cluster.Node {
 // join makes the node known, or known again, and confirms its blocks.
 func (a *Agent) join(ctx context.Context) error {
 	at := a.asking()
-	meta, doubt, err := a.o.Registry.Trust(ctx)
+	meta, doubt, err := a.o.Registry.Meta.Trust(ctx)
 	if err != nil {
 		return fmt.Errorf("read the identity of the store: %w", err)
 	}
@@ -298,7 +298,7 @@ func (a *Agent) join(ctx context.Context) error {
 	if first {
 		doc.Store = meta.Nonce
 	}
-	s, err := a.prover().Join(ctx, doc, a.o.TTL)
+	s, err := a.prover().Nodes.Join(ctx, doc, a.o.TTL)
 	if errors.Is(err, registry.ErrFenced) {
 		s, err = a.comeBack(ctx)
 	}

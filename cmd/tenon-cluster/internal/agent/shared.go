@@ -126,7 +126,7 @@ func (a *Agent) acquireStored(
 		return h, err
 	}
 	err = a.persist(ctx, func() error {
-		h, err = a.store().Acquire(ctx, s.Node, p, registry.Hold{
+		h, err = a.store().Shared.Acquire(ctx, s.Node, p, registry.Hold{
 			Sticky: q.Name != "",
 			Holder: cluster.Holder{Addr: q.Addr, Network: q.Network, Container: q.Container,
 				IfName: q.IfName, Namespace: q.Namespace, Name: q.Name, Nonce: nonce},
@@ -236,12 +236,12 @@ func (a *Agent) finishAcquire(ctx context.Context, in intent) error {
 	if err != nil {
 		return err
 	}
-	n, _, err := a.store().Exclude(ctx, s.Node, in.Nonce)
+	n, _, err := a.store().Blocks.Exclude(ctx, s.Node, in.Nonce)
 	if err != nil {
 		return fmt.Errorf("find the outcome of a request to pool %s: %w", in.Pool, a.lapse(err))
 	}
 	a.setNode(n)
-	held, err := a.store().Held(ctx, a.o.Node.Name)
+	held, err := a.store().Shared.Held(ctx, a.o.Node.Name)
 	if err != nil {
 		return err
 	}
@@ -278,7 +278,7 @@ func (a *Agent) releaseUnlessReserved(ctx context.Context, h cluster.Holder) err
 	if err != nil || has {
 		return err
 	}
-	if err := a.store().Release(ctx, h, false); err != nil {
+	if err := a.store().Shared.Release(ctx, h, false); err != nil {
 		return fmt.Errorf("release %s: %w", h.Addr, a.lapse(err))
 	}
 	a.log.Info("released", "pool", h.Pool, "address", h.Addr, "container", h.Container)
@@ -299,7 +299,7 @@ func (a *Agent) releaseNoted(ctx context.Context) error {
 }
 
 func (a *Agent) releaseNote(ctx context.Context, n local.Note) error {
-	h, err := a.store().Holder(ctx, n.Pool, n.Addr)
+	h, err := a.store().Shared.Holder(ctx, n.Pool, n.Addr)
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
 	case err != nil:

@@ -52,7 +52,7 @@ func (n *node) released() {
 // held describes the shared addresses that the store shows for a node.
 func (n *node) held() (all []string) {
 	n.Helper()
-	held, err := n.admin.Held(context.Background(), n.name)
+	held, err := n.admin.Shared.Held(context.Background(), n.name)
 	if err != nil {
 		n.Fatal(err)
 	}
@@ -328,7 +328,7 @@ func TestQuota(t *testing.T) {
 		pass(time.Minute)
 		for _, n := range nodes {
 			n.agree()
-			if drawn, err := w.admin.Drawn(w.Context(), n.name); err != nil || len(drawn) > 0 {
+			if drawn, err := w.admin.Quotas.Drawn(w.Context(), n.name); err != nil || len(drawn) > 0 {
 				w.Errorf("node %s keeps tokens %v, %v", n.name, drawn, err)
 			}
 		}

@@ -140,7 +140,7 @@ func (s *simulation) release(h *host, _ int) bool {
 }
 
 func (s *simulation) releaseNode(name string) error {
-	n, err := s.admin.Node(s.Context(), name)
+	n, err := s.admin.Nodes.Read(s.Context(), name)
 	switch {
 	case err != nil:
 		return err
@@ -149,14 +149,14 @@ func (s *simulation) releaseNode(name string) error {
 	}
 	if n.State != cluster.NodeFenced {
 		if n.State != cluster.NodeSuspect {
-			n, err = s.admin.Suspect(s.Context(), n)
+			n, err = s.admin.Nodes.Suspect(s.Context(), n)
 		}
 		if err == nil {
-			n, err = s.admin.Fence(s.Context(), n, "off", "me")
+			n, err = s.admin.Nodes.Fence(s.Context(), n, "off", "me")
 		}
 	}
 	for done := false; err == nil && !done; {
-		n, done, err = s.admin.Reclaim(s.Context(), n, "released")
+		n, done, err = s.admin.Nodes.Reclaim(s.Context(), n, "released")
 	}
 	return err
 }
@@ -259,7 +259,7 @@ func (s *simulation) restoreAndAdd(h *host, n int) bool {
 }
 
 func (s *simulation) confirmRestored(*host, int) bool {
-	_, err := s.admin.NewNonce(s.Context())
+	_, err := s.admin.Meta.NewNonce(s.Context())
 	return err == nil
 }
 
@@ -297,12 +297,12 @@ func (s *simulation) confirmAllNodes(*host, int) bool {
 // review asks the nodes, ends the containers that their answers name, and confirms the nodes if there
 // are none.
 func (s *simulation) review() (safe bool, err error) {
-	question, err := s.admin.Ask(s.Context())
+	question, err := s.admin.Questions.Ask(s.Context())
 	if err != nil {
 		return false, err
 	}
 	pass(leaseTime / 2)
-	answers, err := s.admin.Answers(s.Context(), question)
+	answers, err := s.admin.Questions.Answers(s.Context(), question)
 	if err != nil {
 		return false, err
 	}
@@ -324,14 +324,14 @@ func (s *simulation) review() (safe bool, err error) {
 	}
 	for _, n := range snapshot.Nodes {
 		if n.Store != snapshot.Meta.Nonce && n.State != cluster.NodeFenced {
-			_, updateErr := s.admin.Update(s.Context(), n, func(n *cluster.Node) {
+			_, updateErr := s.admin.Nodes.Update(s.Context(), n, func(n *cluster.Node) {
 				n.Store = snapshot.Meta.Nonce
 			})
 			err = errors.Join(err, updateErr)
 		}
 	}
 	if err == nil {
-		err = s.admin.EndDoubt(s.Context(), snapshot.Meta.Nonce)
+		err = s.admin.Meta.EndDoubt(s.Context(), snapshot.Meta.Nonce)
 	}
 	return true, err
 }
@@ -361,7 +361,7 @@ func (s *simulation) confirmNode(h *host, n int) bool {
 		if h.alive() || !h.running || !h.undamaged() {
 			return false // it runs, or does not need the command
 		}
-		if s.admin.Settle(s.Context(), h.name) != nil {
+		if s.admin.Nodes.Settle(s.Context(), h.name) != nil {
 			return false
 		}
 		h.launch()
@@ -381,7 +381,7 @@ func (s *simulation) decide(p *pair, winner *host) {
 		loser = p.original
 	}
 	s.remove(loser)
-	if s.admin.Settle(s.Context(), winner.name) == nil && !winner.off {
+	if s.admin.Nodes.Settle(s.Context(), winner.name) == nil && !winner.off {
 		winner.launch()
 	}
 }
@@ -442,7 +442,7 @@ func (s *simulation) copyDisk(h *host, _ int) bool {
 	if !s.copyable(h) || !h.healthy() || s.pairOf(h) != nil || h.status().State != "active" {
 		return false
 	}
-	if n, err := s.admin.Node(s.Context(), h.name); err != nil || !n.Live {
+	if n, err := s.admin.Nodes.Read(s.Context(), h.name); err != nil || !n.Live {
 		return false // it has lost its lease, and does not know it yet
 	}
 	c := s.copyHost(h, "other-disk", true)
@@ -543,7 +543,7 @@ func (s *simulation) reset(h *host, _ int) bool {
 	pass(2 * leaseTime) // of its lease, and after a restore
 	if err := s.releaseNode(h.name); err != nil {
 		s.note("%s: release: %v", h, err)
-	} else if err := s.admin.DeleteNode(s.Context(), h.name); err != nil {
+	} else if err := s.admin.Nodes.Delete(s.Context(), h.name); err != nil {
 		s.note("%s: leave: %v", h, err)
 	}
 	h.launch()

@@ -137,7 +137,7 @@ func (a *Agent) speak(ctx context.Context) (spoken bool, err error) {
 		return false, nil
 	}
 	cause := a.seen.Restored()
-	_, _, err = a.o.Registry.Distrust(ctx, present, trusted,
+	_, _, err = a.o.Registry.Meta.Distrust(ctx, present, trusted,
 		cluster.Doubt{Cause: cause, Author: "node " + a.o.Node.Name})
 	if err != nil {
 		return false, fmt.Errorf("report that the store was restored: %w", err)

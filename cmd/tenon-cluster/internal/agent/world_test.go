@@ -39,7 +39,7 @@ func inWorld(t *testing.T, test func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{T: t, kv: memkv.New()}
 		w.admin = registry.New(w.kv.Client("admin"), registry.Options{Cluster: "c"})
-		if _, err := w.admin.Init(t.Context()); err != nil {
+		if _, err := w.admin.Meta.Init(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		test(w)
@@ -71,7 +71,7 @@ func (w *world) pool(p cluster.Pool) {
 	if p.Name == "" {
 		p.Name = "pods"
 	}
-	if _, err := w.admin.PutPool(w.Context(), p); err != nil {
+	if _, err := w.admin.Pools.Put(w.Context(), p); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -260,7 +260,7 @@ func (n *node) blocks(pool string) (all []string) {
 // stored reads the node's document.
 func (n *node) stored() registry.Node {
 	n.Helper()
-	doc, err := n.admin.Node(context.Background(), n.name)
+	doc, err := n.admin.Nodes.Read(context.Background(), n.name)
 	if err != nil {
 		n.Fatal(err)
 	}

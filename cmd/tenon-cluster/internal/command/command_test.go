@@ -159,11 +159,11 @@ func (w *world) join(name string, blocks ...string) registry.Node {
 	w.Helper()
 	r := w.registry(name)
 	if w.nonce == "" {
-		meta, err := r.Meta(w.Context())
+		meta, err := r.Meta.Read(w.Context())
 		w.must(err)
 		w.nonce = meta.Nonce
 	}
-	s, err := r.Join(w.Context(), cluster.Node{Name: name, Identity: "id-" + name, Mode: "auto",
+	s, err := r.Nodes.Join(w.Context(), cluster.Node{Name: name, Identity: "id-" + name, Mode: "auto",
 		Store:     w.nonce,
 		Addresses: []netip.Addr{netip.MustParseAddr("192.168.7." + name[1:])}}, w.ttl)
 	w.must(err)
@@ -175,14 +175,14 @@ func (w *world) join(name string, blocks ...string) registry.Node {
 	for _, b := range blocks {
 		prefixes = append(prefixes, netip.MustParsePrefix(b))
 	}
-	n, _, err := r.Claim(w.Context(), s.Node, w.pool(), prefixes, "")
+	n, _, err := r.Blocks.Claim(w.Context(), s.Node, w.pool(), prefixes, "")
 	w.must(err)
 	return n
 }
 
 func (w *world) pool() registry.Pool {
 	w.Helper()
-	p, err := w.registry("test").Pool(w.Context(), "pods")
+	p, err := w.registry("test").Pools.Read(w.Context(), "pods")
 	w.must(err)
 	return p
 }
@@ -194,7 +194,7 @@ func (w *world) files() *local.Store {
 	w.must(err)
 	store := local.New(local.Options{Dir: filepath.Join(w.dir, "state"), BootID: boot})
 	w.must(store.SetNode(local.Node{Cluster: "default", Name: "n1", Identity: "id-n1", Epoch: 1}))
-	_, blocks, err := w.registry("n1").Owned(w.Context(), "n1")
+	_, blocks, err := w.registry("n1").Blocks.Owned(w.Context(), "n1")
 	w.must(err)
 	p, err := store.Open(w.Context(), "pods", false)
 	w.must(err)
@@ -315,7 +315,7 @@ func TestAddresses(t *testing.T) {
 		w.run("init")
 		w.run("pool create pods 10.64.0.0/20")
 		n := w.join("n1", "10.64.3.64/26")
-		_, err := w.registry("n1").Acquire(w.Context(), n, w.pool(), registry.Hold{Sticky: true,
+		_, err := w.registry("n1").Shared.Acquire(w.Context(), n, w.pool(), registry.Hold{Sticky: true,
 			Holder: cluster.Holder{Pool: "pods", Addr: netip.MustParseAddr("10.64.9.9"), Node: "n1",
 				Network: "pods", Container: "db", IfName: "eth0", Namespace: "shop", Name: "db-0"}})
 		w.must(err)
@@ -364,12 +364,12 @@ func (w *world) answers(name string, lost ...cluster.Loss) (change func(lost ...
 	go func() {
 		time.Sleep(time.Duration(number) * 2100 * time.Millisecond) // one after the other
 		for last := ""; w.Context().Err() == nil; {
-			question, err := r.Question(w.Context())
+			question, err := r.Questions.Read(w.Context())
 			mu.Lock()
 			now := lost
 			mu.Unlock()
 			if err == nil && question != last {
-				err = r.Answer(w.Context(), name, cluster.Answer{Question: question, Lost: now})
+				err = r.Questions.Answer(w.Context(), name, cluster.Answer{Question: question, Lost: now})
 				last = question
 			}
 			if err != nil && w.Context().Err() == nil {
@@ -397,7 +397,7 @@ func TestRestored(t *testing.T) {
 		w.join("n1", "10.64.3.64/26")
 		w.join("n2")
 		w.join("n3")
-		w.registry("n3").Leave(w.Context(), w.leases["n3"])
+		w.registry("n3").Nodes.Leave(w.Context(), w.leases["n3"])
 		w.run("confirm")
 		w.run("confirm --restored --all-nodes")
 		w.run("confirm --restored")
@@ -437,7 +437,7 @@ func TestCopied(t *testing.T) {
 		w.run("confirm --node n1 --all-nodes")
 		w.run("confirm --node n2")
 		w.run("confirm --node n1")
-		w.must(w.registry("n1").Contest(w.Context(), "n1", "id-n1", "another host has joined"))
+		w.must(w.registry("n1").Nodes.Contest(w.Context(), "n1", "id-n1", "another host has joined"))
 		w.run("check")
 		w.run("confirm --node n1")
 		w.run("confirm --node n1 --yes")

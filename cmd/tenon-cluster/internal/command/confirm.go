@@ -69,7 +69,7 @@ func (a *app) confirmNode(ctx context.Context, s *session, node string) error {
 		return err
 	}
 	if snapshot.Proofs[node].Contested == "" {
-		n, err := s.registry.Node(ctx, node)
+		n, err := s.registry.Nodes.Read(ctx, node)
 		if err != nil {
 			return err
 		}
@@ -83,7 +83,7 @@ func (a *app) confirmNode(ctx context.Context, s *session, node string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.registry.Settle(ctx, node); err != nil {
+	if err := s.registry.Nodes.Settle(ctx, node); err != nil {
 		return err
 	}
 	a.printf("confirmed node %s: the next agent that starts with its identity goes on\n", node)
@@ -92,7 +92,7 @@ func (a *app) confirmNode(ctx context.Context, s *session, node string) error {
 }
 
 func (a *app) confirmRestored(ctx context.Context, s *session) error {
-	if _, err := s.registry.NewNonce(ctx); err != nil {
+	if _, err := s.registry.Meta.NewNonce(ctx); err != nil {
 		return err
 	}
 	a.printf("no node claims blocks now\n")
@@ -112,7 +112,7 @@ func (a *app) confirmNodes(ctx context.Context, s *session, wait time.Duration) 
 	waiting := r.waiting()
 	if len(waiting) == 0 {
 		a.printf("all nodes use the store already\n")
-		return s.registry.EndDoubt(ctx, r.snapshot.Meta.Nonce)
+		return s.registry.Meta.EndDoubt(ctx, r.snapshot.Meta.Nonce)
 	}
 	if err := a.confirmed(fmt.Sprintf("%s with the store. Nodes that joined after the snapshot "+
 		"are not among them while they are off. Have all been started?",
@@ -121,7 +121,7 @@ func (a *app) confirmNodes(ctx context.Context, s *session, wait time.Duration) 
 	}
 	var errs []error
 	for _, n := range waiting {
-		_, err := s.registry.Update(ctx, n,
+		_, err := s.registry.Nodes.Update(ctx, n,
 			func(n *cluster.Node) { n.Store = r.snapshot.Meta.Nonce })
 		if err != nil {
 			errs = append(errs, fmt.Errorf("node %s: %w", n.Name, err))
@@ -132,5 +132,5 @@ func (a *app) confirmNodes(ctx context.Context, s *session, wait time.Duration) 
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	return s.registry.EndDoubt(ctx, r.snapshot.Meta.Nonce)
+	return s.registry.Meta.EndDoubt(ctx, r.snapshot.Meta.Nonce)
 }

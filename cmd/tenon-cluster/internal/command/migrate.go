@@ -331,7 +331,7 @@ func (m *migration) runApply(ctx context.Context, s *session, moves []*move) err
 				" migrate --plan", "nothing was changed")
 		}
 	}
-	node, err := s.registry.Node(ctx, s.settings.Node)
+	node, err := s.registry.Nodes.Read(ctx, s.settings.Node)
 	if errors.Is(err, registry.ErrNotFound) {
 		return hint(fmt.Errorf("node %s has not joined the cluster", s.settings.Node),
 			"start its agent: systemctl start tenon-cluster.service")
@@ -429,12 +429,12 @@ func (m *migration) claimBlocks(
 ) (registry.Node, error) {
 	nonce := rand.Text()
 	for try := 1; ; try++ {
-		next, _, err := s.registry.Claim(ctx, node, p, blocks, nonce)
+		next, _, err := s.registry.Blocks.Claim(ctx, node, p, blocks, nonce)
 		if err == nil || try == attempts ||
 			!errors.Is(err, registry.ErrConflict) && !errors.Is(err, registry.ErrUnknown) {
 			return next, err
 		}
-		if node, err = s.registry.Node(ctx, s.settings.Node); err != nil {
+		if node, err = s.registry.Nodes.Read(ctx, s.settings.Node); err != nil {
 			return node, err
 		}
 	}
@@ -444,11 +444,11 @@ func (m *migration) acquire(ctx context.Context, s *session, v *move, l moved) e
 	h := registry.Hold{Holder: cluster.Holder{Addr: l.Addr, Network: l.Network,
 		Container: l.Container, IfName: l.IfName, Nonce: rand.Text()}}
 	for try := 1; ; try++ {
-		node, err := s.registry.Node(ctx, s.settings.Node)
+		node, err := s.registry.Nodes.Read(ctx, s.settings.Node)
 		if err != nil {
 			return err
 		}
-		_, err = s.registry.Acquire(ctx, node, v.pool, h)
+		_, err = s.registry.Shared.Acquire(ctx, node, v.pool, h)
 		if err == nil || try == attempts ||
 			!errors.Is(err, registry.ErrConflict) && !errors.Is(err, registry.ErrUnknown) {
 			return err

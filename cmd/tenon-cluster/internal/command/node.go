@@ -102,7 +102,7 @@ func (a *app) setState(
 				return hint(fmt.Errorf("node %s is %s", n.Name, n.State),
 					"a suspect node becomes active when its agent reports back; a fenced node rejoins")
 			}
-			n, err = s.registry.Update(ctx, n, func(n *cluster.Node) { n.State = state })
+			n, err = s.registry.Nodes.Update(ctx, n, func(n *cluster.Node) { n.State = state })
 			if err != nil {
 				return err
 			}
@@ -113,7 +113,7 @@ func (a *app) setState(
 }
 
 func (s *session) findNode(ctx context.Context, a *app, name string) (registry.Node, error) {
-	n, err := s.registry.Node(ctx, name)
+	n, err := s.registry.Nodes.Read(ctx, name)
 	if errors.Is(err, registry.ErrNotFound) {
 		snapshot, listErr := s.registry.Snapshot(ctx)
 		if unknown := a.known(snapshot, name, ""); unknown != nil {
@@ -299,7 +299,7 @@ the same name starts anew.`,
 			if err := a.confirmed(fmt.Sprintf("Remove node %s?", n.Name)); err != nil {
 				return err
 			}
-			if err := s.registry.DeleteNode(ctx, n.Name); err != nil {
+			if err := s.registry.Nodes.Delete(ctx, n.Name); err != nil {
 				return err
 			}
 			a.printf("removed node %s\n", n.Name)

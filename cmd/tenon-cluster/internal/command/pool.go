@@ -27,12 +27,12 @@ identity and changes nothing.`,
 		Example: a.examples("init", "init --cluster production --endpoints https://10.0.0.1:2379"),
 		Args:    arguments(),
 		RunE: a.withStore(func(ctx context.Context, s *session, _ []string) error {
-			_, err := s.registry.Meta(ctx)
+			_, err := s.registry.Meta.Read(ctx)
 			exists := err == nil
 			if err != nil && !errors.Is(err, registry.ErrNotFound) {
 				return err
 			}
-			meta, err := s.registry.Init(ctx)
+			meta, err := s.registry.Meta.Init(ctx)
 			if err != nil {
 				return err
 			}
@@ -231,7 +231,7 @@ func (a *app) putPool(ctx context.Context, s *session, p cluster.Pool, verb stri
 	if err := p.Canonicalize(); err != nil {
 		return err
 	}
-	put, err := s.registry.PutPool(ctx, p)
+	put, err := s.registry.Pools.Put(ctx, p)
 	if errors.Is(err, registry.ErrNotFound) {
 		return hint(err, "create the cluster first: "+a.name+" init")
 	}
@@ -254,7 +254,7 @@ func (a *app) poolDelete() *cobra.Command {
 		RunE: a.withStore(func(ctx context.Context, s *session, args []string) error {
 			_, err := s.findPool(ctx, args[0])
 			if err == nil {
-				err = s.registry.DeletePool(ctx, args[0])
+				err = s.registry.Pools.Delete(ctx, args[0])
 			}
 			switch {
 			case errors.Is(err, registry.ErrInUse):
@@ -271,7 +271,7 @@ func (a *app) poolDelete() *cobra.Command {
 
 // findPool reads one pool. The error wraps registry.ErrNotFound.
 func (s *session) findPool(ctx context.Context, name string) (registry.Pool, error) {
-	pools, err := s.registry.Pools(ctx)
+	pools, err := s.registry.Pools.List(ctx)
 	if err != nil {
 		return registry.Pool{}, err
 	}
@@ -288,7 +288,7 @@ func (a *app) unknownPool(ctx context.Context, s *session, name string, err erro
 	if !errors.Is(err, registry.ErrNotFound) {
 		return err
 	}
-	pools, listErr := s.registry.Pools(ctx)
+	pools, listErr := s.registry.Pools.List(ctx)
 	if listErr != nil {
 		return errors.Join(err, listErr)
 	}

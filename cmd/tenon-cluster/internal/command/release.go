@@ -118,14 +118,14 @@ func (r *removal) fenceNode(
 	}
 	var err error
 	if n.State != cluster.NodeSuspect {
-		if n, err = s.registry.Suspect(ctx, n); errors.Is(err, registry.ErrConflict) {
+		if n, err = s.registry.Nodes.Suspect(ctx, n); errors.Is(err, registry.ErrConflict) {
 			return n, hint(fmt.Errorf("node %s: its agent has reported back: %w", r.node, err),
 				"nothing was changed; the node is alive")
 		} else if err != nil {
 			return n, err
 		}
 	}
-	return s.registry.Fence(ctx, n, r.evidence, r.author(s.settings))
+	return s.registry.Nodes.Fence(ctx, n, r.evidence, r.author(s.settings))
 }
 
 func addresses(n registry.Node) string {
@@ -152,7 +152,7 @@ func (r *removal) releaseNode(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	held, err := s.registry.Held(ctx, n.Name)
+	held, err := s.registry.Shared.Held(ctx, n.Name)
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (r *removal) releaseNode(ctx context.Context, s *session) error {
 			}
 		}
 		for done := false; !done; {
-			if n, done, err = s.registry.Reclaim(ctx, n, "node released: "+n.Evidence); err != nil {
+			if n, done, err = s.registry.Nodes.Reclaim(ctx, n, "node released: "+n.Evidence); err != nil {
 				return hint(fmt.Errorf("reclaim the blocks of node %s: %w", r.node, err),
 					"the node is fenced; run the command again to go on")
 			}
@@ -228,7 +228,7 @@ func (r *removal) releaseHolder(ctx context.Context, s *session, snapshot regist
 		if err := r.confirmed(fmt.Sprintf("Free %s, held by %s?", h.Addr, holderText(h))); err != nil {
 			return err
 		}
-		if err := s.registry.Release(ctx, h, r.forget); err != nil {
+		if err := s.registry.Shared.Release(ctx, h, r.forget); err != nil {
 			return fmt.Errorf("release %s: %w", h.Addr, err)
 		}
 	}

@@ -52,7 +52,7 @@ func (a *app) ask(ctx context.Context, s *session, wait time.Duration) (review, 
 	if len(r.silent()) == 0 {
 		return r, nil
 	}
-	question, err := s.registry.Ask(ctx)
+	question, err := s.registry.Questions.Ask(ctx)
 	if err != nil {
 		return r, err
 	}
@@ -73,7 +73,7 @@ func (a *app) awaitAnswers(
 ) (map[string]cluster.Answer, error) {
 	said := 0
 	for end := a.Now().Add(wait); ; {
-		answers, err := s.registry.Answers(ctx, question)
+		answers, err := s.registry.Questions.Answers(ctx, question)
 		if err != nil {
 			return nil, err
 		}

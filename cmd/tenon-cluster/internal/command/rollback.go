@@ -24,7 +24,7 @@ type back struct {
 // runRollback copies the reservations of this node back into the files of host-local. It first
 // drains the node, so that no address is allocated meanwhile.
 func (m *migration) runRollback(ctx context.Context, s *session, pools []hostlocal.Pool) error {
-	node, err := s.registry.Node(ctx, s.settings.Node)
+	node, err := s.registry.Nodes.Read(ctx, s.settings.Node)
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func (m *migration) runRollback(ctx context.Context, s *session, pools []hostloc
 	}
 	if node.State == cluster.NodeActive {
 		drain := func(n *cluster.Node) { n.State = cluster.NodeDraining }
-		if _, err := s.registry.Update(ctx, node, drain); err != nil {
+		if _, err := s.registry.Nodes.Update(ctx, node, drain); err != nil {
 			return err
 		}
 	}

@@ -71,7 +71,7 @@ const (
 
 // Free returns at most count free blocks for a node, in the order in which it should try them. It
 // frees cooled-down blocks if it needs them. ErrFull.
-func (r *Registry) Free(
+func (r Blocks) Free(
 	ctx context.Context, p Pool, node string, count int,
 ) ([]netip.Prefix, error) {
 	total := p.Blocks()
@@ -108,7 +108,7 @@ func (r *Registry) Free(
 }
 
 // freeOf returns the candidates without a key that have an address to allocate.
-func (r *Registry) freeOf(
+func (r Blocks) freeOf(
 	ctx context.Context, p Pool, candidates func(func(netip.Prefix) bool),
 ) (free []netip.Prefix, err error) {
 	blocks := slices.Collect(candidates)
@@ -129,7 +129,7 @@ func (r *Registry) freeOf(
 }
 
 // freeOfAll searches the whole pool.
-func (r *Registry) freeOfAll(
+func (r Blocks) freeOfAll(
 	ctx context.Context, p Pool, start uint64, count int,
 ) (free []netip.Prefix, err error) {
 	kvs, _, err := r.list(ctx, r.keys.Blocks(p.Name), clientv3.WithKeysOnly())
@@ -155,7 +155,7 @@ func (r *Registry) freeOfAll(
 // MaxBlocks. ErrRefused: the node drains, or the pool does not serve it. ErrFenced, ErrSuspect,
 // ErrIdentity. After an error other than ErrUnknown nothing is claimed later, unless an earlier
 // call with the nonce returned ErrUnknown: then only Exclude makes sure of that.
-func (r *Registry) Claim(
+func (r Blocks) Claim(
 	ctx context.Context, n Node, p Pool, blocks []netip.Prefix, nonce string,
 ) (now Node, claimed []Block, err error) {
 	if nonce == "" {
@@ -190,7 +190,7 @@ func claimable(p Pool, blocks []netip.Prefix) error {
 
 // claim is the state of a call of Claim.
 type claim struct {
-	r      *Registry
+	r      Blocks
 	known  Node // by the caller
 	now    Node // at the revision that the next try compares
 	pool   Pool
@@ -202,7 +202,7 @@ type claim struct {
 func (c *claim) try(ctx context.Context) ([]Block, error) {
 	r := c.r
 	if c.stale {
-		now, err := r.Node(ctx, c.known.Name)
+		now, err := r.node(ctx, c.known.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -314,7 +314,7 @@ func claimedWith(n cluster.Node, nonce string) (refs []cluster.BlockRef) {
 }
 
 // blocksOf reads the blocks of entries of a node's list as they are while the node is unchanged.
-func (r *Registry) blocksOf(
+func (r *requests) blocksOf(
 	ctx context.Context, n Node, refs []cluster.BlockRef,
 ) (blocks []Block, err error) {
 	for part := range slices.Chunk(refs, maxOps-2) {
@@ -346,12 +346,12 @@ func (r *Registry) blocksOf(
 // node's document, which every transaction that gives the node something compares. It returns the
 // blocks that the transaction did claim. Only Name of n is used. ErrNotFound: the node is
 // deleted, and nothing can commit.
-func (r *Registry) Exclude(
+func (r Blocks) Exclude(
 	ctx context.Context, n Node, nonce string,
 ) (now Node, claimed []Block, err error) {
 	first := int64(0)
 	_, err = r.repeat(ctx, func(ctx context.Context) error {
-		now, err = r.Node(ctx, n.Name)
+		now, err = r.node(ctx, n.Name)
 		if err != nil {
 			return err
 		}
@@ -372,9 +372,9 @@ func (r *Registry) Exclude(
 }
 
 // Owned reads the node and all blocks in its list as of one revision of the node.
-func (r *Registry) Owned(ctx context.Context, name string) (n Node, blocks []Block, err error) {
+func (r Blocks) Owned(ctx context.Context, name string) (n Node, blocks []Block, err error) {
 	_, err = r.repeat(ctx, func(ctx context.Context) error {
-		if n, err = r.Node(ctx, name); err != nil {
+		if n, err = r.node(ctx, name); err != nil {
 			return err
 		}
 		blocks, err = r.blocksOf(ctx, n, n.Blocks)
@@ -384,7 +384,7 @@ func (r *Registry) Owned(ctx context.Context, name string) (n Node, blocks []Blo
 }
 
 // block reads a block. ErrNotFound: it is free.
-func (r *Registry) block(ctx context.Context, pool string, b netip.Prefix) (Block, error) {
+func (r Blocks) block(ctx context.Context, pool string, b netip.Prefix) (Block, error) {
 	answers, err := r.read(ctx, "block "+b.String(), clientv3.OpGet(r.keys.Block(pool, b)),
 		clientv3.OpGet(r.keys.Cool(pool, b), clientv3.WithCountOnly()))
 	if err != nil {
@@ -400,14 +400,14 @@ func (r *Registry) block(ctx context.Context, pool string, b netip.Prefix) (Bloc
 
 // Return gives a block back: it cools down. It succeeds if the block has left the node already.
 // ErrFenced, ErrIdentity.
-func (r *Registry) Return(
+func (r Blocks) Return(
 	ctx context.Context, n Node, b Block, reason string,
 ) (now Node, err error) {
-	pool, err := r.Pool(ctx, b.Pool)
+	pool, err := r.pool(ctx, b.Pool)
 	if err != nil {
 		return n, err
 	}
-	v := vacancy{pool: pool, leases: newCoolLeases(r), reason: reason}
+	v := vacancy{pool: pool, leases: newCoolLeases(r.requests), reason: reason}
 	unknown, err := r.repeat(ctx, func(ctx context.Context) error {
 		now, err = r.tryReturn(ctx, n, b, v)
 		return err
@@ -416,10 +416,10 @@ func (r *Registry) Return(
 	return now, err
 }
 
-func (r *Registry) tryReturn(
+func (r Blocks) tryReturn(
 	ctx context.Context, n Node, b Block, v vacancy,
 ) (now Node, err error) {
-	now, err = r.Node(ctx, n.Name)
+	now, err = r.node(ctx, n.Name)
 	if err != nil {
 		return now, err
 	}
@@ -458,7 +458,7 @@ func (r *Registry) tryReturn(
 }
 
 // cool adds to a transaction that a block cools down.
-func (r *Registry) cool(c *change, b Block, lease clientv3.LeaseID, reason string) {
+func (r *requests) cool(c *change, b Block, lease clientv3.LeaseID, reason string) {
 	key := r.keys.Block(b.Pool, b.Block.Block)
 	next := b.Block
 	next.State, next.Owner, next.Epoch, next.Grants = cluster.BlockCooling, "", 0, nil
@@ -470,12 +470,12 @@ func (r *Registry) cool(c *change, b Block, lease clientv3.LeaseID, reason strin
 }
 
 // Expire frees at most count blocks of a pool that have cooled down. It returns their number.
-func (r *Registry) Expire(ctx context.Context, pool string, count int) (int, error) {
+func (r Blocks) Expire(ctx context.Context, pool string, count int) (int, error) {
 	freed, err := r.expire(ctx, pool, count)
 	return len(freed), err
 }
 
-func (r *Registry) expire(
+func (r Blocks) expire(
 	ctx context.Context, pool string, count int,
 ) (freed []netip.Prefix, err error) {
 	cooled, err := r.cooled(ctx, pool, count)
@@ -506,7 +506,7 @@ func (r *Registry) expire(
 	return freed, nil
 }
 
-func (r *Registry) expireAll(blocks []Block) (c change) {
+func (r Blocks) expireAll(blocks []Block) (c change) {
 	for _, b := range blocks {
 		key := r.keys.Block(b.Pool, b.Block.Block)
 		c.same(key, b.Revision)
@@ -517,7 +517,7 @@ func (r *Registry) expireAll(blocks []Block) (c change) {
 }
 
 // cooled returns at most count cooling blocks without cool key.
-func (r *Registry) cooled(ctx context.Context, pool string, count int) (found []Block, err error) {
+func (r Blocks) cooled(ctx context.Context, pool string, count int) (found []Block, err error) {
 	cools, _, err := r.list(ctx, r.keys.Cools(pool), clientv3.WithKeysOnly())
 	if err != nil {
 		return nil, err

@@ -12,9 +12,9 @@ import (
 
 // Suspect marks an active or draining node that has no leased key. It returns ErrConflict if
 // the key exists or the node has changed. It succeeds if the node is suspect in the same epoch.
-func (r *Registry) Suspect(ctx context.Context, n Node) (now Node, err error) {
+func (r Nodes) Suspect(ctx context.Context, n Node) (now Node, err error) {
 	_, err = r.repeat(ctx, func(ctx context.Context) error {
-		now, err = r.Node(ctx, n.Name)
+		now, err = r.node(ctx, n.Name)
 		switch {
 		case err != nil:
 			return err
@@ -45,14 +45,14 @@ func (r *Registry) Suspect(ctx context.Context, n Node) (now Node, err error) {
 // Fence records the evidence that a suspect node uses no address any more. n must be the suspect
 // node as it was when the evidence was collected: ErrConflict if it has changed since. It
 // succeeds if the node is fenced in the same epoch.
-func (r *Registry) Fence(
+func (r Nodes) Fence(
 	ctx context.Context, n Node, evidence, author string,
 ) (now Node, err error) {
 	if evidence == "" || author == "" {
 		return n, fmt.Errorf("fence node %s: %w: evidence and author are required", n.Name, ErrRefused)
 	}
 	_, err = r.repeat(ctx, func(ctx context.Context) error {
-		now, err = r.Node(ctx, n.Name)
+		now, err = r.node(ctx, n.Name)
 		switch {
 		case err != nil:
 			return err
@@ -74,12 +74,12 @@ func (r *Registry) Fence(
 // Reclaim takes at most 40 blocks of a fenced node; when it has none, it takes its shared
 // addresses and tokens. done reports that nothing is left. Blocks and shared addresses cool down.
 // ErrConflict: the node is not fenced in this epoch.
-func (r *Registry) Reclaim(
+func (r Nodes) Reclaim(
 	ctx context.Context, n Node, reason string,
 ) (rest Node, done bool, err error) {
-	leases := newCoolLeases(r)
+	leases := newCoolLeases(r.requests)
 	unknown, err := r.repeat(ctx, func(ctx context.Context) error {
-		rest, err = r.Node(ctx, n.Name)
+		rest, err = r.node(ctx, n.Name)
 		switch {
 		case err != nil:
 			return err
@@ -98,7 +98,7 @@ func (r *Registry) Reclaim(
 }
 
 // reclaimBlocks takes the first blocks of a fenced node's list.
-func (r *Registry) reclaimBlocks(
+func (r Nodes) reclaimBlocks(
 	ctx context.Context, n Node, leases *coolLeases, reason string,
 ) (Node, error) {
 	refs := n.Blocks[:min(len(n.Blocks), maxBlocks)]
@@ -125,7 +125,7 @@ func (r *Registry) reclaimBlocks(
 }
 
 // reclaimOther takes the shared addresses and tokens of a fenced node without blocks, at most 40.
-func (r *Registry) reclaimOther(
+func (r Nodes) reclaimOther(
 	ctx context.Context, n Node, leases *coolLeases, reason string,
 ) (done bool, err error) {
 	left, err := r.belongings(ctx, n.Name)
@@ -139,7 +139,7 @@ func (r *Registry) reclaimOther(
 			tokens.then = append(tokens.then, clientv3.OpDelete(b.key))
 			continue
 		}
-		if err := r.takeHolder(ctx, n, *b.holder, leases, reason); err != nil {
+		if err := Shared(r).takeHolder(ctx, n, *b.holder, leases, reason); err != nil {
 			return false, err
 		}
 	}

@@ -17,22 +17,22 @@ import (
 // gains are the methods that give node a something.
 var gains = map[string]func(w *world, r *Registry, s Session) error{
 	"Claim": func(w *world, r *Registry, s Session) error {
-		free, err := r.Free(w.Context(), w.pool, "a", 2)
+		free, err := r.Blocks.Free(w.Context(), w.pool, "a", 2)
 		if err == nil {
-			_, _, err = r.Claim(w.Context(), s.Node, w.pool, free, fixed)
+			_, _, err = r.Blocks.Claim(w.Context(), s.Node, w.pool, free, fixed)
 		}
 		return err
 	},
 	"Acquire": func(w *world, r *Registry, s Session) error {
-		_, err := r.Acquire(w.Context(), s.Node, w.pool, holdOf("web-0"))
+		_, err := r.Shared.Acquire(w.Context(), s.Node, w.pool, holdOf("web-0"))
 		return err
 	},
 	"Draw": func(w *world, r *Registry, s Session) error {
-		_, err := r.Draw(w.Context(), s.Node, w.pool, "ns", 8)
+		_, err := r.Quotas.Draw(w.Context(), s.Node, w.pool, "ns", 8)
 		return err
 	},
 	"Update": func(w *world, r *Registry, s Session) error {
-		_, err := r.Update(w.Context(), s.Node, func(n *cluster.Node) { n.MTU = 9000 })
+		_, err := r.Nodes.Update(w.Context(), s.Node, func(n *cluster.Node) { n.MTU = 9000 })
 		return err
 	},
 }
@@ -57,7 +57,7 @@ func TestFencedInTheMiddle(t *testing.T) {
 				n := w.fence("a")
 				for done := false; !done; {
 					var err error
-					if n, done, err = w.registry("x").Reclaim(t.Context(), n, "dead"); err != nil {
+					if n, done, err = w.registry("x").Nodes.Reclaim(t.Context(), n, "dead"); err != nil {
 						t.Error(err)
 						break
 					}
@@ -76,8 +76,8 @@ func TestFencedInTheMiddle(t *testing.T) {
 				t.Error("a fenced node has got something")
 			}
 			w.consistent()
-			n := must(r.Node(t.Context(), "a"))(w)
-			left := must(r.belongings(t.Context(), "a"))(w)
+			n := must(r.Nodes.Read(t.Context(), "a"))(w)
+			left := must(r.Nodes.belongings(t.Context(), "a"))(w)
 			if len(n.Blocks)+len(left) > 0 {
 				t.Errorf("the fenced node has %v and %v", n.Blocks, left)
 			}
@@ -94,33 +94,36 @@ func TestNodeIsCreatedAgainWhileBlocksCool(t *testing.T) {
 		w := newWorld(t)
 		_, old, blocks := w.owner("a", 1)
 		fenced := w.fence("a")
-		if _, done, err := w.registry("x").Reclaim(t.Context(), fenced, "dead"); err != nil || done {
+		_, done, err := w.registry("x").Nodes.Reclaim(t.Context(), fenced, "dead")
+		if err != nil || done {
 			t.Fatal(done, err)
 		}
-		if err := w.registry("x").DeleteNode(t.Context(), "a"); err != nil {
+		if err := w.registry("x").Nodes.Delete(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}
 		r := w.registry("new a")
-		s := must(r.Join(t.Context(), cluster.Node{Name: "a", Identity: "new"}, 0))(w)
-		_, _, err := r.Claim(t.Context(), s.Node, w.pool, []netip.Prefix{blocks[0].Block.Block}, "")
+		s := must(r.Nodes.Join(t.Context(), cluster.Node{Name: "a", Identity: "new"}, 0))(w)
+		_, _, err = r.Blocks.Claim(t.Context(), s.Node, w.pool,
+			[]netip.Prefix{blocks[0].Block.Block}, "")
 		wantErr(t, err, ErrConflict)
 		// The old host returns: it must not touch the new one's document.
 		late := w.registry("old a")
-		_, err = late.Return(t.Context(), old, blocks[0], "late")
+		_, err = late.Blocks.Return(t.Context(), old, blocks[0], "late")
 		if err != nil {
 			t.Fatal("the block has left the node already:", err)
 		}
-		_, _, err = late.Claim(t.Context(), old, w.pool, []netip.Prefix{w.pool.Block(9)}, "")
+		_, _, err = late.Blocks.Claim(t.Context(), old, w.pool, []netip.Prefix{w.pool.Block(9)}, "")
 		wantErr(t, err, ErrIdentity)
 		time.Sleep(time.Duration(w.pool.Cooldown) + time.Second)
-		free, err := r.Free(t.Context(), w.pool, "a", 16)
+		free, err := r.Blocks.Free(t.Context(), w.pool, "a", 16)
 		if err != nil || len(free) != 15 {
 			t.Fatalf("%d free blocks, want all but the cooling one: %v", len(free), err)
 		}
-		if n, err := r.Expire(t.Context(), "pods", 5); n != 1 || err != nil {
+		if n, err := r.Blocks.Expire(t.Context(), "pods", 5); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
-		n, again, err := r.Claim(t.Context(), s.Node, w.pool, []netip.Prefix{blocks[0].Block.Block}, "")
+		n, again, err := r.Blocks.Claim(t.Context(), s.Node, w.pool,
+			[]netip.Prefix{blocks[0].Block.Block}, "")
 		if err != nil || again[0].Generation == blocks[0].Generation {
 			t.Fatal(n, again, err)
 		}
@@ -131,21 +134,21 @@ func TestNodeIsCreatedAgainWhileBlocksCool(t *testing.T) {
 func TestRestoredSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		meta := must(w.registry("x").Meta(t.Context()))(w)
+		meta := must(w.registry("x").Meta.Read(t.Context()))(w)
 		r := New(w.store.Client("a"), Options{Cluster: "c", Store: meta.Nonce})
-		s := must(r.Join(t.Context(), node("a"), 0))(w)
+		s := must(r.Nodes.Join(t.Context(), node("a"), 0))(w)
 		backup := w.store.Backup()
 		n, _ := w.claim(r, s.Node, 2)
 		s.Node = n
 		w.store.Restore(backup)
 		w.consistent()
-		wantErr(t, r.Renew(t.Context(), s), ErrConflict) // the document is an older one
-		must(w.registry("operator").NewNonce(t.Context()))(w)
-		wantErr(t, r.Renew(t.Context(), s), ErrForeign)
-		_, _, err := r.Claim(t.Context(), s.Node, w.pool, []netip.Prefix{w.pool.Block(3)}, "")
+		wantErr(t, r.Nodes.Renew(t.Context(), s), ErrConflict) // the document is an older one
+		must(w.registry("operator").Meta.NewNonce(t.Context()))(w)
+		wantErr(t, r.Nodes.Renew(t.Context(), s), ErrForeign)
+		_, _, err := r.Blocks.Claim(t.Context(), s.Node, w.pool, []netip.Prefix{w.pool.Block(3)}, "")
 		wantErr(t, err, ErrForeign)
-		now := must(w.registry("a").Node(t.Context(), "a"))(w)
-		_, err = r.Return(t.Context(), now,
+		now := must(w.registry("a").Nodes.Read(t.Context(), "a"))(w)
+		_, err = r.Blocks.Return(t.Context(), now,
 			Block{Block: cluster.Block{Pool: "pods", Block: w.pool.Block(0)}}, "x")
 		if err != nil {
 			t.Fatal("a block that is not the node's:", err)
@@ -241,8 +244,8 @@ func TestCheckFinds(t *testing.T) {
 			_, n, _ := w.owner("a", 1)
 			w.owner("b", 1)
 			r := w.registry("a")
-			must(r.Acquire(t.Context(), n, pool, holdOf("web-0")))(w)
-			must(r.Draw(t.Context(), s.Node, pool, "ns", 8))(w)
+			must(r.Shared.Acquire(t.Context(), n, pool, holdOf("web-0")))(w)
+			must(r.Quotas.Draw(t.Context(), s.Node, pool, "ns", 8))(w)
 			w.consistent()
 			before := must(r.Snapshot(t.Context()))(w)
 			c.do(w, func(key string, document any) {

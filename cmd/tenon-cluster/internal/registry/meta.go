@@ -10,13 +10,13 @@ import (
 	"github.com/tenon-cni/tenon/internal/cluster"
 )
 
-func (r *Registry) meta(nonce string) cluster.Meta {
+func (r *requests) meta(nonce string) cluster.Meta {
 	return cluster.Meta{Schema: cluster.Schema, Nonce: nonce}
 }
 
 // Init creates the cluster and returns its meta document; it returns the present one if it
 // exists.
-func (r *Registry) Init(ctx context.Context) (meta cluster.Meta, err error) {
+func (r Meta) Init(ctx context.Context) (meta cluster.Meta, err error) {
 	_, err = r.repeat(ctx, func(ctx context.Context) error {
 		meta, err = r.writeMeta(ctx)
 		return err
@@ -26,7 +26,7 @@ func (r *Registry) Init(ctx context.Context) (meta cluster.Meta, err error) {
 
 // NewNonce gives the store another nonce, after an operator has restored it from a snapshot.
 // Nodes then confirm their blocks before they change the store again.
-func (r *Registry) NewNonce(ctx context.Context) (meta cluster.Meta, err error) {
+func (r Meta) NewNonce(ctx context.Context) (meta cluster.Meta, err error) {
 	meta, _, err = r.Trust(ctx)
 	if err != nil {
 		return meta, err
@@ -43,7 +43,7 @@ func (r *Registry) NewNonce(ctx context.Context) (meta cluster.Meta, err error) 
 // registries that are bound to the nonce present then fail with ErrForeign. The new nonce is later
 // than present and than trusted, the one that the caller's node has trusted. changed is false if the
 // store no longer has the nonce present: another node was faster. Meta is the one in the store.
-func (r *Registry) Distrust(
+func (r Meta) Distrust(
 	ctx context.Context, present, trusted string, d cluster.Doubt,
 ) (meta cluster.Meta, changed bool, err error) {
 	d.Schema, d.Since = cluster.Schema, r.o.Now()
@@ -70,7 +70,7 @@ func (r *Registry) Distrust(
 
 // EndDoubt removes the doubt about the store with this nonce, and the question to the nodes with its
 // answers, when an operator has confirmed all nodes. ErrConflict: the store has another nonce.
-func (r *Registry) EndDoubt(ctx context.Context, nonce string) error {
+func (r Meta) EndDoubt(ctx context.Context, nonce string) error {
 	_, err := r.repeat(ctx, func(ctx context.Context) error {
 		o, err := r.commit(ctx, "end the doubt about the store", change{
 			compares: []clientv3.Cmp{r.hasNonce(nonce)},
@@ -88,12 +88,12 @@ func (r *Registry) EndDoubt(ctx context.Context, nonce string) error {
 }
 
 // hasNonce compares the nonce of the store.
-func (r *Registry) hasNonce(nonce string) clientv3.Cmp {
+func (r *requests) hasNonce(nonce string) clientv3.Cmp {
 	return clientv3.Compare(clientv3.Value(r.keys.Meta()), "=", encode(r.meta(nonce)))
 }
 
 // writeMeta creates the meta document with a new nonce, or returns the present one.
-func (r *Registry) writeMeta(ctx context.Context) (meta cluster.Meta, err error) {
+func (r Meta) writeMeta(ctx context.Context) (meta cluster.Meta, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
 	defer cancel()
 	key := r.keys.Meta()
@@ -116,15 +116,15 @@ func metaOf(answer *pb.RangeResponse) (cluster.Meta, error) {
 	return cluster.Decode[cluster.Meta](string(kv.Key), kv.Value)
 }
 
-// Meta reads the meta document with a linearizable read. ErrNotFound: the cluster has no Init.
-func (r *Registry) Meta(ctx context.Context) (cluster.Meta, error) {
+// Read reads the meta document with a linearizable read. ErrNotFound: the cluster has no Init.
+func (r Meta) Read(ctx context.Context) (cluster.Meta, error) {
 	meta, _, err := r.Trust(ctx)
 	return meta, err
 }
 
 // Trust reads the meta document and the doubt about the store, nil if there is none, with one
 // linearizable read. ErrNotFound: the cluster has no Init.
-func (r *Registry) Trust(ctx context.Context) (meta cluster.Meta, doubt *cluster.Doubt, err error) {
+func (r Meta) Trust(ctx context.Context) (meta cluster.Meta, doubt *cluster.Doubt, err error) {
 	answers, err := r.read(ctx, "meta", clientv3.OpGet(r.keys.Meta()), clientv3.OpGet(r.keys.Doubt()))
 	if err != nil {
 		return meta, nil, err
@@ -145,7 +145,7 @@ func (r *Registry) Trust(ctx context.Context) (meta cluster.Meta, doubt *cluster
 	return meta, doubt, nil
 }
 
-func (r *Registry) absentMeta(answer *pb.RangeResponse) error {
+func (r *requests) absentMeta(answer *pb.RangeResponse) error {
 	if len(answer.Kvs) == 0 {
 		return fmt.Errorf("cluster %s is not initialized: %w", r.o.Cluster, ErrNotFound)
 	}
@@ -153,7 +153,7 @@ func (r *Registry) absentMeta(answer *pb.RangeResponse) error {
 }
 
 // checkMeta explains why the compare of the meta document may have failed.
-func (r *Registry) checkMeta(answer *pb.RangeResponse) error {
+func (r *requests) checkMeta(answer *pb.RangeResponse) error {
 	if err := r.absentMeta(answer); err != nil {
 		return err
 	}

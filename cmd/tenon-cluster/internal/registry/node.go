@@ -18,8 +18,10 @@ import (
 // defaultTTL is the lease of the key live/N.
 const defaultTTL = 30 * time.Second
 
-// Node reads a node. ErrNotFound.
-func (r *Registry) Node(ctx context.Context, name string) (Node, error) {
+// Read reads a node. ErrNotFound.
+func (r Nodes) Read(ctx context.Context, name string) (Node, error) { return r.node(ctx, name) }
+
+func (r *requests) node(ctx context.Context, name string) (Node, error) {
 	answers, err := r.read(ctx, "node "+name, r.readNode(name)...)
 	if err != nil {
 		return Node{}, err
@@ -28,7 +30,7 @@ func (r *Registry) Node(ctx context.Context, name string) (Node, error) {
 }
 
 // readNode returns the reads that nodeOf needs.
-func (r *Registry) readNode(name string) []clientv3.Op {
+func (r *requests) readNode(name string) []clientv3.Op {
 	return []clientv3.Op{
 		clientv3.OpGet(r.keys.Node(name)),
 		clientv3.OpGet(r.keys.Live(name), clientv3.WithKeysOnly()),
@@ -36,7 +38,7 @@ func (r *Registry) readNode(name string) []clientv3.Op {
 }
 
 // readNodeAndProof returns the reads of readNode and, as the last one, the read of the proof.
-func (r *Registry) readNodeAndProof(name string) []clientv3.Op {
+func (r Nodes) readNodeAndProof(name string) []clientv3.Op {
 	return append(r.readNode(name), clientv3.OpGet(r.keys.Proof(name)))
 }
 
@@ -56,8 +58,8 @@ func decodeNode(kv *mvccpb.KeyValue) (Node, error) {
 }
 
 // Lives reads which nodes have a leased key. A node without one is not proven dead: see
-// [Registry.Suspect].
-func (r *Registry) Lives(ctx context.Context) (map[string]bool, error) {
+// [Nodes.Suspect].
+func (r Nodes) Lives(ctx context.Context) (map[string]bool, error) {
 	kvs, _, err := r.list(ctx, r.keys.Lives(), clientv3.WithKeysOnly())
 	if err != nil {
 		return nil, err
@@ -88,7 +90,7 @@ func (n Node) still(known cluster.Node) error {
 
 // mayGain checks that a node may get something new. An older document than the known one shows that
 // the store was restored; a gain would replace this evidence.
-func (r *Registry) mayGain(n, known Node) error {
+func (r *requests) mayGain(n, known Node) error {
 	if err := n.still(known.Node); err != nil {
 		return err
 	}
@@ -103,7 +105,7 @@ func (r *Registry) mayGain(n, known Node) error {
 
 // notOlder returns ErrForeign for a document that is older than a revision of it that this process
 // has seen.
-func (r *Registry) notOlder(n Node, newest int64) error {
+func (r *requests) notOlder(n Node, newest int64) error {
 	if n.Revision >= newest {
 		return nil
 	}
@@ -116,9 +118,9 @@ func (r *Registry) notOlder(n Node, newest int64) error {
 // Join makes a node known, or changes its addresses: epoch 1 for a new node (or n.Epoch, if that
 // is higher), the present one otherwise. A suspect node of the same identity becomes active. Join
 // always changes the node's document: requests that an earlier process of the node has sent do
-// not commit afterwards. ErrIdentity; ErrRival; ErrFenced; ErrForeign: the store has an older epoch than n,
-// so it was restored from a snapshot. The lease lasts ttl, 30 s if zero.
-func (r *Registry) Join(ctx context.Context, n cluster.Node, ttl time.Duration) (Session, error) {
+// not commit afterwards. ErrIdentity; ErrRival; ErrFenced; ErrForeign: the store has an older epoch
+// than n, so it was restored from a snapshot. The lease lasts ttl, 30 s if zero.
+func (r Nodes) Join(ctx context.Context, n cluster.Node, ttl time.Duration) (Session, error) {
 	return r.enter(ctx, n, ttl, func(old Node, n *cluster.Node) error {
 		switch {
 		case old.Revision == 0:
@@ -150,7 +152,7 @@ func (r *Registry) Join(ctx context.Context, n cluster.Node, ttl time.Duration) 
 // Rejoin gives a fenced node with an empty list the next epoch. Another host may take the name
 // over in this way. ErrInUse: it still has blocks, shared addresses or tokens; see Reclaim.
 // ErrConflict: it is not fenced.
-func (r *Registry) Rejoin(ctx context.Context, n cluster.Node, ttl time.Duration) (Session, error) {
+func (r Nodes) Rejoin(ctx context.Context, n cluster.Node, ttl time.Duration) (Session, error) {
 	return r.enter(ctx, n, ttl, func(old Node, n *cluster.Node) error {
 		switch {
 		case old.Revision == 0:
@@ -175,7 +177,7 @@ func (r *Registry) Rejoin(ctx context.Context, n cluster.Node, ttl time.Duration
 }
 
 // enter writes a node's document and its leased key. decide completes the document.
-func (r *Registry) enter(
+func (r Nodes) enter(
 	ctx context.Context, n cluster.Node, ttl time.Duration,
 	decide func(old Node, n *cluster.Node) error,
 ) (s Session, err error) {
@@ -199,7 +201,7 @@ func (r *Registry) enter(
 	return s, err
 }
 
-func (r *Registry) tryEnter(
+func (r Nodes) tryEnter(
 	ctx context.Context, n cluster.Node, lease clientv3.LeaseID,
 	decide func(old Node, n *cluster.Node) error,
 ) (Node, error) {
@@ -246,7 +248,7 @@ func (r *Registry) tryEnter(
 // Renew proves that the node is unchanged and its lease alive, and keeps the lease alive.
 // ErrConflict: the node's document has changed, read it again; ErrLease, ErrSuspect, ErrFenced,
 // ErrIdentity, ErrRival, ErrForeign.
-func (r *Registry) Renew(ctx context.Context, s Session) error {
+func (r Nodes) Renew(ctx context.Context, s Session) error {
 	name := s.Node.Name
 	if err := r.keepAlive(ctx, s.Lease); err != nil {
 		return fmt.Errorf("renew node %s: %w", name, err)
@@ -286,7 +288,7 @@ func (r *Registry) Renew(ctx context.Context, s Session) error {
 	return fmt.Errorf("renew node %s: its document has changed: %w", name, ErrConflict)
 }
 
-func (r *Registry) keepAlive(ctx context.Context, id clientv3.LeaseID) error {
+func (r Nodes) keepAlive(ctx context.Context, id clientv3.LeaseID) error {
 	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
 	defer cancel()
 	_, err := r.client.KeepAliveOnce(ctx, id)
@@ -297,12 +299,12 @@ func (r *Registry) keepAlive(ctx context.Context, id clientv3.LeaseID) error {
 }
 
 // Leave deletes the leased key of a node. Its agent calls it when it stops.
-func (r *Registry) Leave(ctx context.Context, s Session) { r.revoke(ctx, s.Lease) }
+func (r Nodes) Leave(ctx context.Context, s Session) { r.revoke(ctx, s.Lease) }
 
 // Update changes the document of a joined node: addresses, labels, MTU, or the state between
 // active and draining. It returns the present document if change changes nothing. A change of the
 // store's nonce is an operator's confirmation: it also deletes the proof, which may be an old one.
-func (r *Registry) Update(
+func (r Nodes) Update(
 	ctx context.Context, n Node, change func(*cluster.Node),
 ) (now Node, err error) {
 	_, err = r.repeat(ctx, func(ctx context.Context) error {
@@ -312,8 +314,8 @@ func (r *Registry) Update(
 	return now, err
 }
 
-func (r *Registry) update(ctx context.Context, n Node, edit func(*cluster.Node)) (Node, error) {
-	old, err := r.Node(ctx, n.Name)
+func (r Nodes) update(ctx context.Context, n Node, edit func(*cluster.Node)) (Node, error) {
+	old, err := r.node(ctx, n.Name)
 	if err != nil {
 		return old, err
 	}
@@ -338,7 +340,7 @@ func (r *Registry) update(ctx context.Context, n Node, edit func(*cluster.Node))
 }
 
 // writeNode replaces the document of a node at its revision.
-func (r *Registry) writeNode(
+func (r *requests) writeNode(
 	ctx context.Context, what string, old Node, next cluster.Node,
 ) (Node, error) {
 	var c change
@@ -354,11 +356,11 @@ func (r *Registry) writeNode(
 	return Node{Node: next, Revision: revision, Live: old.Live}, nil
 }
 
-// DeleteNode deletes a node that holds nothing and is draining, suspect or fenced. ErrInUse: it
+// Delete deletes a node that holds nothing and is draining, suspect or fenced. ErrInUse: it
 // has blocks, shared addresses or tokens, or its agent runs; ErrConflict: it is active.
-func (r *Registry) DeleteNode(ctx context.Context, name string) error {
+func (r Nodes) Delete(ctx context.Context, name string) error {
 	_, err := r.repeat(ctx, func(ctx context.Context) error {
-		n, err := r.Node(ctx, name)
+		n, err := r.node(ctx, name)
 		switch {
 		case errors.Is(err, ErrNotFound):
 			return nil
@@ -398,8 +400,8 @@ type belonging struct {
 
 // belongings lists the shared addresses and tokens of a node. The node's state must forbid that
 // it gains more.
-func (r *Registry) belongings(ctx context.Context, node string) (found []belonging, err error) {
-	held, err := r.Held(ctx, node)
+func (r Nodes) belongings(ctx context.Context, node string) (found []belonging, err error) {
+	held, err := Shared(r).Held(ctx, node)
 	if err != nil {
 		return nil, err
 	}

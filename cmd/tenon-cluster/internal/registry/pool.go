@@ -15,21 +15,21 @@ import (
 	"github.com/tenon-cni/tenon/internal/cluster"
 )
 
-// PutPool creates a pool, or changes one without changing its range, block size or prefix length.
+// Put creates a pool, or changes one without changing its range, block size or prefix length.
 // ErrRefused: it changes one of these, or overlaps another pool. Other changes apply to addresses
 // that are allocated afterwards.
-func (r *Registry) PutPool(ctx context.Context, p cluster.Pool) (pool Pool, err error) {
+func (r Pools) Put(ctx context.Context, p cluster.Pool) (pool Pool, err error) {
 	if err := p.Canonicalize(); err != nil {
 		return pool, err
 	}
 	_, err = r.repeat(ctx, func(ctx context.Context) error {
-		pool, err = r.putPool(ctx, p)
+		pool, err = r.put(ctx, p)
 		return err
 	})
 	return pool, err
 }
 
-func (r *Registry) putPool(ctx context.Context, p cluster.Pool) (Pool, error) {
+func (r Pools) put(ctx context.Context, p cluster.Pool) (Pool, error) {
 	pools, revision, err := r.pools(ctx)
 	if err != nil {
 		return Pool{}, err
@@ -75,14 +75,14 @@ func fits(p cluster.Pool, pools []Pool) error {
 	return nil
 }
 
-// DeletePool deletes a pool that has no block. ErrInUse otherwise. It frees blocks that have
+// Delete deletes a pool that has no block. ErrInUse otherwise. It frees blocks that have
 // cooled down first.
-func (r *Registry) DeletePool(ctx context.Context, name string) error {
-	if _, err := r.Expire(ctx, name, math.MaxInt); err != nil && !errors.Is(err, ErrUnknown) {
+func (r Pools) Delete(ctx context.Context, name string) error {
+	if _, err := Blocks(r).Expire(ctx, name, math.MaxInt); err != nil && !errors.Is(err, ErrUnknown) {
 		return err
 	}
 	_, err := r.repeat(ctx, func(ctx context.Context) error {
-		pool, err := r.Pool(ctx, name)
+		pool, err := r.pool(ctx, name)
 		if errors.Is(err, ErrNotFound) {
 			return nil
 		}
@@ -113,8 +113,10 @@ func (r *Registry) DeletePool(ctx context.Context, name string) error {
 	return err
 }
 
-// Pool reads a pool. ErrNotFound.
-func (r *Registry) Pool(ctx context.Context, name string) (Pool, error) {
+// Read reads a pool. ErrNotFound.
+func (r Pools) Read(ctx context.Context, name string) (Pool, error) { return r.pool(ctx, name) }
+
+func (r *requests) pool(ctx context.Context, name string) (Pool, error) {
 	answers, err := r.read(ctx, "pool "+name, clientv3.OpGet(r.keys.Pool(name)))
 	if err != nil {
 		return Pool{}, err
@@ -122,13 +124,13 @@ func (r *Registry) Pool(ctx context.Context, name string) (Pool, error) {
 	return poolOf(name, answers[0])
 }
 
-// Pools reads all pools, sorted by name.
-func (r *Registry) Pools(ctx context.Context) ([]Pool, error) {
+// List reads all pools, sorted by name.
+func (r Pools) List(ctx context.Context) ([]Pool, error) {
 	pools, _, err := r.pools(ctx)
 	return pools, err
 }
 
-func (r *Registry) pools(ctx context.Context) (pools []Pool, revision int64, err error) {
+func (r Pools) pools(ctx context.Context) (pools []Pool, revision int64, err error) {
 	kvs, revision, err := r.list(ctx, r.keys.Pools())
 	if err != nil {
 		return nil, 0, err

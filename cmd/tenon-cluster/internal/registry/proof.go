@@ -48,7 +48,7 @@ func proofOf(answer *pb.RangeResponse) (p proof, err error) {
 
 // judge returns ErrRival if another process of the node with an identity wrote the proof. An older
 // proof of this process shows that the store was restored: ErrForeign.
-func (r *Registry) judge(p proof, node, identity string) error {
+func (r Nodes) judge(p proof, node, identity string) error {
 	own := r.o.Proofs
 	switch {
 	case p.revision == 0, p.Identity != identity: // the identity is compared elsewhere
@@ -69,7 +69,7 @@ func (r *Registry) judge(p proof, node, identity string) error {
 }
 
 // prove adds the replacement of a node's proof to a change. ErrRival.
-func (r *Registry) prove(c *change, node, identity string, answer *pb.RangeResponse) error {
+func (r Nodes) prove(c *change, node, identity string, answer *pb.RangeResponse) error {
 	if r.o.Proofs.none() {
 		return nil
 	}
@@ -92,7 +92,7 @@ func (r *Registry) prove(c *change, node, identity string, answer *pb.RangeRespo
 
 // Prove replaces the proof of a joined node; see [Registry.Proving]. ErrRival: another process has
 // replaced it.
-func (r *Registry) Prove(ctx context.Context, s Session) error {
+func (r Nodes) Prove(ctx context.Context, s Session) error {
 	name := s.Node.Name
 	_, err := r.repeat(ctx, func(ctx context.Context) error {
 		answers, err := r.read(ctx, "proof of node "+name, clientv3.OpGet(r.keys.Proof(name)))
@@ -111,7 +111,7 @@ func (r *Registry) Prove(ctx context.Context, s Session) error {
 
 // Contest stops all processes of a node with this identity: each finds at its next renewal that
 // there are several, and why.
-func (r *Registry) Contest(ctx context.Context, node, identity, cause string) error {
+func (r Nodes) Contest(ctx context.Context, node, identity, cause string) error {
 	var c change
 	c.put(r.keys.Proof(node), cluster.Proof{
 		Schema: cluster.Schema, Identity: identity, Value: r.o.Nonce(),
@@ -126,8 +126,8 @@ func (r *Registry) Contest(ctx context.Context, node, identity, cause string) er
 
 // Settle lets the next process of a node that joins go on, after an operator has stopped all
 // others. ErrNotFound.
-func (r *Registry) Settle(ctx context.Context, node string) error {
-	if _, err := r.Node(ctx, node); err != nil {
+func (r Nodes) Settle(ctx context.Context, node string) error {
+	if _, err := r.node(ctx, node); err != nil {
 		return err
 	}
 	_, err := r.repeat(ctx, func(ctx context.Context) error {

@@ -10,7 +10,7 @@ import (
 
 // Ask asks all nodes what they use that the store does not show, and returns the nonce of the
 // question. Agents that distrust the store answer at their next renewal.
-func (r *Registry) Ask(ctx context.Context) (question string, err error) {
+func (r Questions) Ask(ctx context.Context) (question string, err error) {
 	question = r.o.Nonce()
 	var c change
 	c.put(r.keys.Question(), cluster.Question{Schema: cluster.Schema, Nonce: question})
@@ -21,8 +21,8 @@ func (r *Registry) Ask(ctx context.Context) (question string, err error) {
 	return question, err
 }
 
-// Question reads the nonce of the question to the nodes, "" if there is none.
-func (r *Registry) Question(ctx context.Context) (string, error) {
+// Read reads the nonce of the question to the nodes, "" if there is none.
+func (r Questions) Read(ctx context.Context) (string, error) {
 	answers, err := r.read(ctx, "question", clientv3.OpGet(r.keys.Question()))
 	if err != nil || len(answers[0].Kvs) == 0 {
 		return "", err
@@ -32,7 +32,7 @@ func (r *Registry) Question(ctx context.Context) (string, error) {
 }
 
 // Answer writes the answer of a node. ErrForeign: the store was restored again.
-func (r *Registry) Answer(ctx context.Context, node string, answer cluster.Answer) error {
+func (r Questions) Answer(ctx context.Context, node string, answer cluster.Answer) error {
 	answer.Schema = cluster.Schema
 	var c change
 	c.put(r.keys.Answer(node), answer)
@@ -44,7 +44,7 @@ func (r *Registry) Answer(ctx context.Context, node string, answer cluster.Answe
 }
 
 // Answers reads the answers to a question, by node.
-func (r *Registry) Answers(
+func (r Questions) Answers(
 	ctx context.Context, question string,
 ) (map[string]cluster.Answer, error) {
 	kvs, _, err := r.list(ctx, r.keys.Answers())

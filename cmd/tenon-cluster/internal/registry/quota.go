@@ -15,7 +15,7 @@ import (
 // that the node has then. After an unknown outcome a repeated call may draw twice; the returned
 // number is right, and Yield gives the excess back. ErrQuota: none is left; ErrNotFound:
 // the pool does not limit the namespace.
-func (r *Registry) Draw(
+func (r Quotas) Draw(
 	ctx context.Context, n Node, p Pool, namespace string, count uint64,
 ) (tokens cluster.Tokens, err error) {
 	before := int64(-1) // mod revision of the node's tokens before the call
@@ -78,7 +78,7 @@ type ownTokens struct {
 }
 
 // tokens reads the tokens of a node and the total of a namespace at a revision.
-func (r *Registry) tokens(
+func (r Quotas) tokens(
 	ctx context.Context, pool, namespace, node string,
 ) (own ownTokens, total uint64, revision int64, err error) {
 	kvs, revision, err := r.list(ctx, r.keys.Quotas(pool, namespace))
@@ -102,7 +102,7 @@ func (r *Registry) tokens(
 }
 
 // Yield lowers the tokens of a node to count. It does nothing if the node has fewer.
-func (r *Registry) Yield(ctx context.Context, n Node, pool, namespace string, count uint64) error {
+func (r Quotas) Yield(ctx context.Context, n Node, pool, namespace string, count uint64) error {
 	key := r.keys.Quota(pool, namespace, n.Name)
 	_, err := r.repeat(ctx, func(ctx context.Context) error {
 		answers, err := r.read(ctx, "tokens of node "+n.Name, clientv3.OpGet(key))
@@ -128,7 +128,7 @@ func (r *Registry) Yield(ctx context.Context, n Node, pool, namespace string, co
 }
 
 // Drawn reads the tokens that a node has, by pool and namespace.
-func (r *Registry) Drawn(ctx context.Context, node string) (map[string]map[string]uint64, error) {
+func (r Quotas) Drawn(ctx context.Context, node string) (map[string]map[string]uint64, error) {
 	drawn := map[string]map[string]uint64{}
 	kvs, _, err := r.list(ctx, r.keys.Quotas("", ""))
 	if err != nil {
@@ -151,7 +151,7 @@ func (r *Registry) Drawn(ctx context.Context, node string) (map[string]map[strin
 }
 
 // decodeTokens returns the tokens and the pool of their key.
-func (r *Registry) decodeTokens(kv *mvccpb.KeyValue) (t cluster.Tokens, pool string, err error) {
+func (r *requests) decodeTokens(kv *mvccpb.KeyValue) (t cluster.Tokens, pool string, err error) {
 	key := string(kv.Key)
 	t, err = cluster.Decode[cluster.Tokens](key, kv.Value)
 	return t, poolOfKey(key, r.keys.Quotas("", "")), err

@@ -126,9 +126,9 @@ func expected(err error) bool {
 
 func (m *member) join(ctx context.Context) error {
 	return known(ctx, func() error {
-		s, err := m.r.Join(ctx, node(m.name), 0)
+		s, err := m.r.Nodes.Join(ctx, node(m.name), 0)
 		if errors.Is(err, ErrFenced) {
-			s, err = m.r.Rejoin(ctx, node(m.name), 0)
+			s, err = m.r.Nodes.Rejoin(ctx, node(m.name), 0)
 		}
 		if err == nil {
 			m.session = s
@@ -138,10 +138,10 @@ func (m *member) join(ctx context.Context) error {
 }
 
 func (m *member) renew(ctx context.Context) error {
-	err := m.r.Renew(ctx, m.session)
+	err := m.r.Nodes.Renew(ctx, m.session)
 	if errors.Is(err, ErrConflict) {
 		var now Node
-		if now, err = m.r.Node(ctx, m.name); err == nil {
+		if now, err = m.r.Nodes.Read(ctx, m.name); err == nil {
 			m.session.Node = now
 		}
 	}
@@ -152,13 +152,13 @@ func (m *member) renew(ctx context.Context) error {
 }
 
 func (m *member) claim(ctx context.Context) error {
-	free, err := m.r.Free(ctx, m.c.pool, "all", 2) // every node tries the same blocks
+	free, err := m.r.Blocks.Free(ctx, m.c.pool, "all", 2) // every node tries the same blocks
 	if err != nil {
 		return answered(err)
 	}
 	nonce := m.nonce()
 	return known(ctx, func() error {
-		now, blocks, err := m.r.Claim(ctx, m.session.Node, m.c.pool, free, nonce)
+		now, blocks, err := m.r.Blocks.Claim(ctx, m.session.Node, m.c.pool, free, nonce)
 		if err != nil || ctx.Err() != nil {
 			return err
 		}
@@ -187,7 +187,7 @@ func (m *member) giveBack(ctx context.Context) error {
 	m.blocks = m.blocks[1:]
 	m.c.unuses(b.Block.Block)
 	return known(ctx, func() error {
-		now, err := m.r.Return(ctx, m.session.Node, b, "empty")
+		now, err := m.r.Blocks.Return(ctx, m.session.Node, b, "empty")
 		if err == nil {
 			m.session.Node = now
 			m.c.count("return")
@@ -203,7 +203,7 @@ func (m *member) acquire(ctx context.Context) error {
 		h.Addr = netip.AddrFrom4([4]byte{10, 64, 3, byte(200 + m.rng.IntN(8))})
 	}
 	return known(ctx, func() error {
-		got, err := m.r.Acquire(ctx, m.session.Node, m.c.pool, h)
+		got, err := m.r.Shared.Acquire(ctx, m.session.Node, m.c.pool, h)
 		if err == nil && ctx.Err() == nil {
 			m.held = append(m.held, got)
 			m.c.uses(alone(got.Addr), m.name)
@@ -220,7 +220,7 @@ func (m *member) release(ctx context.Context) error {
 	h := m.held[0]
 	m.held = m.held[1:]
 	m.c.unuses(alone(h.Addr))
-	err := known(ctx, func() error { return m.r.Release(ctx, h, m.rng.IntN(3) == 0) })
+	err := known(ctx, func() error { return m.r.Shared.Release(ctx, h, m.rng.IntN(3) == 0) })
 	if err == nil {
 		m.c.count("release")
 	}
@@ -230,11 +230,11 @@ func (m *member) release(ctx context.Context) error {
 func (m *member) draw(ctx context.Context) error {
 	if m.rng.IntN(2) == 0 {
 		return known(ctx, func() error {
-			return m.r.Yield(ctx, m.session.Node, "pods", "ns", uint64(m.rng.IntN(5)))
+			return m.r.Quotas.Yield(ctx, m.session.Node, "pods", "ns", uint64(m.rng.IntN(5)))
 		})
 	}
 	err := known(ctx, func() error {
-		_, err := m.r.Draw(ctx, m.session.Node, m.c.pool, "ns", 8)
+		_, err := m.r.Quotas.Draw(ctx, m.session.Node, m.c.pool, "ns", 8)
 		return err
 	})
 	if err == nil {
@@ -260,7 +260,7 @@ func runCrowd(t *testing.T, seed uint64) {
 	w := newWorld(t)
 	p := w.pool.Pool
 	p.Quota, p.Cooldown = map[string]uint64{"ns": 20}, cluster.Duration(20*time.Second)
-	w.pool = must(w.registry("operator").PutPool(t.Context(), p))(w)
+	w.pool = must(w.registry("operator").Pools.Put(t.Context(), p))(w)
 	c := &crowd{world: w, owner: map[netip.Prefix]string{}, done: map[string]int{}}
 	ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer stop()
@@ -314,19 +314,19 @@ func (c *crowd) machine(ctx context.Context, name string, seed uint64) {
 // bury fences a node without power and reclaims what it has.
 func (c *crowd) bury(ctx context.Context, name string) {
 	r := c.registry("reclaimer of " + name)
-	n, err := r.Node(ctx, name)
+	n, err := r.Nodes.Read(ctx, name)
 	for err == nil && ctx.Err() == nil && n.Live {
 		wait(ctx, time.Second)
-		n, err = r.Node(ctx, name)
+		n, err = r.Nodes.Read(ctx, name)
 	}
 	if err == nil {
-		n, err = r.Suspect(ctx, n)
+		n, err = r.Nodes.Suspect(ctx, n)
 	}
 	if err == nil {
-		n, err = r.Fence(ctx, n, "no power", "test")
+		n, err = r.Nodes.Fence(ctx, n, "no power", "test")
 	}
 	for done := false; err == nil && !done; {
-		n, done, err = r.Reclaim(ctx, n, "dead")
+		n, done, err = r.Nodes.Reclaim(ctx, n, "dead")
 	}
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrConflict) {
 		c.Errorf("bury %s: %v", name, err)

@@ -35,7 +35,8 @@ var (
 	ErrRefused  = errors.New("not permitted") // by the pool's rules, or because the node drains
 )
 
-// ErrRival: another process uses the identity of the node, with a copy of its files or its memory.
+// ErrRival means that another process uses the identity of the node, with a copy of its files or its
+// memory.
 var ErrRival = fmt.Errorf("%w, with the same identity", ErrIdentity)
 
 // Client is the part of etcd's client that the registry needs. *clientv3.Client has it.
@@ -58,11 +59,55 @@ type Options struct {
 	Proofs  Proofs           // of the node; see [Registry.Proving]
 }
 
-// Registry makes transactions.
+// Registry makes transactions, in groups by the documents that they change.
 type Registry struct {
+	Meta      Meta
+	Questions Questions
+	Nodes     Nodes
+	Pools     Pools
+	Blocks    Blocks
+	Shared    Shared
+	Quotas    Quotas
+
+	*requests
+}
+
+// The methods of a [Registry], in groups. A group has no state.
+type (
+	// Meta reads and writes the identity of the store, and the doubts about it.
+	Meta struct{ *requests }
+
+	// Questions asks all nodes a question of an operator, and reads their answers.
+	Questions struct{ *requests }
+
+	// Nodes joins, renews, changes, fences and deletes nodes, and replaces their proofs.
+	Nodes struct{ *requests }
+
+	// Pools creates, changes, deletes and reads pools.
+	Pools struct{ *requests }
+
+	// Blocks claims and returns the blocks of nodes, and frees blocks that have cooled down.
+	Blocks struct{ *requests }
+
+	// Shared acquires and releases shared addresses: sticky and requested ones.
+	Shared struct{ *requests }
+
+	// Quotas draws tokens from the quotas of namespaces, and gives them back.
+	Quotas struct{ *requests }
+)
+
+// requests sends requests to the store, and lets Options.Seen judge the answers. All groups of a
+// registry share it.
+type requests struct {
 	client Client
 	keys   cluster.Keys
 	o      Options
+}
+
+// grouped returns a registry that sends its requests by r.
+func (r *requests) grouped() *Registry {
+	return &Registry{Meta: Meta{r}, Questions: Questions{r}, Nodes: Nodes{r}, Pools: Pools{r},
+		Blocks: Blocks{r}, Shared: Shared{r}, Quotas: Quotas{r}, requests: r}
 }
 
 // Pool, Node and Block are documents with the revisions that transactions compare.
@@ -107,29 +152,30 @@ func New(c Client, o Options) *Registry {
 	if o.Nonce == nil {
 		o.Nonce = nonce
 	}
-	return &Registry{client: c, keys: cluster.NewKeys(o.Cluster), o: o}
+	r := &requests{client: c, keys: cluster.NewKeys(o.Cluster), o: o}
+	return r.grouped()
 }
 
 // Bound returns a registry bound to the nonce of the present store; see Options.Store.
 func (r *Registry) Bound(nonce string) *Registry {
-	bound := *r
+	bound := *r.requests
 	bound.o.Store = nonce
-	return &bound
+	return bound.grouped()
 }
 
 // Judged returns a registry with another Options.Seen.
 func (r *Registry) Judged(seen *Seen) *Registry {
-	judged := *r
+	judged := *r.requests
 	judged.o.Seen = seen
-	return &judged
+	return judged.grouped()
 }
 
 // Proving returns a registry for one process of a node. Join, Rejoin and Prove write its next
 // proof, and Renew compares it. ErrRival: the store has the proof of another process.
 func (r *Registry) Proving(p Proofs) *Registry {
-	proving := *r
+	proving := *r.requests
 	proving.o.Proofs = p
-	return &proving
+	return proving.grouped()
 }
 
 func nonce() string {

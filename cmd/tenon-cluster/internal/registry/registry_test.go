@@ -33,10 +33,10 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{T: t, store: memkv.New(), keys: cluster.NewKeys("c")}
 	r := w.registry("operator")
-	if _, err := r.Init(t.Context()); err != nil {
+	if _, err := r.Meta.Init(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	pool, err := r.PutPool(t.Context(), cluster.Pool{Name: "pods", Range: prefix("10.64.0.0/22")})
+	pool, err := r.Pools.Put(t.Context(), cluster.Pool{Name: "pods", Range: prefix("10.64.0.0/22")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func (w *world) registry(client string) *Registry {
 func (w *world) join(name string) (*Registry, Session) {
 	w.Helper()
 	r := w.registry(name)
-	s, err := r.Join(w.Context(), node(name), 0)
+	s, err := r.Nodes.Join(w.Context(), node(name), 0)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -67,11 +67,11 @@ func node(name string) cluster.Node {
 // claim claims count blocks and returns them.
 func (w *world) claim(r *Registry, n Node, count int) (Node, []Block) {
 	w.Helper()
-	free, err := r.Free(w.Context(), w.pool, n.Name, count)
+	free, err := r.Blocks.Free(w.Context(), w.pool, n.Name, count)
 	if err != nil {
 		w.Fatal(err)
 	}
-	n, blocks, err := r.Claim(w.Context(), n, w.pool, free, "")
+	n, blocks, err := r.Blocks.Claim(w.Context(), n, w.pool, free, "")
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -83,12 +83,12 @@ func (w *world) fence(name string) Node {
 	w.Helper()
 	r := w.registry("reclaimer")
 	w.store.ExpireKey(w.keys.Live(name))
-	n, err := r.Node(w.Context(), name)
+	n, err := r.Nodes.Read(w.Context(), name)
 	if err == nil {
-		n, err = r.Suspect(w.Context(), n)
+		n, err = r.Nodes.Suspect(w.Context(), n)
 	}
 	if err == nil {
-		n, err = r.Fence(w.Context(), n, "powered off", "test")
+		n, err = r.Nodes.Fence(w.Context(), n, "powered off", "test")
 	}
 	if err != nil {
 		w.Fatal(err)
@@ -137,43 +137,43 @@ func TestLifeOfANode(t *testing.T) {
 		list := fmt.Sprintf("%s %s", n.Blocks[0].Block, n.Blocks[1].Block)
 		w.want("a active epoch 1 live true: " + list + "\n" + ownedBy(w, "a"))
 		s.Node = n
-		if err := a.Renew(ctx, s); err != nil {
+		if err := a.Nodes.Renew(ctx, s); err != nil {
 			t.Fatal(err)
 		}
-		again, owned, err := a.Owned(ctx, "a")
+		again, owned, err := a.Blocks.Owned(ctx, "a")
 		if err != nil || len(owned) != 2 || again.Revision != n.Revision {
 			t.Fatal(again, owned, err)
 		}
 		if owned[0].Generation != n.Revision {
 			t.Errorf("generation %d, want the revision of the claim %d", owned[0].Generation, n.Revision)
 		}
-		n, err = a.Return(ctx, n, blocks[0], "empty")
+		n, err = a.Blocks.Return(ctx, n, blocks[0], "empty")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err = a.Return(ctx, n, blocks[0], "empty"); err != nil {
+		if _, err = a.Blocks.Return(ctx, n, blocks[0], "empty"); err != nil {
 			t.Fatal("the second return fails:", err)
 		}
-		wantErr(t, a.Renew(ctx, s), ErrConflict)
-		if freed, err := a.Expire(ctx, "pods", 100); freed != 0 || err != nil {
+		wantErr(t, a.Nodes.Renew(ctx, s), ErrConflict)
+		if freed, err := a.Blocks.Expire(ctx, "pods", 100); freed != 0 || err != nil {
 			t.Fatal("a block is free before the cooldown has passed", freed, err)
 		}
 		time.Sleep(time.Duration(w.pool.Cooldown) + time.Second)
-		if freed, err := a.Expire(ctx, "pods", 100); freed != 1 || err != nil {
+		if freed, err := a.Blocks.Expire(ctx, "pods", 100); freed != 1 || err != nil {
 			t.Fatal(freed, err)
 		}
-		wantErr(t, a.Renew(ctx, s), ErrLease) // 30 s have passed
+		wantErr(t, a.Nodes.Renew(ctx, s), ErrLease) // 30 s have passed
 
 		n = w.fence("a")
-		if _, err := a.Rejoin(ctx, node("a"), 0); !errors.Is(err, ErrInUse) {
+		if _, err := a.Nodes.Rejoin(ctx, node("a"), 0); !errors.Is(err, ErrInUse) {
 			t.Fatal("rejoin with a block:", err)
 		}
 		for done := false; !done; {
-			if n, done, err = w.registry("x").Reclaim(ctx, n, "dead"); err != nil {
+			if n, done, err = w.registry("x").Nodes.Reclaim(ctx, n, "dead"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		s, err = a.Rejoin(ctx, node("a"), 0)
+		s, err = a.Nodes.Rejoin(ctx, node("a"), 0)
 		if err != nil || s.Node.Epoch != 2 {
 			t.Fatal(s, err)
 		}
@@ -195,17 +195,17 @@ func TestJoin(t *testing.T) {
 	bubble(t, "another host of the same name is refused", func(t *testing.T) {
 		w := newWorld(t)
 		w.join("a")
-		_, err := w.registry("b").Join(t.Context(), cluster.Node{Name: "a", Identity: "other"}, 0)
+		_, err := w.registry("b").Nodes.Join(t.Context(), cluster.Node{Name: "a", Identity: "other"}, 0)
 		wantErr(t, err, ErrIdentity)
 	})
 	bubble(t, "a suspect node becomes active", func(t *testing.T) {
 		w := newWorld(t)
 		r, s := w.join("a")
 		w.store.ExpireKey(w.keys.Live("a"))
-		if _, err := r.Suspect(t.Context(), s.Node); err != nil {
+		if _, err := r.Nodes.Suspect(t.Context(), s.Node); err != nil {
 			t.Fatal(err)
 		}
-		wantErr(t, r.Renew(t.Context(), s), ErrLease)
+		wantErr(t, r.Nodes.Renew(t.Context(), s), ErrLease)
 		w.join("a")
 		w.want("a active epoch 1 live true:")
 	})
@@ -213,13 +213,13 @@ func TestJoin(t *testing.T) {
 		w := newWorld(t)
 		r, _ := w.join("a")
 		w.fence("a")
-		_, err := r.Join(t.Context(), node("a"), 0)
+		_, err := r.Nodes.Join(t.Context(), node("a"), 0)
 		wantErr(t, err, ErrFenced)
-		s, err := r.Rejoin(t.Context(), cluster.Node{Name: "a", Identity: "new"}, 0)
+		s, err := r.Nodes.Rejoin(t.Context(), cluster.Node{Name: "a", Identity: "new"}, 0)
 		if err != nil || s.Node.Epoch != 2 {
 			t.Fatal(s.Node, err)
 		}
-		_, err = r.Join(t.Context(), node("a"), 0)
+		_, err = r.Nodes.Join(t.Context(), node("a"), 0)
 		wantErr(t, err, ErrIdentity)
 	})
 	bubble(t, "a node with a later epoch finds a restored store", func(t *testing.T) {
@@ -227,28 +227,28 @@ func TestJoin(t *testing.T) {
 		r, _ := w.join("a")
 		n := node("a")
 		n.Epoch = 3
-		_, err := r.Join(t.Context(), n, 0)
+		_, err := r.Nodes.Join(t.Context(), n, 0)
 		wantErr(t, err, ErrForeign)
 	})
 	bubble(t, "the cluster does not exist", func(t *testing.T) {
 		r := New(memkv.New().Client("a"), Options{Cluster: "c"})
-		_, err := r.Join(t.Context(), node("a"), 0)
+		_, err := r.Nodes.Join(t.Context(), node("a"), 0)
 		wantErr(t, err, ErrNotFound)
 	})
 	bubble(t, "a new nonce stops registries of the old one", func(t *testing.T) {
 		w := newWorld(t)
-		meta, err := w.registry("x").Meta(t.Context())
+		meta, err := w.registry("x").Meta.Read(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		r := New(w.store.Client("a"), Options{Cluster: "c", Store: meta.Nonce})
-		if _, err := r.Join(t.Context(), node("a"), 0); err != nil {
+		if _, err := r.Nodes.Join(t.Context(), node("a"), 0); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.registry("x").NewNonce(t.Context()); err != nil {
+		if _, err := w.registry("x").Meta.NewNonce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		_, err = r.Join(t.Context(), node("a"), 0)
+		_, err = r.Nodes.Join(t.Context(), node("a"), 0)
 		wantErr(t, err, ErrForeign)
 	})
 }
@@ -265,7 +265,7 @@ func TestTwoNodesRaceForTheSameBlocks(t *testing.T) {
 		for _, name := range []string{"a", "b", "c", "d"} {
 			r, s := w.join(name)
 			go func() {
-				_, blocks, err := r.Claim(t.Context(), s.Node, w.pool, want, "")
+				_, blocks, err := r.Blocks.Claim(t.Context(), s.Node, w.pool, want, "")
 				results <- result{blocks, err}
 			}()
 		}
@@ -293,10 +293,11 @@ func TestClaim(t *testing.T) {
 		w := newWorld(t)
 		r, s := w.join("a")
 		first := []netip.Prefix{w.pool.Block(0)}
-		if _, _, err := r.Claim(t.Context(), s.Node, w.pool, first, "nonce"); err != nil {
+		if _, _, err := r.Blocks.Claim(t.Context(), s.Node, w.pool, first, "nonce"); err != nil {
 			t.Fatal(err)
 		}
-		_, blocks, err := r.Claim(t.Context(), s.Node, w.pool, []netip.Prefix{w.pool.Block(5)}, "nonce")
+		_, blocks, err := r.Blocks.Claim(t.Context(), s.Node, w.pool,
+			[]netip.Prefix{w.pool.Block(5)}, "nonce")
 		if err != nil || len(blocks) != 1 || blocks[0].Block.Block != first[0] {
 			t.Fatal(blocks, err)
 		}
@@ -305,7 +306,7 @@ func TestClaim(t *testing.T) {
 		w := newWorld(t)
 		c := w.store.Client("a")
 		r := New(c, Options{Cluster: "c", Timeout: time.Second})
-		s, err := r.Join(t.Context(), node("a"), 0)
+		s, err := r.Nodes.Join(t.Context(), node("a"), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -314,11 +315,12 @@ func TestClaim(t *testing.T) {
 			cancel()
 			return memkv.Fault{Error: context.DeadlineExceeded, Commit: memkv.Later}
 		})
-		_, _, err = r.Claim(ctx, s.Node, w.pool, []netip.Prefix{w.pool.Block(0)}, "nonce")
+		_, _, err = r.Blocks.Claim(ctx, s.Node, w.pool, []netip.Prefix{w.pool.Block(0)}, "nonce")
 		wantErr(t, err, ErrUnknown)
 		c.Fault(nil)
-		if _, blocks, err := r.Exclude(t.Context(), s.Node, "nonce"); err != nil || len(blocks) != 0 {
-			t.Fatal(blocks, err)
+		_, found, err := r.Blocks.Exclude(t.Context(), s.Node, "nonce")
+		if err != nil || len(found) != 0 {
+			t.Fatal(found, err)
 		}
 		w.store.Deliver()
 		w.want("a active epoch 1 live true:")
@@ -327,23 +329,23 @@ func TestClaim(t *testing.T) {
 		w := newWorld(t)
 		r, s := w.join("a")
 		n, _ := w.claim(r, s.Node, 16)
-		_, err := r.Free(t.Context(), w.pool, "b", 1)
+		_, err := r.Blocks.Free(t.Context(), w.pool, "b", 1)
 		wantErr(t, err, ErrFull)
-		_, _, err = r.Claim(t.Context(), n, w.pool, []netip.Prefix{w.pool.Block(0)}, "")
+		_, _, err = r.Blocks.Claim(t.Context(), n, w.pool, []netip.Prefix{w.pool.Block(0)}, "")
 		wantErr(t, err, ErrConflict)
 	})
 	bubble(t, "a block is excluded while it cools down", func(t *testing.T) {
 		w := newWorld(t)
 		r, s := w.join("a")
 		n, blocks := w.claim(r, s.Node, 16)
-		if _, err := r.Return(t.Context(), n, blocks[0], "test"); err != nil {
+		if _, err := r.Blocks.Return(t.Context(), n, blocks[0], "test"); err != nil {
 			t.Fatal(err)
 		}
 		p := w.pool.Pool
 		p.Exclude = []netip.Prefix{blocks[0].Block.Block}
-		pool := must(r.PutPool(t.Context(), p))(w)
+		pool := must(r.Pools.Put(t.Context(), p))(w)
 		time.Sleep(time.Duration(p.Cooldown) + time.Second)
-		_, err := r.Free(t.Context(), pool, "b", 1)
+		_, err := r.Blocks.Free(t.Context(), pool, "b", 1)
 		wantErr(t, err, ErrFull)
 	})
 	bubble(t, "the rules of the pool", func(t *testing.T) {
@@ -351,33 +353,33 @@ func TestClaim(t *testing.T) {
 		r, s := w.join("a")
 		p := w.pool.Pool
 		p.MaxBlocks, p.Nodes = 1, map[string]string{"zone": "x"}
-		pool, err := r.PutPool(t.Context(), p)
+		pool, err := r.Pools.Put(t.Context(), p)
 		if err != nil {
 			t.Fatal(err)
 		}
 		two := []netip.Prefix{w.pool.Block(0), w.pool.Block(1)}
-		_, _, err = r.Claim(t.Context(), s.Node, w.pool, two, "")
+		_, _, err = r.Blocks.Claim(t.Context(), s.Node, w.pool, two, "")
 		wantErr(t, err, ErrConflict) // the pool has changed
-		_, _, err = r.Claim(t.Context(), s.Node, pool, two, "")
+		_, _, err = r.Blocks.Claim(t.Context(), s.Node, pool, two, "")
 		wantErr(t, err, ErrRefused)
-		n, err := r.Update(t.Context(), s.Node, func(n *cluster.Node) {
+		n, err := r.Nodes.Update(t.Context(), s.Node, func(n *cluster.Node) {
 			n.Labels = map[string]string{"zone": "x"}
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, blocks, err := r.Claim(t.Context(), n, pool, two, "")
+		n, blocks, err := r.Blocks.Claim(t.Context(), n, pool, two, "")
 		if err != nil || len(blocks) != 1 {
 			t.Fatal(blocks, err)
 		}
-		_, _, err = r.Claim(t.Context(), n, pool, two, "")
+		_, _, err = r.Blocks.Claim(t.Context(), n, pool, two, "")
 		wantErr(t, err, ErrFull)
 	})
 	bubble(t, "a fenced node gains nothing", func(t *testing.T) {
 		w := newWorld(t)
 		r, s := w.join("a")
 		w.fence("a")
-		_, _, err := r.Claim(t.Context(), s.Node, w.pool, []netip.Prefix{w.pool.Block(0)}, "")
+		_, _, err := r.Blocks.Claim(t.Context(), s.Node, w.pool, []netip.Prefix{w.pool.Block(0)}, "")
 		wantErr(t, err, ErrFenced)
 	})
 }
@@ -386,7 +388,7 @@ func TestAcquireNeedsNameOrAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		r, s := w.join("a")
-		_, err := r.Acquire(t.Context(), s.Node, w.pool, Hold{})
+		_, err := r.Shared.Acquire(t.Context(), s.Node, w.pool, Hold{})
 		wantErr(t, err, ErrRefused)
 	})
 }
@@ -400,7 +402,7 @@ func TestPools(t *testing.T) {
 			"range":      {Name: "pods", Range: prefix("10.64.0.0/21")},
 			"block size": {Name: "pods", Range: prefix("10.64.0.0/22"), BlockBits: 27},
 		} {
-			_, err := r.PutPool(t.Context(), p)
+			_, err := r.Pools.Put(t.Context(), p)
 			if !errors.Is(err, ErrRefused) {
 				t.Errorf("%s: error %v", name, err)
 			}
@@ -408,7 +410,7 @@ func TestPools(t *testing.T) {
 		results := make(chan error)
 		for i := range 8 {
 			go func() {
-				_, err := w.registry("x").PutPool(t.Context(), cluster.Pool{
+				_, err := w.registry("x").Pools.Put(t.Context(), cluster.Pool{
 					Name: fmt.Sprint("new", i), Range: prefix("10.96.0.0/20")})
 				results <- err
 			}()
@@ -426,12 +428,12 @@ func TestPools(t *testing.T) {
 		}
 		a, s := w.join("a")
 		n, blocks := w.claim(a, s.Node, 1)
-		wantErr(t, r.DeletePool(t.Context(), "pods"), ErrInUse)
-		if _, err := a.Return(t.Context(), n, blocks[0], "test"); err != nil {
+		wantErr(t, r.Pools.Delete(t.Context(), "pods"), ErrInUse)
+		if _, err := a.Blocks.Return(t.Context(), n, blocks[0], "test"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Duration(w.pool.Cooldown) + time.Second)
-		if err := r.DeletePool(t.Context(), "pods"); err != nil {
+		if err := r.Pools.Delete(t.Context(), "pods"); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -468,7 +470,7 @@ func TestWatch(t *testing.T) {
 		// The node is deleted while the watcher is cut off, and a compaction hides that.
 		c.Partition(true)
 		w.fence("b")
-		if err := a.DeleteNode(t.Context(), "b"); err != nil {
+		if err := a.Nodes.Delete(t.Context(), "b"); err != nil {
 			t.Fatal(err)
 		}
 		if err := w.store.Compact(w.store.Revision()); err != nil {

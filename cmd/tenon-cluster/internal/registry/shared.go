@@ -32,7 +32,7 @@ type Hold struct {
 // the holder; ErrFull; ErrRefused: the pool or the state of the node does not permit it. After an
 // error other than ErrUnknown nothing is acquired later, unless an earlier call with the nonce
 // returned ErrUnknown: then only Exclude makes sure of that.
-func (r *Registry) Acquire(
+func (r Shared) Acquire(
 	ctx context.Context, n Node, p Pool, h Hold,
 ) (got cluster.Holder, err error) {
 	if h.Nonce == "" {
@@ -56,7 +56,7 @@ func (r *Registry) Acquire(
 
 // acquisition is the state of a call of Acquire.
 type acquisition struct {
-	r     *Registry
+	r     Shared
 	known Node
 	pool  Pool
 	h     Hold
@@ -163,7 +163,7 @@ func (a *acquisition) choose(ctx context.Context) (netip.Addr, error) {
 			}
 		}
 	}
-	free, err := r.Free(ctx, a.pool, a.known.Name, 1)
+	free, err := Blocks(a.r).Free(ctx, a.pool, a.known.Name, 1)
 	if err != nil {
 		return netip.Addr{}, err
 	}
@@ -192,7 +192,7 @@ func units(p Pool, block netip.Prefix) func(func(netip.Addr) bool) {
 }
 
 // sharedBlocks reads the shared blocks of a pool that have a shared address.
-func (r *Registry) sharedBlocks(ctx context.Context, p Pool) (blocks []Block, err error) {
+func (r Shared) sharedBlocks(ctx context.Context, p Pool) (blocks []Block, err error) {
 	kvs, _, err := r.list(ctx, r.keys.Addrs(p.Name), clientv3.WithKeysOnly())
 	if err != nil {
 		return nil, err
@@ -239,7 +239,7 @@ type slot struct {
 }
 
 // slot reads the state of an address.
-func (r *Registry) slot(ctx context.Context, p Pool, addr netip.Addr) (s slot, err error) {
+func (r Shared) slot(ctx context.Context, p Pool, addr netip.Addr) (s slot, err error) {
 	block, ok := p.BlockOf(addr)
 	if !ok {
 		return s, fmt.Errorf("%s is not in pool %s: %w", addr, p.Name, ErrRefused)
@@ -337,10 +337,10 @@ func (a *acquisition) commit(ctx context.Context, addr netip.Addr, s slot) (clus
 
 // Release frees a shared address if the holder with this nonce still has it. A shared block
 // without addresses cools down. Unless forget is set, a sticky name keeps its address.
-func (r *Registry) Release(ctx context.Context, h cluster.Holder, forget bool) error {
-	leases := newCoolLeases(r)
+func (r Shared) Release(ctx context.Context, h cluster.Holder, forget bool) error {
+	leases := newCoolLeases(r.requests)
 	unknown, err := r.repeat(ctx, func(ctx context.Context) error {
-		pool, err := r.Pool(ctx, h.Pool)
+		pool, err := r.pool(ctx, h.Pool)
 		if errors.Is(err, ErrNotFound) { // a pool with an address cannot be deleted
 			return nil
 		}
@@ -374,7 +374,7 @@ type vacancy struct {
 }
 
 // vacate completes and commits the transaction that deletes a holder.
-func (r *Registry) vacate(ctx context.Context, v vacancy, c change) error {
+func (r Shared) vacate(ctx context.Context, v vacancy, c change) error {
 	h := v.slot.holder
 	keep := h.Name != "" && !v.forget
 	if h.Name != "" && v.forget {
@@ -385,7 +385,7 @@ func (r *Registry) vacate(ctx context.Context, v vacancy, c change) error {
 
 // drop completes and commits a transaction: an address leaves the list of its shared block, or
 // stays there for its sticky name. The block cools down when the list is empty.
-func (r *Registry) drop(
+func (r Shared) drop(
 	ctx context.Context, v vacancy, addr netip.Addr, keep bool, c change,
 ) error {
 	next := v.slot.block
@@ -410,10 +410,10 @@ func (r *Registry) drop(
 }
 
 // takeHolder takes a shared address from a fenced node. The address cools down.
-func (r *Registry) takeHolder(
+func (r Shared) takeHolder(
 	ctx context.Context, n Node, h cluster.Holder, leases *coolLeases, reason string,
 ) error {
-	pool, err := r.Pool(ctx, h.Pool)
+	pool, err := r.pool(ctx, h.Pool)
 	if err != nil {
 		return err
 	}
@@ -437,8 +437,8 @@ func (r *Registry) takeHolder(
 }
 
 // Forget ends the reservation of an address for a sticky name. ErrInUse: an attachment holds it.
-func (r *Registry) Forget(ctx context.Context, pool, namespace, name string) error {
-	leases := newCoolLeases(r)
+func (r Shared) Forget(ctx context.Context, pool, namespace, name string) error {
+	leases := newCoolLeases(r.requests)
 	key := r.keys.Sticky(pool, namespace, name)
 	unknown, err := r.repeat(ctx, func(ctx context.Context) error {
 		answers, err := r.read(ctx, "sticky name", clientv3.OpGet(key),
@@ -474,7 +474,7 @@ func (r *Registry) Forget(ctx context.Context, pool, namespace, name string) err
 }
 
 // Held reads the shared addresses that a node holds.
-func (r *Registry) Held(ctx context.Context, node string) (held []cluster.Holder, err error) {
+func (r Shared) Held(ctx context.Context, node string) (held []cluster.Holder, err error) {
 	kvs, _, err := r.list(ctx, r.keys.Addrs(""))
 	if err != nil {
 		return nil, err
@@ -493,12 +493,12 @@ func (r *Registry) Held(ctx context.Context, node string) (held []cluster.Holder
 
 // coolLeases grants the lease of a pool's cooldown once per call.
 type coolLeases struct {
-	r    *Registry
+	r    *requests
 	ids  map[string]clientv3.LeaseID
 	used bool
 }
 
-func newCoolLeases(r *Registry) *coolLeases {
+func newCoolLeases(r *requests) *coolLeases {
 	return &coolLeases{r: r, ids: map[string]clientv3.LeaseID{}}
 }
 
@@ -518,7 +518,7 @@ func (l *coolLeases) named(ctx context.Context, pool string) (clientv3.LeaseID, 
 	if id, ok := l.ids[pool]; ok {
 		return id, nil
 	}
-	p, err := l.r.Pool(ctx, pool)
+	p, err := l.r.pool(ctx, pool)
 	if err != nil {
 		return 0, err
 	}
@@ -547,7 +547,7 @@ func (l *coolLeases) drop(ctx context.Context, unknown bool) {
 }
 
 // Holder reads the holder of a shared address. ErrNotFound: it has none.
-func (r *Registry) Holder(
+func (r Shared) Holder(
 	ctx context.Context, pool string, addr netip.Addr,
 ) (cluster.Holder, error) {
 	answers, err := r.read(ctx, "address "+addr.String(), clientv3.OpGet(r.keys.Addr(pool, addr)))

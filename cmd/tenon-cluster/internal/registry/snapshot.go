@@ -60,7 +60,7 @@ func (r *Registry) snapshot(ctx context.Context) (s Snapshot, err error) {
 		s.Revision, err = r.pages(ctx, prefix, s.Revision, func(page []*mvccpb.KeyValue) bool {
 			for _, kv := range page {
 				s.Size += int64(len(kv.Key) + len(kv.Value))
-				if err := s.add(r, kv, lives); err != nil {
+				if err := s.add(r.requests, kv, lives); err != nil {
 					s.Wrong = append(s.Wrong, err.Error())
 				}
 			}
@@ -81,7 +81,7 @@ func (r *Registry) snapshot(ctx context.Context) (s Snapshot, err error) {
 }
 
 // add decodes one key.
-func (s *Snapshot) add(r *Registry, kv *mvccpb.KeyValue, lives map[string]bool) error {
+func (s *Snapshot) add(r *requests, kv *mvccpb.KeyValue, lives map[string]bool) error {
 	key := string(kv.Key)
 	under := func(prefix string) bool { return strings.HasPrefix(key, prefix) }
 	var err error

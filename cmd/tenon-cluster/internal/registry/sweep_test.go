@@ -213,25 +213,25 @@ func (w *world) owner(name string, count int) (*Registry, Node, []Block) {
 var scenarios = []scenario{
 	{name: "PutPool", prepare: func(_ *world, r *Registry) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, err := r.PutPool(ctx, cluster.Pool{Name: "other", Range: prefix("10.80.0.0/22")})
+			_, err := r.Pools.Put(ctx, cluster.Pool{Name: "other", Range: prefix("10.80.0.0/22")})
 			return err
 		}
 	}},
 	{name: "DeletePool", prepare: func(_ *world, r *Registry) func(context.Context) error {
-		return func(ctx context.Context) error { return r.DeletePool(ctx, "pods") }
+		return func(ctx context.Context) error { return r.Pools.Delete(ctx, "pods") }
 	}},
 	{name: "Join", prepare: func(_ *world, r *Registry) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, err := r.Join(ctx, node("a"), 0)
+			_, err := r.Nodes.Join(ctx, node("a"), 0)
 			return err
 		}
 	}},
 	{name: "Join suspect", prepare: func(w *world, r *Registry) func(context.Context) error {
 		_, s := w.join("a")
 		w.store.ExpireKey(w.keys.Live("a"))
-		must(w.registry("x").Suspect(w.Context(), s.Node))(w)
+		must(w.registry("x").Nodes.Suspect(w.Context(), s.Node))(w)
 		return func(ctx context.Context) error {
-			_, err := r.Join(ctx, node("a"), 0)
+			_, err := r.Nodes.Join(ctx, node("a"), 0)
 			return err
 		}
 	}},
@@ -239,9 +239,9 @@ var scenarios = []scenario{
 		w.join("a")
 		w.fence("a")
 		return func(ctx context.Context) error {
-			s, err := r.Rejoin(ctx, node("a"), 0)
+			s, err := r.Nodes.Rejoin(ctx, node("a"), 0)
 			if errors.Is(err, ErrConflict) { // an earlier call has succeeded
-				s, err = r.Join(ctx, node("a"), 0)
+				s, err = r.Nodes.Join(ctx, node("a"), 0)
 			}
 			if err == nil && s.Node.Epoch != 2 {
 				err = fmt.Errorf("epoch %d", s.Node.Epoch)
@@ -251,40 +251,40 @@ var scenarios = []scenario{
 	}},
 	{name: "Renew", prepare: func(w *world, r *Registry) func(context.Context) error {
 		_, s := w.join("a")
-		return func(ctx context.Context) error { return r.Renew(ctx, s) }
+		return func(ctx context.Context) error { return r.Nodes.Renew(ctx, s) }
 	}},
 	{name: "Update", prepare: func(w *world, r *Registry) func(context.Context) error {
 		_, s := w.join("a")
 		return func(ctx context.Context) error {
-			_, err := r.Update(ctx, s.Node, func(n *cluster.Node) { n.MTU = 1400 })
+			_, err := r.Nodes.Update(ctx, s.Node, func(n *cluster.Node) { n.MTU = 1400 })
 			return err
 		}
 	}},
 	{name: "DeleteNode", prepare: func(w *world, r *Registry) func(context.Context) error {
 		w.join("a")
 		w.fence("a")
-		return func(ctx context.Context) error { return r.DeleteNode(ctx, "a") }
+		return func(ctx context.Context) error { return r.Nodes.Delete(ctx, "a") }
 	}},
 	{name: "Claim", prepare: func(w *world, r *Registry) func(context.Context) error {
 		_, s := w.join("a")
 		return func(ctx context.Context) error {
-			free, err := r.Free(ctx, w.pool, "a", 3)
+			free, err := r.Blocks.Free(ctx, w.pool, "a", 3)
 			if err != nil {
 				return err
 			}
-			now, err := r.Node(ctx, "a")
+			now, err := r.Nodes.Read(ctx, "a")
 			if err != nil {
 				return err
 			}
 			now.Epoch = s.Node.Epoch
-			_, blocks, err := r.Claim(ctx, now, w.pool, free, fixed)
+			_, blocks, err := r.Blocks.Claim(ctx, now, w.pool, free, fixed)
 			if err == nil && len(blocks) != 3 {
 				err = fmt.Errorf("%d blocks", len(blocks))
 			}
 			return err
 		}
 	}, after: func(w *world, r *Registry) error {
-		n, blocks, err := r.Owned(w.Context(), "a")
+		n, blocks, err := r.Blocks.Owned(w.Context(), "a")
 		if len(blocks) != 3 || len(n.Blocks) != 3 {
 			err = fmt.Errorf("node a has %d blocks, want 3", len(blocks))
 		}
@@ -294,7 +294,7 @@ var scenarios = []scenario{
 		_, s := w.join("a")
 		_, _, taken := w.owner("b", 1)
 		return func(ctx context.Context) error {
-			_, _, err := r.Claim(ctx, s.Node, w.pool, []netip.Prefix{taken[0].Block.Block}, fixed)
+			_, _, err := r.Blocks.Claim(ctx, s.Node, w.pool, []netip.Prefix{taken[0].Block.Block}, fixed)
 			if errors.Is(err, ErrConflict) {
 				return nil
 			}
@@ -307,23 +307,23 @@ var scenarios = []scenario{
 	{name: "Exclude", prepare: func(w *world, r *Registry) func(context.Context) error {
 		_, s := w.join("a")
 		return func(ctx context.Context) error {
-			_, _, err := r.Exclude(ctx, s.Node, fixed)
+			_, _, err := r.Blocks.Exclude(ctx, s.Node, fixed)
 			return err
 		}
 	}},
 	{name: "Return", prepare: func(w *world, r *Registry) func(context.Context) error {
 		_, n, blocks := w.owner("a", 2)
 		return func(ctx context.Context) error {
-			_, err := r.Return(ctx, n, blocks[0], "empty")
+			_, err := r.Blocks.Return(ctx, n, blocks[0], "empty")
 			return err
 		}
 	}},
 	{name: "Expire", prepare: func(w *world, r *Registry) func(context.Context) error {
 		a, n, blocks := w.owner("a", 1)
-		must(a.Return(w.Context(), n, blocks[0], "empty"))(w)
+		must(a.Blocks.Return(w.Context(), n, blocks[0], "empty"))(w)
 		time.Sleep(time.Duration(w.pool.Cooldown) + time.Second)
 		return func(ctx context.Context) error {
-			_, err := r.Expire(ctx, "pods", 10)
+			_, err := r.Blocks.Expire(ctx, "pods", 10)
 			return err
 		}
 	}},
@@ -331,22 +331,22 @@ var scenarios = []scenario{
 		_, n, _ := w.owner("a", 1)
 		w.store.ExpireKey(w.keys.Live("a"))
 		return func(ctx context.Context) error {
-			_, err := r.Suspect(ctx, n)
+			_, err := r.Nodes.Suspect(ctx, n)
 			return err
 		}
 	}},
 	{name: "Fence", prepare: func(w *world, r *Registry) func(context.Context) error {
 		_, n, _ := w.owner("a", 1)
 		w.store.ExpireKey(w.keys.Live("a"))
-		n = must(w.registry("x").Suspect(w.Context(), n))(w)
+		n = must(w.registry("x").Nodes.Suspect(w.Context(), n))(w)
 		return func(ctx context.Context) error {
-			_, err := r.Fence(ctx, n, "off", "test")
+			_, err := r.Nodes.Fence(ctx, n, "off", "test")
 			return err
 		}
 	}},
 	{name: "Reclaim", prepare: prepareReclaim, after: func(w *world, r *Registry) error {
-		left, err := r.belongings(w.Context(), "a")
-		if n, e := r.Node(w.Context(), "a"); e != nil || len(n.Blocks)+len(left) > 0 {
+		left, err := r.Nodes.belongings(w.Context(), "a")
+		if n, e := r.Nodes.Read(w.Context(), "a"); e != nil || len(n.Blocks)+len(left) > 0 {
 			err = fmt.Errorf("left: %v, %v, %v", n.Blocks, left, e)
 		}
 		return err
@@ -354,7 +354,7 @@ var scenarios = []scenario{
 	{name: "Acquire sticky", prepare: func(w *world, r *Registry) func(context.Context) error {
 		_, s := w.join("a")
 		return func(ctx context.Context) error {
-			_, err := r.Acquire(ctx, s.Node, w.pool, holdOf("web-0"))
+			_, err := r.Shared.Acquire(ctx, s.Node, w.pool, holdOf("web-0"))
 			return err
 		}
 	}, after: heldCount(1)},
@@ -363,7 +363,7 @@ var scenarios = []scenario{
 		h := holdOf("web-0")
 		h.Sticky, h.Addr = false, netip.MustParseAddr("10.64.2.9")
 		return func(ctx context.Context) error {
-			_, err := r.Acquire(ctx, s.Node, w.pool, h)
+			_, err := r.Shared.Acquire(ctx, s.Node, w.pool, h)
 			return err
 		}
 	}, after: heldCount(1)},
@@ -371,16 +371,16 @@ var scenarios = []scenario{
 	{name: "Release and forget", prepare: prepareRelease(true), after: heldCount(0)},
 	{name: "Forget", prepare: func(w *world, r *Registry) func(context.Context) error {
 		a, s := w.join("a")
-		h := must(a.Acquire(w.Context(), s.Node, w.pool, holdOf("web-0")))(w)
-		if err := a.Release(w.Context(), h, false); err != nil {
+		h := must(a.Shared.Acquire(w.Context(), s.Node, w.pool, holdOf("web-0")))(w)
+		if err := a.Shared.Release(w.Context(), h, false); err != nil {
 			w.Fatal(err)
 		}
-		return func(ctx context.Context) error { return r.Forget(ctx, "pods", "ns", "web-0") }
+		return func(ctx context.Context) error { return r.Shared.Forget(ctx, "pods", "ns", "web-0") }
 	}},
 	{name: "Draw", prepare: func(w *world, r *Registry) func(context.Context) error {
 		s, pool := w.quota()
 		return func(ctx context.Context) error {
-			_, err := r.Draw(ctx, s.Node, pool, "ns", 8)
+			_, err := r.Quotas.Draw(ctx, s.Node, pool, "ns", 8)
 			if errors.Is(err, ErrQuota) { // drawn twice after an unknown outcome
 				return nil
 			}
@@ -389,8 +389,8 @@ var scenarios = []scenario{
 	}},
 	{name: "Yield", prepare: func(w *world, r *Registry) func(context.Context) error {
 		s, pool := w.quota()
-		must(w.registry("x").Draw(w.Context(), s.Node, pool, "ns", 8))(w)
-		return func(ctx context.Context) error { return r.Yield(ctx, s.Node, "pods", "ns", 3) }
+		must(w.registry("x").Quotas.Draw(w.Context(), s.Node, pool, "ns", 8))(w)
+		return func(ctx context.Context) error { return r.Quotas.Yield(ctx, s.Node, "pods", "ns", 3) }
 	}},
 }
 
@@ -398,14 +398,14 @@ var scenarios = []scenario{
 func prepareReclaim(w *world, r *Registry) func(context.Context) error {
 	_, pool := w.quota()
 	a := w.registry("a")
-	s := must(a.Join(w.Context(), node("a"), 0))(w)
-	must(a.Acquire(w.Context(), s.Node, pool, holdOf("web-0")))(w)
+	s := must(a.Nodes.Join(w.Context(), node("a"), 0))(w)
+	must(a.Shared.Acquire(w.Context(), s.Node, pool, holdOf("web-0")))(w)
 	n, _ := w.claim(a, s.Node, 2)
-	must(a.Draw(w.Context(), n, pool, "ns", 8))(w)
+	must(a.Quotas.Draw(w.Context(), n, pool, "ns", 8))(w)
 	fenced := w.fence("a")
 	return func(ctx context.Context) error {
 		for {
-			if _, done, err := r.Reclaim(ctx, fenced, "dead"); done || err != nil {
+			if _, done, err := r.Nodes.Reclaim(ctx, fenced, "dead"); done || err != nil {
 				return err
 			}
 		}
@@ -416,14 +416,14 @@ func prepareReclaim(w *world, r *Registry) func(context.Context) error {
 func prepareRelease(forget bool) func(w *world, r *Registry) func(context.Context) error {
 	return func(w *world, r *Registry) func(context.Context) error {
 		a, s := w.join("a")
-		h := must(a.Acquire(w.Context(), s.Node, w.pool, holdOf("web-0")))(w)
-		return func(ctx context.Context) error { return r.Release(ctx, h, forget) }
+		h := must(a.Shared.Acquire(w.Context(), s.Node, w.pool, holdOf("web-0")))(w)
+		return func(ctx context.Context) error { return r.Shared.Release(ctx, h, forget) }
 	}
 }
 
 func heldCount(want int) func(w *world, r *Registry) error {
 	return func(w *world, r *Registry) error {
-		held, err := r.Held(w.Context(), "a")
+		held, err := r.Shared.Held(w.Context(), "a")
 		if err == nil && len(held) != want {
 			err = fmt.Errorf("node a holds %v, want %d", held, want)
 		}
@@ -437,6 +437,6 @@ func (w *world) quota() (Session, Pool) {
 	_, s := w.join("a")
 	p := w.pool.Pool
 	p.Quota = map[string]uint64{"ns": 20}
-	w.pool = must(w.registry("operator").PutPool(w.Context(), p))(w)
+	w.pool = must(w.registry("operator").Pools.Put(w.Context(), p))(w)
 	return s, w.pool
 }

@@ -74,7 +74,7 @@ type outcome struct {
 
 // commit runs a transaction. The error wraps ErrUnknown if it may have committed or may still
 // commit.
-func (r *Registry) commit(ctx context.Context, what string, c change) (o outcome, err error) {
+func (r *requests) commit(ctx context.Context, what string, c change) (o outcome, err error) {
 	if err := c.check(); err != nil {
 		return o, fmt.Errorf("%s: %w", what, err)
 	}
@@ -108,7 +108,7 @@ func (r *Registry) commit(ctx context.Context, what string, c change) (o outcome
 }
 
 // write is commit for a transaction without reads. It returns errAgain if a compare fails.
-func (r *Registry) write(ctx context.Context, what string, c change) (revision int64, err error) {
+func (r *requests) write(ctx context.Context, what string, c change) (revision int64, err error) {
 	o, err := r.commit(ctx, what, c)
 	if err == nil && !o.held {
 		err = errAgain
@@ -145,14 +145,14 @@ func definite(err error) bool {
 }
 
 // read reads keys with one linearizable transaction.
-func (r *Registry) read(
+func (r *requests) read(
 	ctx context.Context, what string, ops ...clientv3.Op,
 ) ([]*pb.RangeResponse, error) {
 	return r.readIf(ctx, what, change{then: ops})
 }
 
 // readIf runs reads under compares. It returns errAgain if a compare fails.
-func (r *Registry) readIf(ctx context.Context, what string, c change) ([]*pb.RangeResponse, error) {
+func (r *requests) readIf(ctx context.Context, what string, c change) ([]*pb.RangeResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
 	defer cancel()
 	bound := c.bound && r.o.Store != ""
@@ -189,7 +189,7 @@ func ranges(responses []*pb.ResponseOp) []*pb.RangeResponse {
 
 // list reads all keys with a prefix at one revision, in pages. If a compaction overtakes it, it
 // begins again.
-func (r *Registry) list(
+func (r *requests) list(
 	ctx context.Context, prefix string, opts ...clientv3.OpOption,
 ) (kvs []*mvccpb.KeyValue, revision int64, err error) {
 	for range attempts {
@@ -207,7 +207,7 @@ func (r *Registry) list(
 
 // pages yields the keys with a prefix at a revision, the present one if it is 0, until yield
 // returns false. It returns the revision.
-func (r *Registry) pages(
+func (r *requests) pages(
 	ctx context.Context, prefix string, revision int64,
 	yield func(page []*mvccpb.KeyValue) bool, opts ...clientv3.OpOption,
 ) (int64, error) {
@@ -229,7 +229,7 @@ func (r *Registry) pages(
 	}
 }
 
-func (r *Registry) get(
+func (r *requests) get(
 	ctx context.Context, key string, opts ...clientv3.OpOption,
 ) (*clientv3.GetResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
@@ -245,7 +245,7 @@ func (r *Registry) get(
 // repeat calls try until it succeeds, or fails for a reason that another try does not change.
 // Each try reads what it compares, and recognizes by nonces what an earlier one has committed.
 // unknown reports that a transaction of an earlier try may have committed, or may still commit.
-func (r *Registry) repeat(
+func (r *requests) repeat(
 	ctx context.Context, try func(context.Context) error,
 ) (unknown bool, err error) {
 	for attempt := range attempts {
@@ -283,12 +283,12 @@ func decided(err error) bool {
 // gain is repeat for a transaction that gives a node something. If it fails although an attempt
 // of it may still commit, gain excludes that: every such transaction compares the node's
 // document.
-func (r *Registry) gain(ctx context.Context, node string, try func(context.Context) error) error {
+func (r *requests) gain(ctx context.Context, node string, try func(context.Context) error) error {
 	unknown, err := r.repeat(ctx, try)
 	if err == nil || !unknown || errors.Is(err, ErrUnknown) {
 		return err
 	}
-	_, _, e := r.Exclude(ctx, Node{Node: cluster.Node{Name: node}}, "")
+	_, _, e := Blocks{r}.Exclude(ctx, Node{Node: cluster.Node{Name: node}}, "")
 	if e != nil && !errors.Is(e, ErrNotFound) {
 		return fmt.Errorf("%w: %w, and %w", ErrUnknown, err, e)
 	}
@@ -309,7 +309,7 @@ func pause(ctx context.Context, attempt int) error {
 }
 
 // lease grants a lease of at least d.
-func (r *Registry) lease(ctx context.Context, d time.Duration) (clientv3.LeaseID, error) {
+func (r *requests) lease(ctx context.Context, d time.Duration) (clientv3.LeaseID, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.o.Timeout)
 	defer cancel()
 	answer, err := r.client.Grant(ctx, int64((d+time.Second-1)/time.Second))
@@ -320,7 +320,7 @@ func (r *Registry) lease(ctx context.Context, d time.Duration) (clientv3.LeaseID
 }
 
 // revoke ends a lease that no key uses. It is a courtesy: the lease ends by itself.
-func (r *Registry) revoke(ctx context.Context, id clientv3.LeaseID) {
+func (r *requests) revoke(ctx context.Context, id clientv3.LeaseID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.o.Timeout)
 	defer cancel()
 	_, _ = r.client.Revoke(ctx, id)

@@ -34,7 +34,7 @@ const minResync = time.Second
 // no deletion is lost. While it cannot read the store, or decode a document, it calls changed with
 // the last view and the error. It returns only when ctx has ended.
 func (r *Registry) Watch(ctx context.Context, resync time.Duration, changed func(View, error)) {
-	w := watcher{r: r, changed: changed}
+	w := watcher{r: r.requests, changed: changed}
 	for failures := 0; ctx.Err() == nil; {
 		err := w.run(ctx, resync)
 		if ctx.Err() != nil {
@@ -61,7 +61,7 @@ func wait(ctx context.Context, d time.Duration) {
 
 // watcher is the state of a Watch: the decoded documents by their keys.
 type watcher struct {
-	r       *Registry
+	r       *requests
 	changed func(View, error)
 	pools   map[string]Pool
 	nodes   map[string]Node

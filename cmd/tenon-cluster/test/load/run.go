@@ -102,12 +102,12 @@ func newWorld(t *testing.T, s settings, p *progress, operator registry.Client) *
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	w := &world{s: s, t: t, p: p, seen: history.NewAddresses(), reg: sim.Registry(operator, 0),
 		dir: dir, off: map[string]bool{}}
-	if _, err := w.reg.Init(t.Context()); err != nil {
+	if _, err := w.reg.Meta.Init(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	pool := cluster.Pool{Name: sim.Network, Range: netip.MustParsePrefix(s.pool),
 		Cooldown: cluster.Duration(s.cooldown)}
-	if _, err := w.reg.PutPool(t.Context(), pool); err != nil {
+	if _, err := w.reg.Pools.Put(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -239,7 +239,7 @@ func (w *world) patrol(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		live, err := w.reg.Lives(ctx)
+		live, err := w.reg.Nodes.Lives(ctx)
 		if err != nil {
 			continue
 		}
@@ -249,16 +249,16 @@ func (w *world) patrol(ctx context.Context) {
 		}
 		for _, n := range snapshot.Nodes {
 			if n.State == cluster.NodeActive && !live[n.Name] {
-				_, _ = w.reg.Suspect(ctx, n)
+				_, _ = w.reg.Nodes.Suspect(ctx, n)
 			}
 			if n.State != cluster.NodeSuspect {
 				continue
 			}
 			if evidence, err := w.evidence(ctx, n.Name); err == nil {
-				_, _ = w.reg.Fence(ctx, n, evidence, "patrol")
+				_, _ = w.reg.Nodes.Fence(ctx, n, evidence, "patrol")
 			}
 		}
-		_, _ = w.reg.Expire(ctx, sim.Network, 40)
+		_, _ = w.reg.Blocks.Expire(ctx, sim.Network, 40)
 	}
 }
 

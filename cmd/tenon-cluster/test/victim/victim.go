@@ -210,9 +210,9 @@ func until(ctx context.Context, try func() (bool, error)) error {
 
 // set drains the node, or ends that. After a conflict, nothing has changed.
 func (v *node) set(ctx context.Context, s cluster.NodeState) error {
-	n, err := v.operator.Node(ctx, v.l.Name)
+	n, err := v.operator.Nodes.Read(ctx, v.l.Name)
 	if err == nil {
-		_, err = v.operator.Update(ctx, n, func(n *cluster.Node) { n.State = s })
+		_, err = v.operator.Nodes.Update(ctx, n, func(n *cluster.Node) { n.State = s })
 	}
 	if errors.Is(err, registry.ErrConflict) {
 		return nil
