@@ -6,24 +6,6 @@ import (
 	"testing"
 )
 
-// TestCompat runs the rules that also hold for the compat module, which is not part of the tree of
-// TestRules.
-func TestCompat(t *testing.T) {
-	t.Parallel()
-	module := newTree()
-	if err := module.walk(moduleRoot(t), filepath.Join("compat", "cni")); err != nil {
-		t.Fatal(err)
-	}
-	if len(module.packages()) < 10 {
-		t.Errorf("only the packages %v", module.packages())
-	}
-	for _, check := range []func(*tree, report){compat, packageComments, noSleep, contextValues} {
-		for _, violation := range violations(module, check) {
-			t.Error(violation)
-		}
-	}
-}
-
 // TestRequiredModules checks that Tenon requires no module of this repository, and that the compat
 // module itself requires only Tenon.
 func TestRequiredModules(t *testing.T) {

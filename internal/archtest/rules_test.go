@@ -69,7 +69,8 @@ var (
 		{[]string{"internal/ops"}, []string{"internal/cli", "cmd"}},
 		{[]string{"internal/cli"}, []string{"cmd"}},
 		{append([]string{"cmd", "internal"}, protocol...),
-			[]string{"internal/testnet", "internal/archtest", "test"}},
+			[]string{"internal/testnet", "internal/archtest", "test", programTests,
+				programTestSupport}},
 	}
 )
 
@@ -78,7 +79,8 @@ var (
 const door = "plugin/linux"
 
 // testSuites exercise real plugins on a real kernel, so they reach across the layers.
-var testSuites = []string{"plugin/plugintest", "internal/testnet", "test"}
+var testSuites = []string{"plugin/plugintest", "internal/testnet", "test", programTests,
+	programTestSupport}
 
 func layers(t *tree, violated report) {
 	for _, pkg := range t.packages() {
@@ -182,7 +184,8 @@ func processes(t *tree, violated report) {
 	// internal/program replaces the plugin that runs as "dhcp daemon" with tenon-dhcp, for example.
 	const replacer = "internal/program"
 	starters := []string{"invoke", "internal/iptables", "internal/netlink/tap_label.go",
-		"internal/cli", "internal/ops", "conformance"}
+		"internal/cli", "internal/ops", "conformance",
+		"cmd/tenon-cluster/internal/daemon"}
 	for _, f := range t.files {
 		if f.support() {
 			continue
@@ -220,8 +223,8 @@ const blankImport = "plugins/all/link"
 
 func processGlobals(t *tree, violated report) {
 	for _, f := range t.files {
-		if under(f.pkg, "cmd", "internal/cli") || f.pkg == "plugin" && declaresMain(f) ||
-			f.pkg == blankImport || f.support() {
+		if under(f.pkg, "cmd") && f.program() || under(f.pkg, "internal/cli") ||
+			f.pkg == "plugin" && declaresMain(f) || f.pkg == blankImport || f.support() {
 			continue
 		}
 		names := []string{"Getenv", "LookupEnv", "Setenv", "Stdout", "Exit"}
@@ -272,8 +275,7 @@ func heavyDependencies(t *tree, violated report) {
 	}
 }
 
-// mainIsThin limits the length of main.go. The command line of a program may be next to it, in
-// command.go.
+// mainIsThin limits the length of a program's files. Its command line may be longer: command.go.
 func mainIsThin(t *tree, violated report) {
 	const limit, commandLimit = 40, 140
 	for _, f := range t.files {
@@ -281,7 +283,7 @@ func mainIsThin(t *tree, violated report) {
 		if path.Base(f.path) == "command.go" {
 			most = commandLimit
 		}
-		if under(f.pkg, "cmd") && !f.test() && f.lines > most {
+		if under(f.pkg, "cmd") && f.program() && !f.support() && f.lines > most {
 			violated(f.path, "%d lines, at most %d: logic belongs below internal", f.lines, most)
 		}
 	}

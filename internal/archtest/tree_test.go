@@ -22,8 +22,12 @@ import (
 
 const module = "github.com/tenon-cni/tenon"
 
-// programTests is a module of tests for a program that is a module of its own.
-const programTests = "cmd/tenon-cluster/test"
+// programTests and programTestSupport are a module of tests for a program that is a module of its
+// own, and the packages of that program that only tests use.
+const (
+	programTests       = "cmd/tenon-cluster/test"
+	programTestSupport = "cmd/tenon-cluster/internal/test"
+)
 
 // tree is the module in the form that the rules use.
 type tree struct {
@@ -49,8 +53,12 @@ func (f *file) test() bool { return strings.HasSuffix(f.path, "_test.go") }
 
 // support reports whether the file serves tests only: a test, or a package that exists for tests.
 func (f *file) support() bool {
-	return f.test() || under(f.pkg, "test", "internal/testnet", "plugin/plugintest", programTests)
+	return f.test() || under(f.pkg, "test", "internal/testnet", "plugin/plugintest", programTests,
+		programTestSupport)
 }
+
+// program reports whether the file belongs to a program.
+func (f *file) program() bool { return f.syntax.Name.Name == "main" }
 
 // under reports whether pkg is one of the directories or below one.
 func under(pkg string, dirs ...string) bool {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/memkv"
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/test/memkv"
 )
 
 // TestStickyAddresses moves pods with sticky addresses between nodes while requests fail in every

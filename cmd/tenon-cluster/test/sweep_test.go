@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/memkv"
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/test/memkv"
 	"github.com/tenon-cni/tenon/internal/cluster"
 )
 

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/memkv"
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/test/memkv"
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/test/history"
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/test/lab"
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/test/sim"

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/agent"
-	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/memkv"
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/test/memkv"
 	"github.com/tenon-cni/tenon/internal/cluster"
 	"github.com/tenon-cni/tenon/internal/cluster/routes"
 )

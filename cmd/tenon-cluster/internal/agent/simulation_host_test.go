@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/agent"
-	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/memkv"
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/test/memkv"
 	"github.com/tenon-cni/tenon/internal/cluster/local"
 )
 

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/memkv"
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/test/memkv"
 )
 
 // This file has what decision 0020 does not tolerate, and what it demands of operators. A simulation

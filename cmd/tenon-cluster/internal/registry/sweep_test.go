@@ -11,7 +11,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/memkv"
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/test/memkv"
 	"github.com/tenon-cni/tenon/internal/cluster"
 )
 

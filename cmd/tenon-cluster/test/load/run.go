@@ -19,8 +19,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/memkv"
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/test/memkv"
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/test/history"
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/test/lab"
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/test/sim"

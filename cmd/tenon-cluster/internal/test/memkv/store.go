@@ -1,6 +1,6 @@
 // Package memkv is an in-memory store with the semantics of etcd: revisions, transactions,
 // leases, watches and compaction. Its clients implement the interfaces KV, Lease and Watcher of
-// clientv3. Simulations and tests use it: all time comes from package time, so that a
+// clientv3. Only simulations and tests use it: all time comes from package time, so that a
 // testing/synctest bubble has virtual time, and a client can fail, delay or lose each call.
 //
 // It has no members, no authentication, no nested transactions and no streamed ranges.
