@@ -68,8 +68,7 @@ const (
 
 // Agent is the agent of a node.
 type Agent struct {
-	o   Options
-	log *slog.Logger
+	o *Options
 	// turn is held during a transaction that changes the document of this node, or files that
 	// describe its blocks.
 	turn chan struct{}
@@ -79,34 +78,25 @@ type Agent struct {
 	tried chan struct{}
 	// planned has an event while claims are planned.
 	planned chan struct{}
-	seen    *registry.Seen // the evidence about the store, in memory
 
-	mu       sync.Mutex         // guards the following fields
-	bound    *registry.Registry // its writes fail if the store is replaced
-	session  *registry.Session
-	identity local.Node
-	fenced   bool          // in the store, and not rejoined
-	nonce    string        // of the store in the last attempt to join
-	newest   int64         // the newest revision of the node's document that the agent has seen
-	provedAt time.Time     // when the proof was last replaced
-	settleAt time.Time     // when other nodes have had the time to doubt the store
-	breaks   uint64        // the last answer of Options.Breaks
-	away     bool          // the store has not answered since the connections broke
-	rival    rival         // another host that may use the identity
-	answered string        // the last question of an operator that this process has answered
-	contact  stamp         // of the last answer of the store
-	view     registry.View // of the last list or watch
-	viewed   bool
-	flights  map[string]*flight    // claims in progress, by pool
-	bursts   map[string]burst      // last claims, by pool
-	problems map[string]string     // by topic
-	idle     map[blockID]time.Time // since when blocks have been unnecessary
-	underlay int                   // MTU of the link to the other nodes, from the routes
-	peers    int
-	watched  map[string]*suspicion // suspect nodes, by name
-	guarded  guarded               // what the kernel enforces of hold
-	checked  map[string]bool       // pools to look at before the next renewal
+	problems *problems
+	identity *identity
+	trust    *trust
+	session  *session
+	view     *view
+
+	// The holder of the turn uses the following fields.
+	rival    rival   // another host that may use the identity
+	answered string  // the last question of an operator that this process has answered
+	guarded  guarded // what the kernel enforces of hold
 	commons  commons
+
+	mu      sync.Mutex            // guards the following fields
+	flights map[string]*flight    // claims in progress, by pool
+	bursts  map[string]burst      // last claims, by pool
+	idle    map[blockID]time.Time // since when blocks have been unnecessary
+	watched map[string]*suspicion // suspect nodes, by name
+	checked map[string]bool       // pools to look at before the next renewal
 }
 
 // stamp is an instant on both clocks of [local.Deadline]. The zero stamp means never.
@@ -143,18 +133,24 @@ func New(o Options) *Agent {
 	}
 	seen := new(registry.Seen)
 	o.Registry = o.Registry.Judged(seen)
+	wake := make(chan struct{}, 1)
+	problems := newProblems(o.Log)
+	identity := &identity{o: &o}
+	trust := &trust{o: &o, identity: identity, problems: problems, wake: wake, seen: seen}
 	return &Agent{
-		o:        o,
-		seen:     seen,
-		log:      o.Log,
+		o:        &o,
+		problems: problems,
+		identity: identity,
+		trust:    trust,
+		session:  &session{o: &o, identity: identity, trust: trust, wake: wake},
+		view:     &view{o: &o},
 		turn:     make(chan struct{}, 1),
-		wake:     make(chan struct{}, 1),
+		wake:     wake,
 		rout:     make(chan struct{}, 1),
 		tried:    make(chan struct{}),
 		planned:  make(chan struct{}, 1),
 		flights:  map[string]*flight{},
 		bursts:   map[string]burst{},
-		problems: map[string]string{},
 		idle:     map[blockID]time.Time{},
 		watched:  map[string]*suspicion{},
 		checked:  map[string]bool{},
@@ -167,9 +163,10 @@ func New(o Options) *Agent {
 // [registry.ErrIdentity] if another host uses the name or the identity, or an error about the
 // node's own files.
 func (a *Agent) Run(ctx context.Context) error {
-	if err := a.identify(); err != nil {
+	if err := a.identity.read(); err != nil {
 		return err
 	}
+	a.trust.begin()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var running sync.WaitGroup
@@ -188,13 +185,6 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	return nil
-}
-
-// store returns the registry of the store that the node has joined.
-func (a *Agent) store() *registry.Registry {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return cmp.Or(a.bound, a.o.Registry)
 }
 
 // attempted waits until the first attempt to join has ended. Before that there is no session.
@@ -238,7 +228,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // now returns the present instant.
-func (a *Agent) now() stamp {
-	boot, wall := a.o.Clock()
+func (o *Options) now() stamp {
+	boot, wall := o.Clock()
 	return stamp{boot, wall}
 }

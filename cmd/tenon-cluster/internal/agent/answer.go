@@ -19,10 +19,10 @@ const maxLost = 4
 // answer answers the question of an operator, see [cluster.Question]. Only a node that distrusts the
 // store looks for one. The caller has the turn.
 func (a *Agent) answer(ctx context.Context) error {
-	if !a.isRestored() {
+	if !a.trust.distrusts() {
 		return nil
 	}
-	question, err := a.store().Questions.Read(ctx)
+	question, err := a.session.store().Questions.Read(ctx)
 	if err != nil || question == "" || question == a.answered {
 		return err
 	}
@@ -32,10 +32,10 @@ func (a *Agent) answer(ctx context.Context) error {
 	lost, err := a.losses(ctx)
 	if err == nil {
 		answer := cluster.Answer{Question: question, Lost: lost}
-		err = a.store().Questions.Answer(ctx, a.o.Node.Name, answer)
+		err = a.session.store().Questions.Answer(ctx, a.o.Node.Name, answer)
 	}
 	if err != nil {
-		return a.lapse(fmt.Errorf("answer the operator: %w", err))
+		return a.session.lapse(fmt.Errorf("answer the operator: %w", err))
 	}
 	a.answered = question
 	return nil
@@ -109,7 +109,7 @@ func (a *Agent) lostShared(
 		if slices.ContainsFunc(held, own) {
 			continue
 		}
-		h, err := a.store().Shared.Holder(ctx, name, l.Addr)
+		h, err := a.session.store().Shared.Holder(ctx, name, l.Addr)
 		if err != nil && !errors.Is(err, registry.ErrNotFound) {
 			return nil, err
 		}

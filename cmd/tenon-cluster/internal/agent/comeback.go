@@ -17,32 +17,29 @@ const maxNamed = 8
 // what the store still shows and starts its next epoch. Until then the error wraps
 // [registry.ErrFenced].
 func (a *Agent) comeBack(ctx context.Context) (registry.Session, error) {
-	a.mu.Lock()
-	again := a.fenced
-	a.session, a.fenced = nil, true
-	a.mu.Unlock()
+	again := a.session.fence()
 	affected, err := a.surrender(ctx)
 	if err != nil {
 		return registry.Session{}, err
 	}
 	if len(affected) > 0 {
 		if !again {
-			a.log.Error("this node was fenced: its blocks are lost, and ADD is refused until the "+
+			a.o.Log.Error("this node was fenced: its blocks are lost, and ADD is refused until the "+
 				"affected containers have ended", "containers", affected)
 		}
 		return registry.Session{}, fmt.Errorf("%w, and %d addresses of lost blocks are in use: %s",
 			registry.ErrFenced, len(affected), few(affected))
 	}
-	n, err := a.store().Nodes.Read(ctx, a.o.Node.Name)
+	n, err := a.session.store().Nodes.Read(ctx, a.o.Node.Name)
 	if err != nil {
 		return registry.Session{}, err
 	}
 	if err := a.reclaimAll(ctx, n); err != nil {
 		return registry.Session{}, err
 	}
-	s, err := a.prover().Nodes.Rejoin(ctx, a.document(), a.o.TTL)
+	s, err := a.session.prover().Nodes.Rejoin(ctx, a.session.document(), a.o.TTL)
 	if err == nil {
-		a.log.Info("rejoined after fencing", "epoch", s.Node.Epoch)
+		a.o.Log.Info("rejoined after fencing", "epoch", s.Node.Epoch)
 	}
 	return s, err
 }

@@ -24,12 +24,12 @@ func (a *Agent) confirm(ctx context.Context) error {
 	if err := a.resolve(ctx); err != nil {
 		return err
 	}
-	n, blocks, err := a.store().Blocks.Owned(ctx, a.o.Node.Name)
+	n, blocks, err := a.session.store().Blocks.Owned(ctx, a.o.Node.Name)
 	if err != nil {
-		return a.lapse(err)
+		return a.session.lapse(err)
 	}
-	a.setNode(n)
-	pools, err := a.store().Pools.List(ctx)
+	a.session.setNode(n)
+	pools, err := a.session.store().Pools.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -37,19 +37,19 @@ func (a *Agent) confirm(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.setPools(pools)
+	a.view.setPools(pools)
 	owned := ownBlocks(n, blocks)
 	if err := a.findRewind(ctx, n, owned); err != nil {
 		return err
 	}
-	if err := errors.Join(a.distrust(), a.keepSeen()); err != nil {
+	if err := errors.Join(a.trust.distrust(), a.trust.keepSeen()); err != nil {
 		return err
 	}
 	for _, name := range known {
 		owned[name] = append(owned[name], []local.Block{}...)
 	}
 	for _, p := range pools {
-		if a.uses(p) {
+		if a.view.uses(p) {
 			owned[p.Name] = append(owned[p.Name], []local.Block{}...)
 		}
 	}
@@ -58,7 +58,7 @@ func (a *Agent) confirm(ctx context.Context) error {
 			return fmt.Errorf("pool %s: %w", name, err)
 		}
 	}
-	return a.remember(func(l *local.Node) { l.Epoch = n.Epoch })
+	return a.identity.remember(func(l *local.Node) { l.Epoch = n.Epoch })
 }
 
 // findRewind looks for blocks of the present epoch that the node has and the store does not show.
@@ -78,7 +78,7 @@ func (a *Agent) findRewind(
 		for _, b := range p.State.Blocks {
 			if b.Phase == local.Owned && b.Epoch == n.Epoch && !slices.ContainsFunc(owned[name],
 				func(o local.Block) bool { return o.Block == b.Block && o.Nonce == b.Nonce }) {
-				a.seen.Doubt("block %s of pool %s, which this node owns, is missing", b.Block, name)
+				a.trust.doubt("block %s of pool %s, which this node owns, is missing", b.Block, name)
 			}
 		}
 		if err := p.Close(); err != nil {
@@ -139,13 +139,13 @@ func (a *Agent) merge(
 			keep = append(keep, b)
 		case b.Phase != local.Returning && use[b.Block] > 0:
 			if b.Phase != local.Lost {
-				a.log.Error("lost a block with addresses in use", "pool", pool, "block", b.Block,
+				a.o.Log.Error("lost a block with addresses in use", "pool", pool, "block", b.Block,
 					"used", use[b.Block])
 			}
 			b.Phase = local.Lost
 			keep = append(keep, b)
 		default:
-			a.log.Info("dropped a block that this node no longer owns", "pool", pool,
+			a.o.Log.Info("dropped a block that this node no longer owns", "pool", pool,
 				"block", b.Block, "phase", b.Phase)
 		}
 	}
@@ -154,8 +154,8 @@ func (a *Agent) merge(
 		if slices.ContainsFunc(keep, same) {
 			continue
 		}
-		if err := a.mayGrow(); err != nil { // if it only has to wait, drifted finds the block later
-			a.log.Warn("the store shows a block that this node does not know; not using it",
+		if err := a.trust.mayGrow(); err != nil { // if it only has to wait, drifted finds the block later
+			a.o.Log.Warn("the store shows a block that this node does not know; not using it",
 				"pool", pool, "block", o.Block, "cause", err)
 			continue
 		}

@@ -24,7 +24,8 @@ func (a *Agent) unnecessary(use []local.Use, scarce bool) (old []local.Block) {
 	if scarce {
 		limit = scarceIdleTime
 	}
-	draining := a.session != nil && a.session.Node.State == cluster.NodeDraining
+	s, err := a.session.joined()
+	draining := err == nil && s.Node.State == cluster.NodeDraining
 	if draining {
 		limit = 0
 	}
@@ -78,18 +79,18 @@ type returning struct {
 // returns gives the blocks back that are marked as returning, and then drops them from the files.
 // The caller has the turn.
 func (a *Agent) returns(ctx context.Context) error {
-	if a.mayGrow() != nil {
+	if a.trust.mayGrow() != nil {
 		return nil // the block may be another node's
 	}
 	marked, err := a.marked(ctx)
 	if err != nil || len(marked) == 0 {
 		return err
 	}
-	n, owned, err := a.store().Blocks.Owned(ctx, a.o.Node.Name)
+	n, owned, err := a.session.store().Blocks.Owned(ctx, a.o.Node.Name)
 	if err != nil {
-		return a.lapse(err)
+		return a.session.lapse(err)
 	}
-	a.setNode(n)
+	a.session.setNode(n)
 	var errs []error
 	for _, m := range marked {
 		if err := a.giveBack(ctx, m, owned); err != nil {
@@ -105,16 +106,16 @@ func (a *Agent) giveBack(ctx context.Context, m returning, owned []registry.Bloc
 		return o.Pool == m.pool && o.Block.Block == m.block.Block && o.Block.Nonce == m.block.Nonce
 	})
 	if i >= 0 {
-		s, err := a.joined()
+		s, err := a.session.joined()
 		if err != nil {
 			return err
 		}
-		n, err := a.store().Blocks.Return(ctx, s.Node, owned[i], "returned")
+		n, err := a.session.store().Blocks.Return(ctx, s.Node, owned[i], "returned")
 		if err != nil {
-			return a.lapse(err)
+			return a.session.lapse(err)
 		}
-		a.setNode(n)
-		a.log.Info("returned", "pool", m.pool, "block", m.block.Block)
+		a.session.setNode(n)
+		a.o.Log.Info("returned", "pool", m.pool, "block", m.block.Block)
 	}
 	a.mu.Lock()
 	delete(a.idle, blockID{m.block.Block, m.block.Nonce})

@@ -18,7 +18,6 @@ var (
 	errDraining  = errors.New("an operator drains this node")
 	errSelector  = errors.New("the labels of this node do not match the pool's selector")
 	errMaxBlocks = errors.New("this node has as many blocks as the pool allows")
-	errRestored  = errors.New("the store was restored from a snapshot and not confirmed since")
 )
 
 const (
@@ -57,7 +56,7 @@ func (a *Agent) grow(ctx context.Context, pool string, have []string) error {
 	if fresh, err := a.hasOther(ctx, pool, have); fresh || err != nil {
 		return err
 	}
-	if err := a.settled(ctx); err != nil {
+	if err := a.trust.settled(ctx); err != nil {
 		return err
 	}
 	f := a.plan(pool, have)
@@ -130,7 +129,7 @@ func (a *Agent) claimFor(ctx context.Context, pool string, f *flight) error {
 	wait := f.wait
 	a.mu.Unlock()
 	err = a.claim(ctx, pool, wait)
-	a.report("claim "+pool, err)
+	a.problems.report("claim "+pool, err)
 	return err
 }
 
@@ -153,7 +152,7 @@ func (a *Agent) claim(ctx context.Context, pool string, wait uint64) error {
 	if _, err := a.mayClaim(ctx, pool); err != nil {
 		return err
 	}
-	in := intent{Kind: intentClaim, Nonce: a.o.Nonce(), Pool: pool, Since: a.now().wall}
+	in := intent{Kind: intentClaim, Nonce: a.o.Nonce(), Pool: pool, Since: a.o.now().wall}
 	if err := a.intend(in); err != nil {
 		return err
 	}
@@ -171,7 +170,7 @@ func (a *Agent) claim(ctx context.Context, pool string, wait uint64) error {
 	a.bursts[pool] = burst{time.Now(), len(blocks)}
 	a.mu.Unlock()
 	for _, b := range blocks {
-		a.log.Info("claimed", "pool", pool, "block", b.Block.Block, "generation", b.Generation)
+		a.o.Log.Info("claimed", "pool", pool, "block", b.Block.Block, "generation", b.Generation)
 	}
 	return errors.Join(err, a.settle(in))
 }
@@ -187,7 +186,7 @@ func (a *Agent) race(ctx context.Context, in intent, wait uint64) ([]registry.Bl
 		blocks, err := a.try(ctx, p, in.Nonce, a.need(p, wait))
 		if !errors.Is(err, registry.ErrConflict) || errors.Is(err, registry.ErrUnknown) ||
 			attempt == claimAttempts {
-			return blocks, a.lapse(err)
+			return blocks, a.session.lapse(err)
 		}
 		if !sleep(ctx, a.o.Jitter(backoff)) {
 			return nil, ctx.Err()
@@ -207,11 +206,11 @@ func (a *Agent) need(p registry.Pool, wait uint64) int {
 	a.mu.Lock()
 	last := a.bursts[p.Name]
 	a.mu.Unlock()
-	if time.Since(last.at) < burstTime && a.plenty(p.Name, burstReserve) {
+	if time.Since(last.at) < burstTime && a.view.plenty(p.Name, burstReserve) {
 		blocks = min(max(blocks, 2*last.blocks), maxClaim)
 	}
 	if p.MaxBlocks > 0 {
-		s, _ := a.joined()
+		s, _ := a.session.joined()
 		blocks = min(blocks, p.MaxBlocks-ownedOf(s.Node, p))
 	}
 	return max(blocks, 1)
@@ -221,11 +220,11 @@ func (a *Agent) need(p registry.Pool, wait uint64) int {
 func (a *Agent) try(
 	ctx context.Context, p registry.Pool, nonce string, count int,
 ) ([]registry.Block, error) {
-	s, err := a.joined()
+	s, err := a.session.joined()
 	if err != nil {
 		return nil, err
 	}
-	free, err := a.store().Blocks.Free(ctx, p, s.Node.Name, count)
+	free, err := a.session.store().Blocks.Free(ctx, p, s.Node.Name, count)
 	if err != nil {
 		return nil, err
 	}
@@ -234,9 +233,9 @@ func (a *Agent) try(
 	}
 	var blocks []registry.Block
 	err = a.persist(ctx, func() error { // the same nonce finds what an earlier call claimed
-		n, claimed, err := a.store().Blocks.Claim(ctx, s.Node, p, free, nonce)
+		n, claimed, err := a.session.store().Blocks.Claim(ctx, s.Node, p, free, nonce)
 		if err == nil {
-			a.setNode(n)
+			a.session.setNode(n)
 			blocks = claimed
 		}
 		return err
@@ -269,41 +268,41 @@ func (a *Agent) persist(ctx context.Context, transact func() error) error {
 
 // reread reads node and pools after a conflict, for the case that these have changed.
 func (a *Agent) reread(ctx context.Context) error {
-	if err := a.refresh(ctx); err != nil {
+	if err := a.session.refresh(ctx); err != nil {
 		return err
 	}
-	pools, err := a.store().Pools.List(ctx)
+	pools, err := a.session.store().Pools.List(ctx)
 	if err == nil {
-		a.setPools(pools)
+		a.view.setPools(pools)
 	}
 	return err
 }
 
 // mayClaim returns the pool if the node may claim a block of it.
 func (a *Agent) mayClaim(ctx context.Context, name string) (registry.Pool, error) {
-	s, err := a.joined()
+	s, err := a.session.joined()
 	if err != nil {
 		return registry.Pool{}, err
 	}
-	p, ok := a.pool(name)
+	p, ok := a.view.pool(name)
 	if !ok {
-		pools, err := a.store().Pools.List(ctx)
+		pools, err := a.session.store().Pools.List(ctx)
 		if err != nil {
 			return p, err
 		}
-		a.setPools(pools)
-		if p, ok = a.pool(name); !ok {
+		a.view.setPools(pools)
+		if p, ok = a.view.pool(name); !ok {
 			return p, fmt.Errorf("pool %s: %w", name, registry.ErrNotFound)
 		}
 	}
-	if err := errors.Join(a.mayGrow(), a.checkPlace()); err != nil {
+	if err := errors.Join(a.trust.mayGrow(), a.identity.checkPlace()); err != nil {
 		return p, err
 	}
 	own := ownedOf(s.Node, p)
 	switch {
 	case s.Node.State == cluster.NodeDraining:
 		return p, errDraining
-	case !a.uses(p):
+	case !a.view.uses(p):
 		return p, errSelector
 	case p.MaxBlocks > 0 && own >= p.MaxBlocks:
 		return p, fmt.Errorf("%w (%d)", errMaxBlocks, p.MaxBlocks)

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
 	"github.com/tenon-cni/tenon/internal/cluster"
 	"github.com/tenon-cni/tenon/internal/cluster/local"
 )
@@ -38,9 +39,7 @@ func (a *Agent) guard(ctx context.Context, more map[netip.Prefix]local.Deadline)
 		left[b] = end.Left(a.o.Clock)
 		next.over[b] = left[b] == 0
 	}
-	a.mu.Lock()
 	last := a.guarded
-	a.mu.Unlock()
 	if last.err == nil && maps.Equal(last.ends, next.ends) && maps.Equal(last.over, next.over) &&
 		time.Since(last.at) < resyncTime {
 		return nil
@@ -48,9 +47,7 @@ func (a *Agent) guard(ctx context.Context, more map[netip.Prefix]local.Deadline)
 	if next.err = a.o.Guard(ctx, left); next.err != nil {
 		next.err = fmt.Errorf("limit the use of blocks in the kernel: %w", next.err)
 	}
-	a.mu.Lock()
 	a.guarded = next
-	a.mu.Unlock()
 	return next.err
 }
 
@@ -89,11 +86,9 @@ func (a *Agent) limitShared(
 	ctx context.Context, p *local.Pool, ends map[netip.Prefix]local.Deadline,
 ) error {
 	end := p.State.Hold
-	a.mu.Lock()
-	if a.fenced {
+	if _, err := a.session.joined(); errors.Is(err, registry.ErrFenced) {
 		end = new(local.Deadline)
 	}
-	a.mu.Unlock()
 	if end == nil {
 		return nil
 	}
@@ -110,7 +105,7 @@ func unitOf(p cluster.Pool, a netip.Addr) netip.Prefix {
 }
 
 // unguarded reports whether the kernel does not enforce hold. Other nodes must then not rely on it.
-// The caller holds a.mu.
+// The caller has the turn.
 func (a *Agent) unguarded() bool {
 	return a.o.Guard != nil && (a.guarded.err != nil || a.guarded.at.IsZero())
 }

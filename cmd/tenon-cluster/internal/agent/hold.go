@@ -14,13 +14,13 @@ import (
 const holdSteps = 100
 
 // holdOf returns the deadline of a pool after the last contact: the present one if a new one would
-// gain little, nil if the pool has no hold. The caller holds a.mu.
+// gain little, nil if the pool has no hold.
 func (a *Agent) holdOf(p cluster.Pool, have *local.Deadline) *local.Deadline {
 	hold := a.observed(p)
 	if hold <= 0 {
 		return nil
 	}
-	next := a.contact.after(hold)
+	next := a.trust.lastContact().after(hold)
 	if have != nil {
 		gain := min(next.Boot-have.Boot, next.Wall.Sub(have.Wall))
 		if gain >= 0 && gain < hold/holdSteps {
@@ -32,13 +32,14 @@ func (a *Agent) holdOf(p cluster.Pool, have *local.Deadline) *local.Deadline {
 
 // observed returns the hold that the node observes. Other nodes fence this one after the hold that
 // it has published, so that a node observes a shorter hold before it publishes it, and publishes a
-// longer one, or none, before it observes that. The caller holds a.mu.
+// longer one, or none, before it observes that.
 func (a *Agent) observed(p cluster.Pool) time.Duration {
 	hold := time.Duration(p.Hold)
-	if a.session == nil {
+	s, err := a.session.joined()
+	if err != nil {
 		return hold
 	}
-	published := time.Duration(a.session.Node.Holds[p.Name])
+	published := time.Duration(s.Node.Holds[p.Name])
 	switch {
 	case published == 0:
 		return hold
@@ -51,26 +52,23 @@ func (a *Agent) observed(p cluster.Pool) time.Duration {
 // publish writes the holds of the pools into the node's document, after the files observe the
 // shorter ones. The caller has the turn.
 func (a *Agent) publish(ctx context.Context) error {
-	s, err := a.joined()
+	s, err := a.session.joined()
 	if err != nil {
 		return err
 	}
 	holds := map[string]cluster.Duration{}
-	a.mu.Lock()
-	for _, p := range a.view.Pools {
-		if p.Hold > 0 && a.uses(p) && !a.unguarded() {
+	last, _ := a.view.latest()
+	for _, p := range last.Pools {
+		if p.Hold > 0 && a.view.uses(p) && !a.unguarded() {
 			holds[p.Name] = p.Hold
 		}
 	}
-	a.mu.Unlock()
 	if maps.Equal(holds, s.Node.Holds) {
 		return nil
 	}
-	n, err := a.store().Nodes.Update(ctx, s.Node, func(n *cluster.Node) { n.Holds = holds })
-	if err != nil {
-		return a.lapse(err)
+	if err := a.session.update(ctx, func(n *cluster.Node) { n.Holds = holds }); err != nil {
+		return err
 	}
-	a.setNode(n)
 	poke(a.wake) // observe the longer ones
 	return nil
 }

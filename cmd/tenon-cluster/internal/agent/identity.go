@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync"
 
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
 	"github.com/tenon-cni/tenon/cni"
@@ -12,96 +13,116 @@ import (
 	"github.com/tenon-cni/tenon/internal/cluster/local"
 )
 
-// identify reads the identity of this installation, or creates it once.
-func (a *Agent) identify() error {
-	n, err := a.o.Local.Node()
+// identity is the node's own document, node.json.
+type identity struct {
+	o *Options
+
+	mu   sync.Mutex // guards the following field
+	file local.Node // as in the file, but for the proofs: see advance
+}
+
+// node returns the node's own document.
+func (i *identity) node() local.Node {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.file
+}
+
+func (i *identity) set(n local.Node) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.file = n
+}
+
+// read reads the identity of this installation, or creates it once.
+func (i *identity) read() error {
+	n, err := i.o.Local.Node()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		n = local.Node{Schema: cluster.Schema, Cluster: a.o.Cluster, Name: a.o.Node.Name,
-			Identity: a.o.Nonce()}
+		n = local.Node{Schema: cluster.Schema, Cluster: i.o.Cluster, Name: i.o.Node.Name,
+			Identity: i.o.Nonce()}
 	case err != nil:
 		return err
-	case n.Name != a.o.Node.Name || n.Cluster != a.o.Cluster:
+	case n.Name != i.o.Node.Name || n.Cluster != i.o.Cluster:
 		return cni.Errorf(cni.CodeInvalidConfig,
 			"%w: the files in %s belong to node %s of cluster %s, not to node %s of cluster %s",
-			registry.ErrIdentity, a.o.Dir, n.Name, n.Cluster, a.o.Node.Name, a.o.Cluster).
+			registry.ErrIdentity, i.o.Dir, n.Name, n.Cluster, i.o.Node.Name, i.o.Cluster).
 			WithDetails("if the disk is a copy, run `tenon-cluster node reset`; " +
 				"otherwise set \"node\" and \"cluster\" to the earlier names")
 	}
-	if n.Machine != "" && a.o.Machine != "" && n.Machine != a.o.Machine {
+	if n.Machine != "" && i.o.Machine != "" && n.Machine != i.o.Machine {
 		return cni.Errorf(cni.CodeInvalidConfig,
 			"%w: the files in %s were written on machine %s, and this is machine %s",
-			registry.ErrIdentity, a.o.Dir, n.Machine, a.o.Machine).
+			registry.ErrIdentity, i.o.Dir, n.Machine, i.o.Machine).
 			WithDetails("if the disk is a copy, run `tenon-cluster node reset`; if it was moved here, " +
 				"run `tenon-cluster release --node " + n.Name + "`, too")
 	}
 	old := n
-	n.Machine = cmp.Or(n.Machine, a.o.Machine)
+	n.Machine = cmp.Or(n.Machine, i.o.Machine)
 	if n.Proof == "" && n.Next == "" {
-		n.Next = a.o.Nonce()
+		n.Next = i.o.Nonce()
 	}
 	if n.Place == "" {
-		if n.Place, err = a.o.Local.MarkPlace(); err != nil {
+		if n.Place, err = i.o.Local.MarkPlace(); err != nil {
 			return err
 		}
 	}
 	if n != old {
-		if err := a.o.Local.SetNode(n); err != nil {
+		if err := i.o.Local.SetNode(n); err != nil {
 			return err
 		}
 	}
-	a.mu.Lock()
-	a.identity, a.newest = n, n.Revision
-	a.mu.Unlock()
-	a.seen.Reset(n.Seen)
-	if n.Restored != "" {
-		a.seen.Doubt("%s", n.Restored)
-	}
-	return a.checkPlace()
+	i.set(n)
+	return i.checkPlace()
 }
 
 // checkPlace returns an error that wraps [local.ErrCopied] and [registry.ErrIdentity] if the
 // directory of this node is a copy, or was emptied.
-func (a *Agent) checkPlace() error {
-	a.mu.Lock()
-	place := a.identity.Place
-	a.mu.Unlock()
-	err := a.o.Local.CheckPlace(place)
+func (i *identity) checkPlace() error {
+	err := i.o.Local.CheckPlace(i.node().Place)
 	if !errors.Is(err, local.ErrCopied) {
 		return err
 	}
 	return cni.Errorf(cni.CodeInvalidConfig, "%w: %w", registry.ErrIdentity, err).
-		WithDetails(local.CopiedHint(a.o.Node.Name))
+		WithDetails(local.CopiedHint(i.o.Node.Name))
 }
 
-// remember writes a change of the node's own document.
-func (a *Agent) remember(change func(*local.Node)) error {
-	a.mu.Lock()
-	n := a.identity
-	a.mu.Unlock()
+// remember writes a change of the node's own document. The caller has the turn.
+func (i *identity) remember(change func(*local.Node)) error {
+	n := i.node()
 	old := n
 	if change(&n); n == old {
 		return nil
 	}
-	if err := a.o.Local.SetNode(n); err != nil {
+	if err := i.o.Local.SetNode(n); err != nil {
 		return err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.identity = n
+	i.set(n)
 	return nil
 }
 
+// advance notes that the store has the next proof. It becomes durable together with its successor.
+// The caller has the turn.
+func (i *identity) advance() {
+	n := i.node()
+	if n.Next == "" {
+		return
+	}
+	n.Proof, n.Next = n.Next, ""
+	n.Turn++
+	i.set(n)
+}
+
 // foreign returns the error for a second host with the name, or the identity, of this node.
-func (a *Agent) foreign(err error) error {
+func (i *identity) foreign(err error) error {
 	if errors.Is(err, registry.ErrRival) {
-		return cni.Errorf(cni.CodeInvalidConfig, "join node %s: %w", a.o.Node.Name, err).
+		return cni.Errorf(cni.CodeInvalidConfig, "join node %s: %w", i.o.Node.Name, err).
 			WithDetails(fmt.Sprintf("stop the copy of this node, end its containers, and run "+
 				"`tenon-cluster node reset` there; then run `tenon-cluster confirm --node %s`, and "+
-				"restart this agent", a.o.Node.Name))
+				"restart this agent", i.o.Node.Name))
 	}
-	return cni.Errorf(cni.CodeInvalidConfig, "join node %s: %w", a.o.Node.Name, err).
+	return cni.Errorf(cni.CodeInvalidConfig, "join node %s: %w", i.o.Node.Name, err).
 		WithDetails(fmt.Sprintf("give this host another name; if its disk is a copy, run "+
 			"`tenon-cluster node reset`; if it replaces a dead host, release that one first: "+
-			"`tenon-cluster release --node %s`", a.o.Node.Name))
+			"`tenon-cluster release --node %s`", i.o.Node.Name))
 }

@@ -101,7 +101,7 @@ func readIntent(path string) (in intent, err error) {
 // resolve finds the outcomes of claims that were interrupted, and excludes that one commits later.
 // Intents stay while the node may not grow. The caller has the turn.
 func (a *Agent) resolve(ctx context.Context) error {
-	if a.mayGrow() != nil {
+	if a.trust.mayGrow() != nil {
 		return nil
 	}
 	left, err := a.intents(intentClaim)
@@ -109,19 +109,19 @@ func (a *Agent) resolve(ctx context.Context) error {
 		return err
 	}
 	for _, in := range left {
-		s, err := a.joined()
+		s, err := a.session.joined()
 		if err != nil {
 			return err
 		}
-		n, blocks, err := a.store().Blocks.Exclude(ctx, s.Node, in.Nonce)
+		n, blocks, err := a.session.store().Blocks.Exclude(ctx, s.Node, in.Nonce)
 		if err != nil {
-			return fmt.Errorf("find the outcome of a claim in pool %s: %w", in.Pool, a.lapse(err))
+			return fmt.Errorf("find the outcome of a claim in pool %s: %w", in.Pool, a.session.lapse(err))
 		}
-		a.setNode(n)
+		a.session.setNode(n)
 		if err := a.adopt(ctx, blocks); err != nil {
 			return err
 		}
-		a.log.Info("resolved an interrupted claim", "pool", in.Pool, "blocks", len(blocks))
+		a.o.Log.Info("resolved an interrupted claim", "pool", in.Pool, "blocks", len(blocks))
 		if err := a.settle(in); err != nil {
 			return err
 		}

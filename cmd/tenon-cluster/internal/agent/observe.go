@@ -28,7 +28,7 @@ func (a *Agent) observe(ctx context.Context) error {
 			a.lookAll(ctx)
 		case err := <-done:
 			if ctx.Err() == nil {
-				a.report("observe", err)
+				a.problems.report("observe", err)
 			}
 			return nil
 		}
@@ -52,7 +52,7 @@ func (a *Agent) lookAll(ctx context.Context) {
 	a.mu.Unlock()
 	slices.Sort(names)
 	for _, name := range names {
-		if use, err := a.usage(ctx, name); err == nil && nearlyFull(use) && !a.scarce(name) {
+		if use, err := a.usage(ctx, name); err == nil && nearlyFull(use) && !a.view.scarce(name) {
 			if _, err := a.mayClaim(ctx, name); err == nil {
 				a.plan(name, nonces(use))
 			}

@@ -14,35 +14,6 @@ import (
 	"github.com/tenon-cni/tenon/internal/cluster/local"
 )
 
-// uses reports whether the labels of this node match the pool's selector.
-func (a *Agent) uses(p registry.Pool) bool {
-	for label, value := range p.Nodes {
-		if got, ok := a.o.Node.Labels[label]; !ok || got != value {
-			return false
-		}
-	}
-	return true
-}
-
-// setPools records the pools of a linearizable read.
-func (a *Agent) setPools(pools []registry.Pool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.view.Pools = pools
-}
-
-// pool returns the last known document of a pool.
-func (a *Agent) pool(name string) (registry.Pool, bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, p := range a.view.Pools {
-		if p.Name == name {
-			return p, true
-		}
-	}
-	return registry.Pool{}, false
-}
-
 // edit changes the state of a pool under its lock and writes it if it has changed. No request to
 // the store is made while the lock is held.
 func (a *Agent) edit(ctx context.Context, name string, change func(*local.Pool) error) (err error) {
@@ -66,15 +37,14 @@ func (a *Agent) edit(ctx context.Context, name string, change func(*local.Pool) 
 // fill sets the parts of a pool's state that do not depend on its blocks. It leaves the pool's
 // document as it is if the pool no longer exists.
 func (a *Agent) fill(st *local.State, name string) {
-	p, ok := a.pool(name)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	st.Schema, st.Node, st.Store = cluster.Schema, a.o.Node.Name, a.identity.Store
-	st.Place, st.Rival = a.identity.Place, false
+	p, ok := a.view.pool(name)
+	own := a.identity.node()
+	st.Schema, st.Node, st.Store = cluster.Schema, a.o.Node.Name, own.Store
+	st.Place, st.Rival = own.Place, false
 	if ok {
 		st.Pool = p.Pool
 	}
-	if s := a.session; s != nil {
+	if s, err := a.session.joined(); err == nil {
 		st.Epoch = s.Node.Epoch
 		st.Draining = s.Node.State == cluster.NodeDraining
 	}
@@ -83,9 +53,9 @@ func (a *Agent) fill(st *local.State, name string) {
 
 // adopt adds blocks to the states of their pools.
 func (a *Agent) adopt(ctx context.Context, blocks []registry.Block) error {
-	s, err := a.joined()
+	s, err := a.session.joined()
 	if err == nil && len(blocks) > 0 {
-		err = errors.Join(a.mayGrow(), a.keepSeen()) // the answer may come from a restored store
+		err = errors.Join(a.trust.mayGrow(), a.trust.keepSeen()) // the answer may come from a restored store
 	}
 	if err != nil {
 		return err
@@ -115,10 +85,8 @@ func (a *Agent) adopt(ctx context.Context, blocks []registry.Block) error {
 // guardNew limits the use of new blocks or shared addresses in the kernel before the plugin uses
 // them. A kernel that cannot do so is not an error: the node then does not publish its hold.
 func (a *Agent) guardNew(ctx context.Context, pool string, blocks []local.Block) error {
-	p, ok := a.pool(pool)
-	a.mu.Lock()
+	p, ok := a.view.pool(pool)
 	end := a.holdOf(p.Pool, nil)
-	a.mu.Unlock()
 	if !ok || end == nil {
 		return nil
 	}
@@ -126,6 +94,6 @@ func (a *Agent) guardNew(ctx context.Context, pool string, blocks []local.Block)
 	for _, b := range blocks {
 		more[b.Block] = *end
 	}
-	a.report("guard", a.guard(ctx, more))
+	a.problems.report("guard", a.guard(ctx, more))
 	return ctx.Err()
 }

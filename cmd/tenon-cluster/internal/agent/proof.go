@@ -13,55 +13,63 @@ import (
 // prover returns the registry of the store, with the proofs of this process. A restored store has
 // an older proof, and none is compared until a node has said so. From then on two processes with
 // this identity find each other again, long before an operator confirms the store.
-func (a *Agent) prover() *registry.Registry {
-	a.mu.Lock()
-	p := registry.Proofs{Turn: a.identity.Turn, Known: a.identity.Proof, Next: a.identity.Next,
-		InDoubt: a.distrusts(), Revision: a.newest}
-	if a.unsaid() {
+func (s *session) prover() *registry.Registry {
+	n := s.identity.node()
+	p := registry.Proofs{Turn: n.Turn, Known: n.Proof, Next: n.Next, InDoubt: s.trust.distrusts(),
+		Revision: s.trust.newestRevision()}
+	if s.trust.unsaid() {
 		p = registry.Proofs{}
 	}
-	a.mu.Unlock()
-	return a.store().Proving(p)
+	return s.store().Proving(p)
 }
 
-// proved notes that the store has the next proof. It becomes durable together with its successor.
-func (a *Agent) proved() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.unsaid() {
+// proved notes that the store has the next proof.
+func (s *session) proved() {
+	if s.trust.unsaid() {
 		return
 	}
-	a.provedAt = time.Now()
-	if a.identity.Next != "" {
-		a.identity.Proof, a.identity.Next = a.identity.Next, ""
-		a.identity.Turn++
-	}
+	s.mu.Lock()
+	s.provedAt = time.Now()
+	s.mu.Unlock()
+	s.identity.advance()
 }
 
 // renewProof replaces the node's proof in the store, and makes durable what the agent has seen. The
 // file has the new proof first: a process that dies in between, and starts again, knows both.
-func (a *Agent) renewProof(ctx context.Context) error {
-	s, err := a.joined()
-	newest := a.seen.Newest()
-	a.mu.Lock()
-	revision, unsaid := a.newest, a.unsaid()
-	a.mu.Unlock()
-	if err != nil || unsaid {
-		return errors.Join(err, a.keepSeen())
+func (s *session) renewProof(ctx context.Context) error {
+	now, err := s.joined()
+	if err != nil || s.trust.unsaid() {
+		return errors.Join(err, s.trust.keepSeen())
 	}
-	err = a.remember(func(n *local.Node) {
+	newest, revision := s.trust.seen.Newest(), s.trust.newestRevision()
+	err = s.identity.remember(func(n *local.Node) {
 		if n.Next == "" { // otherwise an earlier attempt may still commit
-			n.Next = a.o.Nonce()
+			n.Next = s.o.Nonce()
 		}
 		n.Seen, n.Revision = newest, revision
 	})
 	if err == nil {
-		err = a.prover().Nodes.Prove(ctx, s)
+		err = s.prover().Nodes.Prove(ctx, now)
 	}
 	if err != nil {
-		return a.lapse(fmt.Errorf("prove the identity: %w", err))
+		return s.lapse(fmt.Errorf("prove the identity: %w", err))
 	}
-	a.proved()
+	s.proved()
+	return nil
+}
+
+// keepSeenSometimes is keepSeen for a node at rest, and replaces the node's proof: once in a lease
+// time.
+func (s *session) keepSeenSometimes(ctx context.Context) error {
+	s.mu.Lock()
+	due := time.Since(s.provedAt) >= s.o.TTL
+	s.mu.Unlock()
+	switch {
+	case due:
+		return s.renewProof(ctx)
+	case s.trust.newestRevision() != s.identity.node().Revision:
+		return s.trust.keepSeen()
+	}
 	return nil
 }
 
@@ -69,24 +77,24 @@ func (a *Agent) renewProof(ctx context.Context) error {
 // nothing from the blocks, because the other one may do so. If both have had a session, the other
 // finds out, too: either may be the copy. It returns the error for the end of the agent.
 func (a *Agent) expel(ctx context.Context, cause error) error {
-	err := a.foreign(cause)
-	if s, joinErr := a.joined(); joinErr == nil && errors.Is(cause, registry.ErrRival) {
-		contest := a.store().Nodes.Contest(ctx, s.Node.Name, s.Node.Identity, cause.Error())
+	err := a.identity.foreign(cause)
+	if s, joinErr := a.session.joined(); joinErr == nil && errors.Is(cause, registry.ErrRival) {
+		contest := a.session.store().Nodes.Contest(ctx, s.Node.Name, s.Node.Identity, cause.Error())
 		if contest != nil {
-			a.log.Error("cannot stop the other process with this identity", "error", contest)
+			a.o.Log.Error("cannot stop the other process with this identity", "error", contest)
 		}
 	}
-	a.lose()
+	a.session.lose()
 	pools, listErr := a.o.Local.Pools()
 	if listErr != nil {
-		a.log.Error("cannot stop allocations from the blocks of this node", "error", listErr)
+		a.o.Log.Error("cannot stop allocations from the blocks of this node", "error", listErr)
 	}
 	for _, name := range pools {
 		if editErr := a.edit(ctx, name, func(p *local.Pool) error {
 			p.State.Rival = true
 			return nil
 		}); editErr != nil {
-			a.log.Error("cannot stop allocations from the blocks of this node", "pool", name,
+			a.o.Log.Error("cannot stop allocations from the blocks of this node", "pool", name,
 				"error", editErr)
 		}
 	}

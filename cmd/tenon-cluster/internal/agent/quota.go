@@ -29,7 +29,7 @@ func (a *Agent) draw(ctx context.Context, pool, namespace string) error {
 	if err := a.attempted(ctx); err != nil {
 		return err
 	}
-	if err := a.settled(ctx); err != nil {
+	if err := a.trust.settled(ctx); err != nil {
 		return err
 	}
 	end, err := a.exclusive(ctx)
@@ -63,28 +63,25 @@ func (a *Agent) drawLocked(ctx context.Context, pool, namespace string) error {
 func (a *Agent) drawStored(
 	ctx context.Context, p registry.Pool, namespace string,
 ) (tokens cluster.Tokens, err error) {
-	s, err := a.joined()
+	s, err := a.session.joined()
 	if err != nil {
 		return tokens, err
 	}
 	err = a.persist(ctx, func() error {
-		tokens, err = a.store().Quotas.Draw(ctx, s.Node, p, namespace, a.batch(p, namespace))
+		tokens, err = a.session.store().Quotas.Draw(ctx, s.Node, p, namespace, a.batch(p, namespace))
 		return err
 	})
 	if errors.Is(err, registry.ErrUnknown) {
-		a.mu.Lock()
 		a.commons.reconciled = time.Time{} // the store may show more tokens than the files
-		a.mu.Unlock()
 	}
-	return tokens, a.lapse(err)
+	return tokens, a.session.lapse(err)
 }
 
 // batch returns the number of tokens to draw at once: fewer if the nodes could otherwise keep a
 // large part of the quota unused.
 func (a *Agent) batch(p registry.Pool, namespace string) uint64 {
-	a.mu.Lock()
-	nodes := uint64(len(a.view.Nodes))
-	a.mu.Unlock()
+	last, _ := a.view.latest()
+	nodes := uint64(len(last.Nodes))
 	const part = 4 // unused tokens are at most about a quarter of the quota
 	return min(max(p.LimitOf(namespace)/(part*max(nodes, 1)), 1), drawBatch)
 }
@@ -148,7 +145,7 @@ func (a *Agent) yieldPool(ctx context.Context, pool string, unused map[string]ui
 	if err != nil {
 		return err
 	}
-	p, known := a.pool(pool)
+	p, known := a.view.pool(pool)
 	for _, namespace := range slices.Sorted(maps.Keys(u.tokens)) {
 		key := pool + "/" + namespace
 		spare := u.spare(namespace)
@@ -185,11 +182,11 @@ func (a *Agent) yieldTo(ctx context.Context, pool, namespace string, count uint6
 	if err != nil {
 		return err
 	}
-	s, err := a.joined()
+	s, err := a.session.joined()
 	if err != nil {
 		return err
 	}
-	return a.lapse(a.store().Quotas.Yield(ctx, s.Node, pool, namespace, left))
+	return a.session.lapse(a.session.store().Quotas.Yield(ctx, s.Node, pool, namespace, left))
 }
 
 // refreshTokens writes the tokens into the files that the store shows, after a join. Tokens that
@@ -200,13 +197,13 @@ func (a *Agent) refreshTokens(ctx context.Context) error {
 		return err
 	}
 	limited := func(pool string) bool {
-		p, known := a.pool(pool)
+		p, known := a.view.pool(pool)
 		return !known || len(p.Quota) > 0
 	}
 	if !slices.ContainsFunc(names, limited) {
 		return nil
 	}
-	drawn, err := a.store().Quotas.Drawn(ctx, a.o.Node.Name)
+	drawn, err := a.session.store().Quotas.Drawn(ctx, a.o.Node.Name)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
@@ -29,9 +28,11 @@ type suspicion struct {
 	ask      time.Time // when this agent will ask for evidence
 }
 
-// suspect begins to observe the suspect and fenced nodes of a view, and ends it for the others. The
-// caller holds a.mu.
+// suspect begins to observe the suspect and fenced nodes of a view, and ends it for the others.
 func (a *Agent) suspect(nodes []registry.Node) {
+	peers := a.view.peers()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	present := map[string]bool{}
 	for _, n := range nodes {
 		if alive(n) || n.State == cluster.NodeFenced && len(n.Blocks) == 0 {
@@ -43,7 +44,7 @@ func (a *Agent) suspect(nodes []registry.Node) {
 		}
 		now := time.Now()
 		s := &suspicion{revision: n.Revision, since: now, act: now.Add(a.o.Jitter(a.o.TTL)),
-			ask: now.Add(a.o.Jitter(a.o.TTL * time.Duration(a.peers+1)))}
+			ask: now.Add(a.o.Jitter(a.o.TTL * time.Duration(peers+1)))}
 		if wait, ok := holdWait(n); ok && n.State == cluster.NodeSuspect {
 			s.act = s.act.Add(wait)
 		}
@@ -75,7 +76,7 @@ func holdWait(n registry.Node) (wait time.Duration, ok bool) {
 func (a *Agent) reclaim(ctx context.Context) error {
 	next := time.Now().Add(a.patrolPause())
 	for sleep(ctx, a.o.TTL/6+a.o.Jitter(a.o.TTL/6)) {
-		if _, err := a.joined(); err != nil {
+		if _, err := a.session.joined(); err != nil {
 			continue
 		}
 		err := a.dispose(ctx)
@@ -83,7 +84,7 @@ func (a *Agent) reclaim(ctx context.Context) error {
 			err = errors.Join(err, a.patrol(ctx))
 			next = time.Now().Add(a.patrolPause())
 		}
-		a.report("reclaim", err)
+		a.problems.report("reclaim", err)
 	}
 	return nil
 }
@@ -91,34 +92,30 @@ func (a *Agent) reclaim(ctx context.Context) error {
 // patrolPause returns the time until this agent looks for dead nodes again. On average, one agent
 // of the cluster does so in each lease time.
 func (a *Agent) patrolPause() time.Duration {
-	a.mu.Lock()
-	nodes := time.Duration(a.peers + 1)
-	a.mu.Unlock()
+	nodes := time.Duration(a.view.peers() + 1)
 	return a.o.Jitter(2 * a.o.TTL * nodes)
 }
 
 // patrol marks nodes without leased key as suspect, and frees blocks that have cooled down.
 func (a *Agent) patrol(ctx context.Context) error {
-	live, err := a.store().Nodes.Lives(ctx)
+	live, err := a.session.store().Nodes.Lives(ctx)
 	if err != nil {
 		return fmt.Errorf("read the leases of the nodes: %w", err)
 	}
-	a.mu.Lock()
-	nodes, pools := slices.Clone(a.view.Nodes), slices.Clone(a.view.Pools)
-	a.mu.Unlock()
+	last, _ := a.view.latest()
 	var errs []error
-	for _, n := range nodes {
+	for _, n := range last.Nodes {
 		if n.Name == a.o.Node.Name || !alive(n) || live[n.Name] {
 			continue
 		}
-		if _, err := a.store().Nodes.Suspect(ctx, n); err == nil {
-			a.log.Warn("the store has not heard from a node; it is suspect now", "node", n.Name)
+		if _, err := a.session.store().Nodes.Suspect(ctx, n); err == nil {
+			a.o.Log.Warn("the store has not heard from a node; it is suspect now", "node", n.Name)
 		} else if !errors.Is(err, registry.ErrConflict) && !errors.Is(err, registry.ErrNotFound) {
 			errs = append(errs, fmt.Errorf("suspect node %s: %w", n.Name, err))
 		}
 	}
-	for _, p := range pools {
-		if _, err := a.store().Blocks.Expire(ctx, p.Name, expireBatch); err != nil {
+	for _, p := range last.Pools {
+		if _, err := a.session.store().Blocks.Expire(ctx, p.Name, expireBatch); err != nil {
 			errs = append(errs, fmt.Errorf("free cooled-down blocks of pool %s: %w", p.Name, err))
 		}
 	}
@@ -145,9 +142,10 @@ func (a *Agent) dispose(ctx context.Context) error {
 
 // due returns the suspect and fenced nodes that it is time to look at.
 func (a *Agent) due() (nodes []registry.Node) {
+	last, _ := a.view.latest()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, n := range a.view.Nodes {
+	for _, n := range last.Nodes {
 		s := a.watched[n.Name]
 		if s == nil || s.revision != n.Revision || n.Name == a.o.Node.Name {
 			continue
@@ -169,9 +167,9 @@ func (a *Agent) prove(ctx context.Context, n registry.Node) error {
 	if evidence == "" {
 		return nil
 	}
-	_, err := a.store().Nodes.Fence(ctx, n, evidence, "agent of "+a.o.Node.Name)
+	_, err := a.session.store().Nodes.Fence(ctx, n, evidence, "agent of "+a.o.Node.Name)
 	if err == nil {
-		a.log.Warn("fenced a node", "node", n.Name, "epoch", n.Epoch, "evidence", evidence)
+		a.o.Log.Warn("fenced a node", "node", n.Name, "epoch", n.Epoch, "evidence", evidence)
 	}
 	return err
 }
@@ -182,11 +180,12 @@ func (a *Agent) askEvidence(ctx context.Context, n registry.Node) string {
 	if a.o.Evidence == nil {
 		return ""
 	}
+	peers := a.view.peers()
 	a.mu.Lock()
 	s := a.watched[n.Name]
 	turn := s != nil && !time.Now().Before(s.ask)
 	if turn {
-		s.ask = time.Now().Add(a.o.TTL + a.o.Jitter(2*a.o.TTL*time.Duration(a.peers)))
+		s.ask = time.Now().Add(a.o.TTL + a.o.Jitter(2*a.o.TTL*time.Duration(peers)))
 	}
 	a.mu.Unlock()
 	if !turn {
@@ -194,7 +193,7 @@ func (a *Agent) askEvidence(ctx context.Context, n registry.Node) string {
 	}
 	evidence, err := a.o.Evidence(ctx, n.Name)
 	if err != nil {
-		a.log.Info("no evidence that a suspect node is off", "node", n.Name, "cause", err)
+		a.o.Log.Info("no evidence that a suspect node is off", "node", n.Name, "cause", err)
 		return ""
 	}
 	return evidence
@@ -219,7 +218,7 @@ func (a *Agent) holdOver(n registry.Node) string {
 func (a *Agent) reclaimAll(ctx context.Context, n registry.Node) error {
 	blocks := len(n.Blocks)
 	for {
-		rest, done, err := a.store().Nodes.Reclaim(ctx, n, "fenced")
+		rest, done, err := a.session.store().Nodes.Reclaim(ctx, n, "fenced")
 		if err != nil {
 			return fmt.Errorf("reclaim: %w", err)
 		}
@@ -228,7 +227,7 @@ func (a *Agent) reclaimAll(ctx context.Context, n registry.Node) error {
 		}
 	}
 	if blocks > 0 {
-		a.log.Info("reclaimed the blocks of a fenced node", "node", n.Name, "blocks", blocks)
+		a.o.Log.Info("reclaimed the blocks of a fenced node", "node", n.Name, "blocks", blocks)
 	}
 	return nil
 }

@@ -25,16 +25,14 @@ const rivalTimes = 3
 // is renewed meanwhile, another host runs with a copy of this node's files. The error then wraps
 // [registry.ErrIdentity]. It returns the node before it joins, the zero Node if it is new.
 func (a *Agent) excludeRival(ctx context.Context) (registry.Node, error) {
-	n, err := a.store().Nodes.Read(ctx, a.o.Node.Name)
+	n, err := a.session.store().Nodes.Read(ctx, a.o.Node.Name)
 	if errors.Is(err, registry.ErrNotFound) {
 		return n, nil
 	}
 	if err != nil {
 		return n, err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if n.Identity != a.identity.Identity || n.Boot == a.o.BootID || !n.Live || !alive(n) {
+	if n.Identity != a.identity.node().Identity || n.Boot == a.o.BootID || !n.Live || !alive(n) {
 		a.rival = rival{}
 		return n, nil
 	}

@@ -34,7 +34,7 @@ func (a *Agent) route(ctx context.Context) error {
 		if kernel == nil {
 			var err error
 			kernel, err = a.o.Router.Watch(ctx)
-			a.report("watch routes", err)
+			a.problems.report("watch routes", err)
 		}
 		t := time.NewTimer(resyncTime + a.o.Jitter(resyncTime/10))
 		select {
@@ -55,7 +55,7 @@ func (a *Agent) route(ctx context.Context) error {
 		default:
 		}
 		if err := a.program(ctx); ctx.Err() == nil {
-			a.report("routes", err)
+			a.problems.report("routes", err)
 		}
 	}
 	return nil
@@ -64,9 +64,7 @@ func (a *Agent) route(ctx context.Context) error {
 // program makes the kernel agree with the last view, and publishes the MTU. Before the node has
 // joined, it does nothing: a route needs the addresses of both nodes.
 func (a *Agent) program(ctx context.Context) error {
-	a.mu.Lock()
-	v, seen := a.view, a.viewed
-	a.mu.Unlock()
+	v, seen := a.view.latest()
 	self := func(n registry.Node) bool { return n.Name == a.o.Node.Name }
 	if !seen || !slices.ContainsFunc(v.Nodes, self) { // routes stay as they are
 		return nil
@@ -87,22 +85,15 @@ func (a *Agent) program(ctx context.Context) error {
 // publishMTU writes the MTU for container interfaces into node.json, and the MTU of the underlay
 // into the node's document. The caller has the turn.
 func (a *Agent) publishMTU(ctx context.Context, report routes.Report) error {
-	if err := a.remember(func(n *local.Node) { n.MTU = report.MTU }); err != nil {
+	if err := a.identity.remember(func(n *local.Node) { n.MTU = report.MTU }); err != nil {
 		return err
 	}
-	a.mu.Lock()
-	a.underlay = report.Underlay
-	a.mu.Unlock()
-	s, err := a.joined()
+	a.session.setUnderlay(report.Underlay)
+	s, err := a.session.joined()
 	if err != nil || s.Node.MTU == report.Underlay {
 		return nil // without a session, the next join publishes it
 	}
-	n, err := a.store().Nodes.Update(ctx, s.Node, func(n *cluster.Node) { n.MTU = report.Underlay })
-	if err != nil {
-		return a.lapse(err)
-	}
-	a.setNode(n)
-	return nil
+	return a.session.update(ctx, func(n *cluster.Node) { n.MTU = report.Underlay })
 }
 
 // wanted returns the routes of a node in a view. A node that is suspect or fenced keeps its routes

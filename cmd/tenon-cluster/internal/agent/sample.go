@@ -11,12 +11,12 @@ import (
 // sample records the use of the pools in a view for forecasts, once per [usage.Interval]. last is
 // the time of the last sample, and sample returns the new one.
 func (a *Agent) sample(v registry.View, last time.Time) time.Time {
-	now := a.now().wall
+	now := a.o.now().wall
 	if !last.IsZero() && now.Sub(last) < usage.Interval && !now.Before(last) {
 		return last
 	}
 	if err := usage.Record(a.o.Dir, now, claimedBlocks(v)); err != nil {
-		a.log.Warn("cannot record the use of pools", "error", err)
+		a.o.Log.Warn("cannot record the use of pools", "error", err)
 	}
 	return now
 }

@@ -17,7 +17,7 @@ func (a *Agent) serve(ctx context.Context) error {
 		return nil
 	}
 	defer context.AfterFunc(ctx, func() { a.o.Listener.Close() })()
-	return agentcall.Serve(ctx, a.o.Listener, a.log, a.Handle)
+	return agentcall.Serve(ctx, a.o.Listener, a.o.Log, a.Handle)
 }
 
 // Handle answers a request of the plugin or of a command.
@@ -63,16 +63,15 @@ func (a *Agent) explain(pool string, err error) *cni.Error {
 
 // circumstances describes the contact with the store and the hold of a pool.
 func (a *Agent) circumstances(pool string) string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.contact == (stamp{}) {
+	contact := a.trust.lastContact()
+	if contact == (stamp{}) {
 		return "the agent has had no contact with the store since it started"
 	}
 	text := fmt.Sprintf("last contact with the store %s ago",
-		a.now().wall.Sub(a.contact.wall).Round(time.Second))
-	for _, p := range a.view.Pools {
-		if hold := a.observed(p.Pool); p.Name == pool && hold > 0 {
-			left := a.contact.after(hold).Left(a.o.Clock)
+		a.o.now().wall.Sub(contact.wall).Round(time.Second))
+	if p, ok := a.view.pool(pool); ok {
+		if hold := a.observed(p.Pool); hold > 0 {
+			left := contact.after(hold).Left(a.o.Clock)
 			text += fmt.Sprintf("; blocks may be used for another %s", left.Round(time.Second))
 		}
 	}

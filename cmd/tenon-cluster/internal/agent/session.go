@@ -12,7 +12,6 @@ import (
 
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
 	"github.com/tenon-cni/tenon/internal/cluster"
-	"github.com/tenon-cni/tenon/internal/cluster/local"
 	"github.com/tenon-cni/tenon/internal/cluster/routes"
 )
 
@@ -20,196 +19,78 @@ import (
 // since the lease ended.
 var errAway = errors.New("the agent has no contact with the store")
 
-// live joins the node, renews its lease every third of its duration, and joins again after the
-// lease was lost. It returns an error only if the node can never join.
-func (a *Agent) live(ctx context.Context) error {
-	backoff := minBackoff
-	first := sync.OnceFunc(func() { close(a.tried) })
-	defer first()
-	defer a.leave(ctx)
-	announced := ""
-	for ctx.Err() == nil {
-		err := a.checkPlace()
-		if errors.Is(err, local.ErrCopied) {
-			return err
-		}
-		if err == nil {
-			err = a.beat(ctx)
-		}
-		first()
-		a.announce(&announced)
-		if errors.Is(err, registry.ErrIdentity) {
-			return a.expel(ctx, err)
-		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		a.report("store", err)
-		pause := a.o.TTL / 3
-		if err != nil {
-			backoff = min(2*backoff, maxBackoff)
-			pause = min(backoff/2+a.o.Jitter(backoff), pause)
-		} else {
-			backoff = minBackoff
-		}
-		a.rest(ctx, pause)
-	}
-	return nil
+// session is the node in the store: whether it has joined, its document, and its proof.
+type session struct {
+	o        *Options
+	identity *identity
+	trust    *trust
+	wake     chan<- struct{} // ends the wait for the next renewal
+
+	mu       sync.Mutex         // guards the following fields
+	bound    *registry.Registry // its writes fail if the store is replaced
+	current  *registry.Session  // nil if the node has not joined
+	fenced   bool               // in the store, and not rejoined
+	underlay int                // MTU of the link to the other nodes, from the routes
+	provedAt time.Time          // when the proof was last replaced
 }
 
-// announce reports the state of the node to the service manager if it has changed. The agent is
-// ready after the first attempt to join, because it also works without the store.
-func (a *Agent) announce(last *string) {
-	a.mu.Lock()
-	text := "no contact with the store"
+// store returns the registry of the store that the node has joined.
+func (s *session) store() *registry.Registry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return cmp.Or(s.bound, s.o.Registry)
+}
+
+// bind makes all further transactions depend on the nonce of the store.
+func (s *session) bind(nonce string) {
+	s.mu.Lock()
+	s.bound = s.o.Registry.Bound(nonce)
+	s.mu.Unlock()
+	s.trust.bind(nonce)
+}
+
+// joined returns the session, or an error that wraps errAway or [registry.ErrFenced].
+func (s *session) joined() (registry.Session, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
-	case a.fenced:
-		text = "fenced"
-	case a.session != nil:
-		text = fmt.Sprintf("%s, epoch %d", a.session.Node.State, a.session.Node.Epoch)
+	case s.fenced:
+		return registry.Session{}, registry.ErrFenced
+	case s.current == nil:
+		return registry.Session{}, errAway
 	}
-	a.mu.Unlock()
-	if text == *last {
-		return
-	}
-	ready := ""
-	if *last == "" {
-		ready = "READY=1\n"
-	}
-	*last = text
-	a.o.Notify(ready + "STATUS=" + text)
+	return *s.current, nil
 }
 
-// leave ends the lease of an agent that stops, so that it need not wait for itself after a reboot.
-// It replaces the proof, so that no copy of the files that exists now can take the node's place.
-func (a *Agent) leave(ctx context.Context) {
-	s, err := a.joined()
-	if err != nil {
-		return
-	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
-	defer cancel()
-	end, err := a.exclusive(last)
-	if err == nil {
-		err = a.renewProof(last)
-		end()
-	}
-	if err != nil {
-		a.log.Warn("cannot replace the proof of this node; a copy of its files that was made within "+
-			"the last lease time could take its place", "error", err)
-	}
-	a.store().Nodes.Leave(context.WithoutCancel(ctx), s)
+// begin begins a session.
+func (s *session) begin(now registry.Session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current, s.fenced = &now, false
 }
 
-// rest waits for a duration, an event, or the end of ctx.
-func (a *Agent) rest(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-a.wake:
-	case <-ctx.Done():
-	}
+// fence ends the session of a node that was fenced. again is true if that was known.
+func (s *session) fence() (again bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	again = s.fenced
+	s.current, s.fenced = nil, true
+	return again
 }
 
-// beat joins or renews, and then does the work that depends on it.
-func (a *Agent) beat(ctx context.Context) error {
-	end, err := a.exclusive(ctx)
-	if err != nil {
-		return err
-	}
-	defer end()
-	at := a.asking()
-	err = a.renew(ctx)
-	a.report("trust", a.distrust())
-	if err == nil {
-		a.touch(at)
-		err = a.upkeep(ctx)
-	}
-	a.report("guard", a.guard(ctx, nil)) // also without contact: limits pass, and blocks are lost
-	return err
-}
-
-// renew proves that the node may go on, and reports to all nodes that the store was restored: also
-// if this node cannot join, because it may be the only one that knows.
-func (a *Agent) renew(ctx context.Context) error {
-	for {
-		err := a.prolong(ctx)
-		if errors.Is(err, registry.ErrIdentity) {
-			return err
-		}
-		spoken, failed := a.speak(ctx)
-		if failed != nil || !spoken {
-			return errors.Join(err, failed)
-		}
-	}
-}
-
-// prolong renews the lease. After the loss of the lease, or when another node suspects this one, it
-// joins again; after fencing it gives the blocks up.
-func (a *Agent) prolong(ctx context.Context) error {
-	for {
-		s, err := a.joined()
-		if err != nil {
-			if err := a.join(ctx); err != nil {
-				return err
-			}
-			if _, err := a.joined(); err == nil {
-				return nil
-			}
-			continue // the operator has confirmed a restored store
-		}
-		err = a.prover().Nodes.Renew(ctx, s)
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, registry.ErrConflict):
-			if err := a.refresh(ctx); err != nil {
-				return err
-			}
-		case errors.Is(err, registry.ErrIdentity):
-			return err
-		case ends(err), errors.Is(err, registry.ErrNotFound):
-			a.log.Warn("the session has ended; joining again", "cause", err)
-			a.lose()
-		default:
-			return fmt.Errorf("renew: %w", err)
-		}
-	}
-}
-
-// refresh reads the node's document after another program changed it. A document of another boot or
-// identity means that a second host, a copy of this one, has joined under the name.
-func (a *Agent) refresh(ctx context.Context) error {
-	n, err := a.store().Nodes.Read(ctx, a.o.Node.Name)
-	if err != nil {
-		return a.lapse(err)
-	}
-	s, err := a.joined()
-	if err != nil {
-		return err
-	}
-	switch {
-	case n.Identity != s.Node.Identity || n.Boot != s.Node.Boot:
-		cause := registry.ErrIdentity
-		if n.Identity == s.Node.Identity {
-			cause = registry.ErrRival
-		}
-		return fmt.Errorf("%w (boot %s)", cause, n.Boot)
-	case n.State == cluster.NodeSuspect || n.State == cluster.NodeFenced || n.Epoch != s.Node.Epoch:
-		a.lose()
-		return nil
-	}
-	a.setNode(n)
-	return a.accept(n)
+// lose ends the session.
+func (s *session) lose() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current = nil
 }
 
 // lapse ends the session if the error of a transaction shows that the store has given the node up.
 // It returns the error.
-func (a *Agent) lapse(err error) error {
+func (s *session) lapse(err error) error {
 	if ends(err) {
-		a.lose()
-		poke(a.wake)
+		s.lose()
+		poke(s.wake)
 	}
 	return err
 }
@@ -221,119 +102,87 @@ func ends(err error) bool {
 		registry.ErrForeign}, func(end error) bool { return errors.Is(err, end) })
 }
 
-// joined returns the session, or an error that wraps errAway or [registry.ErrFenced].
-func (a *Agent) joined() (registry.Session, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	switch {
-	case a.fenced:
-		return registry.Session{}, registry.ErrFenced
-	case a.session == nil:
-		return registry.Session{}, errAway
-	}
-	return *a.session, nil
-}
-
-// lose ends the session.
-func (a *Agent) lose() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.session = nil
-}
-
 // setNode records the present document of the node.
-func (a *Agent) setNode(n registry.Node) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.session == nil {
+func (s *session) setNode(n registry.Node) {
+	if _, err := s.joined(); err != nil {
 		return
 	}
-	if n.Revision < a.newest && !a.distrusts() {
-		a.seen.Doubt("the revision of this node's document was %d and is %d", a.newest, n.Revision)
+	s.trust.compareDocument(n)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current != nil {
+		s.current = &registry.Session{Node: n, Lease: s.current.Lease}
 	}
-	a.session = &registry.Session{Node: n, Lease: a.session.Lease}
-	a.newest = max(a.newest, n.Revision)
 }
 
-// touch records the time of an answer of the store.
-func (a *Agent) touch(at stamp) {
-	a.meet(at)
-	a.report("contact", a.o.Local.SetContact())
+// update changes the present document of the node. The caller has the turn.
+func (s *session) update(ctx context.Context, change func(*cluster.Node)) error {
+	now, err := s.joined()
+	if err != nil {
+		return err
+	}
+	n, err := s.store().Nodes.Update(ctx, now.Node, change)
+	if err != nil {
+		return s.lapse(err)
+	}
+	s.setNode(n)
+	return nil
 }
 
-// document returns what this node publishes of itself.
-func (a *Agent) document() cluster.Node {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	n := a.o.Node
-	n.Schema, n.Identity, n.Boot = cluster.Schema, a.identity.Identity, a.o.BootID
-	n.Epoch, n.Store = a.identity.Epoch, a.identity.Store
-	n.MTU = cmp.Or(n.MTU, a.underlay)
-	if a.o.Router != nil {
+// refresh reads the node's document after another program changed it. A document of another boot or
+// identity means that a second host, a copy of this one, has joined under the name.
+func (s *session) refresh(ctx context.Context) error {
+	n, err := s.store().Nodes.Read(ctx, s.o.Node.Name)
+	if err != nil {
+		return s.lapse(err)
+	}
+	now, err := s.joined()
+	if err != nil {
+		return err
+	}
+	switch {
+	case n.Identity != now.Node.Identity || n.Boot != now.Node.Boot:
+		cause := registry.ErrIdentity
+		if n.Identity == now.Node.Identity {
+			cause = registry.ErrRival
+		}
+		return fmt.Errorf("%w (boot %s)", cause, n.Boot)
+	case n.State == cluster.NodeSuspect || n.State == cluster.NodeFenced || n.Epoch != now.Node.Epoch:
+		s.lose()
+		return nil
+	}
+	s.setNode(n)
+	return s.accept(n)
+}
+
+// accept ends the session if an operator has confirmed the node in a restored store: the node joins
+// the confirmed store again.
+func (s *session) accept(n registry.Node) error {
+	confirmed, err := s.trust.accept(n)
+	if confirmed {
+		s.lose()
+	}
+	return err
+}
+
+// setUnderlay notes the MTU of the link to the other nodes, for the next document.
+func (s *session) setUnderlay(mtu int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.underlay = mtu
+}
+
+// document returns what this node publishes of itself when it joins.
+func (s *session) document() cluster.Node {
+	own, n := s.identity.node(), s.o.Node
+	n.Schema, n.Identity, n.Boot = cluster.Schema, own.Identity, s.o.BootID
+	n.Epoch, n.Store = own.Epoch, own.Store
+	s.mu.Lock()
+	n.MTU = cmp.Or(n.MTU, s.underlay)
+	s.mu.Unlock()
+	if s.o.Router != nil {
 		n.MAC = routes.VTEPMAC(n.Identity).String()
 	}
 	n.Labels, n.Addresses = maps.Clone(n.Labels), slices.Clone(n.Addresses)
 	return n
-}
-
-// join makes the node known, or known again, and confirms its blocks.
-func (a *Agent) join(ctx context.Context) error {
-	at := a.asking()
-	meta, doubt, err := a.o.Registry.Meta.Trust(ctx)
-	if err != nil {
-		return fmt.Errorf("read the identity of the store: %w", err)
-	}
-	a.bind(meta)
-	n, err := a.excludeRival(ctx)
-	if err != nil {
-		return fmt.Errorf("join: %w", err)
-	}
-	if err := a.compareStore(meta, doubt, n); err != nil {
-		return err
-	}
-	a.mu.Lock()
-	first := a.identity.Store == "" && !a.distrusts()
-	a.mu.Unlock()
-	doc := a.document()
-	if first {
-		doc.Store = meta.Nonce
-	}
-	s, err := a.prover().Nodes.Join(ctx, doc, a.o.TTL)
-	if errors.Is(err, registry.ErrFenced) {
-		s, err = a.comeBack(ctx)
-	}
-	if err != nil {
-		return fmt.Errorf("join: %w", err)
-	}
-	a.meet(at)
-	a.proved()
-	a.mu.Lock()
-	a.session, a.fenced = &s, false
-	a.rival = rival{}
-	a.commons.reconciled = time.Time{}
-	a.mu.Unlock()
-	if first {
-		err = a.remember(func(n *local.Node) { n.Store = meta.Nonce })
-	}
-	if err == nil {
-		err = a.renewProof(ctx)
-	}
-	if err == nil {
-		err = a.confirm(ctx)
-	}
-	if err != nil {
-		if !errors.Is(err, errAway) && !errors.Is(err, registry.ErrRival) {
-			a.lose() // allocations from unconfirmed blocks stay forbidden; try again
-		}
-		return fmt.Errorf("confirm the blocks: %w", err)
-	}
-	a.log.Info("joined", "node", s.Node.Name, "epoch", s.Node.Epoch, "blocks", len(s.Node.Blocks))
-	return a.accept(s.Node)
-}
-
-// bind makes all further transactions depend on the nonce of the store.
-func (a *Agent) bind(meta cluster.Meta) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.bound, a.nonce = a.o.Registry.Bound(meta.Nonce), meta.Nonce
 }

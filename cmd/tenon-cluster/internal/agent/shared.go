@@ -63,7 +63,7 @@ func (a *Agent) acquire(
 	if err := a.attempted(ctx); err != nil {
 		return got, err
 	}
-	if err := a.settled(ctx); err != nil {
+	if err := a.trust.settled(ctx); err != nil {
 		return got, err
 	}
 	end, err := a.exclusive(ctx)
@@ -81,7 +81,7 @@ func (a *Agent) acquire(
 	if err := a.permit(ctx, q); err != nil {
 		return got, err
 	}
-	in := intent{Kind: intentAcquire, Nonce: a.o.Nonce(), Pool: q.Pool, Since: a.now().wall}
+	in := intent{Kind: intentAcquire, Nonce: a.o.Nonce(), Pool: q.Pool, Since: a.o.now().wall}
 	if err := a.intend(in); err != nil {
 		return got, err
 	}
@@ -92,7 +92,7 @@ func (a *Agent) acquire(
 	}
 	if err == nil {
 		unit := local.Block{Block: unitOf(p.Pool, h.Addr)}
-		if err = errors.Join(a.mayGrow(), a.keepSeen()); err == nil {
+		if err = errors.Join(a.trust.mayGrow(), a.trust.keepSeen()); err == nil {
 			err = a.guardNew(ctx, q.Pool, []local.Block{unit})
 		}
 		if err == nil {
@@ -102,7 +102,7 @@ func (a *Agent) acquire(
 			err = errors.Join(err, a.undoAcquire(ctx, in))
 			return got, err
 		}
-		a.log.Info("acquired", "pool", q.Pool, "address", h.Addr, "container", q.Container)
+		a.o.Log.Info("acquired", "pool", q.Pool, "address", h.Addr, "container", q.Container)
 	}
 	return got, errors.Join(err, a.settle(in))
 }
@@ -121,19 +121,19 @@ func (a *Agent) mayAcquire(ctx context.Context, name string) (registry.Pool, err
 func (a *Agent) acquireStored(
 	ctx context.Context, p registry.Pool, q *agentcall.Request, nonce string,
 ) (h cluster.Holder, err error) {
-	s, err := a.joined()
+	s, err := a.session.joined()
 	if err != nil {
 		return h, err
 	}
 	err = a.persist(ctx, func() error {
-		h, err = a.store().Shared.Acquire(ctx, s.Node, p, registry.Hold{
+		h, err = a.session.store().Shared.Acquire(ctx, s.Node, p, registry.Hold{
 			Sticky: q.Name != "",
 			Holder: cluster.Holder{Addr: q.Addr, Network: q.Network, Container: q.Container,
 				IfName: q.IfName, Namespace: q.Namespace, Name: q.Name, Nonce: nonce},
 		})
 		return err
 	})
-	return h, a.lapse(err)
+	return h, a.session.lapse(err)
 }
 
 func ownerOf(network, container, ifname string) ipam.Owner {
@@ -232,16 +232,16 @@ func (a *Agent) settleShared(ctx context.Context) error {
 // finishAcquire makes sure that an interrupted acquisition does not commit any more. If it has,
 // and the reservation was not written, it releases the address.
 func (a *Agent) finishAcquire(ctx context.Context, in intent) error {
-	s, err := a.joined()
+	s, err := a.session.joined()
 	if err != nil {
 		return err
 	}
-	n, _, err := a.store().Blocks.Exclude(ctx, s.Node, in.Nonce)
+	n, _, err := a.session.store().Blocks.Exclude(ctx, s.Node, in.Nonce)
 	if err != nil {
-		return fmt.Errorf("find the outcome of a request to pool %s: %w", in.Pool, a.lapse(err))
+		return fmt.Errorf("find the outcome of a request to pool %s: %w", in.Pool, a.session.lapse(err))
 	}
-	a.setNode(n)
-	held, err := a.store().Shared.Held(ctx, a.o.Node.Name)
+	a.session.setNode(n)
+	held, err := a.session.store().Shared.Held(ctx, a.o.Node.Name)
 	if err != nil {
 		return err
 	}
@@ -278,10 +278,10 @@ func (a *Agent) releaseUnlessReserved(ctx context.Context, h cluster.Holder) err
 	if err != nil || has {
 		return err
 	}
-	if err := a.store().Shared.Release(ctx, h, false); err != nil {
-		return fmt.Errorf("release %s: %w", h.Addr, a.lapse(err))
+	if err := a.session.store().Shared.Release(ctx, h, false); err != nil {
+		return fmt.Errorf("release %s: %w", h.Addr, a.session.lapse(err))
 	}
-	a.log.Info("released", "pool", h.Pool, "address", h.Addr, "container", h.Container)
+	a.o.Log.Info("released", "pool", h.Pool, "address", h.Addr, "container", h.Container)
 	return nil
 }
 
@@ -299,7 +299,7 @@ func (a *Agent) releaseNoted(ctx context.Context) error {
 }
 
 func (a *Agent) releaseNote(ctx context.Context, n local.Note) error {
-	h, err := a.store().Shared.Holder(ctx, n.Pool, n.Addr)
+	h, err := a.session.store().Shared.Holder(ctx, n.Pool, n.Addr)
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
 	case err != nil:
@@ -326,7 +326,7 @@ func (a *Agent) common(ctx context.Context) error {
 		if errors.Is(err, errAway) || errors.Is(err, registry.ErrFenced) {
 			continue // the next session settles them
 		}
-		a.report("shared", err)
+		a.problems.report("shared", err)
 		if err == nil {
 			backoff = minBackoff
 			continue
@@ -345,7 +345,7 @@ func (a *Agent) settleInTurn(ctx context.Context) error {
 		return err
 	}
 	defer end()
-	if _, err := a.joined(); err != nil {
+	if _, err := a.session.joined(); err != nil {
 		return err
 	}
 	return a.settleShared(ctx)
@@ -353,9 +353,7 @@ func (a *Agent) settleInTurn(ctx context.Context) error {
 
 // commonUpkeep does what shared addresses and quotas need after each contact with the store. The caller has the turn.
 func (a *Agent) commonUpkeep(ctx context.Context) error {
-	a.mu.Lock()
 	due := a.commons.reconciled.IsZero() || time.Since(a.commons.reconciled) > reconcileTime
-	a.mu.Unlock()
 	errs := []error{a.settleShared(ctx)}
 	if due {
 		errs = append(errs, a.reconcile(ctx))
@@ -367,16 +365,15 @@ func (a *Agent) commonUpkeep(ctx context.Context) error {
 // reconcile compares the shared addresses and tokens of this node with the store. It runs after
 // each join, and every reconcileTime. The caller has the turn, and has settled all intents.
 func (a *Agent) reconcile(ctx context.Context) error {
-	ready := a.mayGrow() == nil // a restored store may show what the node released since
-	a.mu.Lock()
-	ready = ready && a.viewed
+	ready := a.trust.mayGrow() == nil // a restored store may show what the node released since
+	last, listed := a.view.latest()
+	ready = ready && listed
 	var held []cluster.Holder
-	for _, h := range a.view.Holders {
+	for _, h := range last.Holders {
 		if h.Node == a.o.Node.Name {
 			held = append(held, h)
 		}
 	}
-	a.mu.Unlock()
 	if !ready {
 		return nil
 	}
@@ -393,9 +390,7 @@ func (a *Agent) reconcile(ctx context.Context) error {
 	if err := a.refreshTokens(ctx); err != nil {
 		return err
 	}
-	a.mu.Lock()
 	a.commons.reconciled = time.Now()
-	a.mu.Unlock()
 	return nil
 }
 
@@ -424,6 +419,6 @@ func (a *Agent) findLost(ctx context.Context, held []cluster.Holder) error {
 		err = fmt.Errorf("containers of this node use shared addresses that it has lost: %v; "+
 			"restart them", lost)
 	}
-	a.report("lost addresses", err)
+	a.problems.report("lost addresses", err)
 	return nil
 }

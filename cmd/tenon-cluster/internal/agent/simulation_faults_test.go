@@ -21,24 +21,24 @@ var plantedFaults = map[string][][3]string{
 		{"../registry/node.go", "n.Revision >= newest", "true"},
 		{"../registry/proof.go", "case own.InDoubt && p.Turn < own.Turn:", "case p.Turn < own.Turn:"},
 		{"trust.go", "same && n.Revision < newest", "same && n.Revision < min(newest, 0)"},
-		{"session.go", "n.Revision < a.newest", "false"},
+		{"trust.go", "n.Revision < t.newest", "false"},
 		{"watch.go", "n.Revision < revisions[n.Name]", "false"},
 	},
 	"a restarted agent forgets the past": {
-		{"identity.go", "a.seen.Reset(n.Seen)", "a.seen.Reset(cluster.Mark{})"},
-		{"identity.go", `n.Restored != ""`, "false"},
-		{"identity.go", "a.identity, a.newest = n, n.Revision", "a.identity, a.newest = n, 0"},
+		{"trust.go", "t.seen.Reset(n.Seen)", "t.seen.Reset(cluster.Mark{})"},
+		{"trust.go", `n.Restored != ""`, "false"},
+		{"trust.go", "t.newest = n.Revision\n\tt.mu.Unlock()\n\tt.seen", "t.newest = 0\n\tt.mu.Unlock()\n\tt.seen"},
 		{"../registry/proof.go", "case own.InDoubt && p.Turn < own.Turn:", "case p.Turn < own.Turn:"},
 	},
 	"evidence is not reported": {
-		{"trust.go", "if !unsaid {", "if unsaid || !unsaid {"},
+		{"trust.go", "if !t.unsaid() {", "if t.unsaid() || !t.unsaid() {"},
 		{"watch.go", "n.Revision < revisions[n.Name]", "false"},
 	},
 	"an earlier nonce is confirmed": {
 		{"../../../../internal/cluster/node.go", "nonceNumber(nonce) > nonceNumber(other)", "nonce != other"},
 	},
 	"broken connections begin no wait": {
-		{"trust.go", "a.o.Breaks == nil ||", "true ||"},
+		{"trust.go", "t.o.Breaks == nil ||", "true ||"},
 	},
 	"no proof is compared": {
 		{"../registry/proof.go", "case own.has(p.Value):", "case true:"},

@@ -4,69 +4,35 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 
+	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
 	"github.com/tenon-cni/tenon/internal/cluster"
 	"github.com/tenon-cni/tenon/internal/cluster/agentcall"
 )
 
-// report records the outcome of a topic, and logs it if it has changed. A nil error ends the
-// problem.
-func (a *Agent) report(topic string, err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	a.mu.Lock()
-	before := a.problems[topic]
-	if a.problems[topic] = text; text == "" {
-		delete(a.problems, topic)
-	}
-	a.mu.Unlock()
-	switch {
-	case text == before:
-	case text == "":
-		a.log.Info("recovered", "topic", topic)
-	default:
-		a.log.Warn("problem", "topic", topic, "error", err)
-	}
-}
-
-// problem records a problem that ends only when its topic is deleted. The caller holds a.mu.
-func (a *Agent) problem(topic, text string) {
-	if a.problems[topic] != text {
-		a.problems[topic] = text
-		a.log.Error(text)
-	}
-}
-
 // status describes the agent and the use of the node's pools.
 func (a *Agent) status(ctx context.Context) agentcall.Status {
-	a.mu.Lock()
+	n := a.identity.node()
 	s := agentcall.Status{
 		Cluster: a.o.Cluster,
 		Node:    a.o.Node.Name,
 		State:   "disconnected",
-		Epoch:   a.identity.Epoch,
+		Epoch:   n.Epoch,
 		Mode:    a.o.Node.Mode,
-		MTU:     a.identity.MTU,
-		Peers:   a.peers,
-		Contact: a.contact.wall,
+		MTU:     n.MTU,
+		Peers:   a.view.peers(),
+		Contact: a.trust.lastContact().wall,
 	}
-	if wait := a.settling(); wait > 0 {
-		s.Settled = a.now().wall.Add(wait)
+	if wait := a.trust.settling(); wait > 0 {
+		s.Settled = a.o.now().wall.Add(wait)
 	}
-	switch {
-	case a.fenced:
+	switch now, err := a.session.joined(); {
+	case errors.Is(err, registry.ErrFenced):
 		s.State = string(cluster.NodeFenced)
-	case a.session != nil:
-		s.State = string(a.session.Node.State)
+	case err == nil:
+		s.State = string(now.Node.State)
 	}
-	for _, topic := range slices.Sorted(maps.Keys(a.problems)) {
-		s.Problems = append(s.Problems, topic+": "+a.problems[topic])
-	}
-	a.mu.Unlock()
+	s.Problems = a.problems.list()
 	names, err := a.o.Local.Pools()
 	if err != nil {
 		s.Problems = append(s.Problems, err.Error())
@@ -114,13 +80,10 @@ func (a *Agent) exhausted(ctx context.Context, name string) string {
 	if err != nil && !errors.Is(err, errSettling) {
 		return err.Error()
 	}
-	a.mu.Lock()
-	problem := a.problems["store"]
-	a.mu.Unlock()
-	if problem != "" {
+	if problem := a.problems.of("store"); problem != "" {
 		return problem
 	}
-	if free, known := a.unowned(name); known && free == 0 {
+	if free, known := a.view.unowned(name); known && free == 0 {
 		return "the nodes own all blocks of the pool"
 	}
 	return ""

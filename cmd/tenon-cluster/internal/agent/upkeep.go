@@ -15,7 +15,7 @@ func (a *Agent) upkeep(ctx context.Context) error {
 	if err := a.resolve(ctx); err != nil {
 		return err
 	}
-	names, err := a.poolNames()
+	names, err := a.view.poolNames()
 	if err != nil {
 		return err
 	}
@@ -29,27 +29,10 @@ func (a *Agent) upkeep(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("pool %s: %w", name, err))
 		}
 	}
-	a.report("guard", a.guard(ctx, nil))
-	errs = append(errs, a.publish(ctx), a.returns(ctx), a.commonUpkeep(ctx), a.keepSeenSometimes(ctx),
+	a.problems.report("guard", a.guard(ctx, nil))
+	errs = append(errs, a.publish(ctx), a.returns(ctx), a.commonUpkeep(ctx), a.session.keepSeenSometimes(ctx),
 		a.answer(ctx))
 	return errors.Join(errs...)
-}
-
-// poolNames returns the pools that this node may use and the pools in its files, sorted.
-func (a *Agent) poolNames() ([]string, error) {
-	names, err := a.o.Local.Pools()
-	if err != nil {
-		return nil, err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, p := range a.view.Pools {
-		if a.uses(p) {
-			names = append(names, p.Name)
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names), nil
 }
 
 // sync writes the changed parts of a pool: its document, the deadline of hold, the state of the
@@ -57,12 +40,12 @@ func (a *Agent) poolNames() ([]string, error) {
 func (a *Agent) sync(ctx context.Context, name string) error {
 	return a.edit(ctx, name, func(p *local.Pool) error {
 		if a.drifted(name, p) {
-			a.log.Error("the files of a pool do not agree with the store; confirming the blocks",
+			a.o.Log.Error("the files of a pool do not agree with the store; confirming the blocks",
 				"pool", name, "cause", p.Err())
-			a.lose() // the next renewal joins and confirms
+			a.session.lose() // the next renewal joins and confirms
 			return nil
 		}
-		if _, ok := a.pool(name); !ok && len(p.State.Blocks) == 0 {
+		if _, ok := a.view.pool(name); !ok && len(p.State.Blocks) == 0 {
 			return p.Remove() // an operator has deleted the pool
 		}
 		a.fill(&p.State, name)
@@ -84,13 +67,12 @@ type blockID struct {
 // While the node waits for others, it adopts no blocks, and looks only for missing ones: they show
 // that the store was restored.
 func (a *Agent) drifted(name string, p *local.Pool) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.session == nil || a.distrusts() {
+	s, err := a.session.joined()
+	if err != nil || a.trust.distrusts() {
 		return false
 	}
 	unknown := map[blockID]bool{}
-	for _, b := range a.session.Node.Blocks {
+	for _, b := range s.Node.Blocks {
 		if b.Pool == name {
 			unknown[blockID{b.Block, b.Nonce}] = true
 		}
@@ -105,7 +87,7 @@ func (a *Agent) drifted(name string, p *local.Pool) bool {
 		}
 		delete(unknown, id)
 	}
-	return len(unknown) > 0 && a.settling() <= 0
+	return len(unknown) > 0 && a.trust.settling() <= 0
 }
 
 // dropLost removes lost blocks without reserved addresses.
@@ -131,14 +113,14 @@ func (a *Agent) look(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	scarce := a.scarce(name)
+	scarce := a.view.scarce(name)
 	switch full := nearlyFull(use); {
 	case full && !scarce:
 		if _, err := a.mayClaim(ctx, name); err == nil {
 			a.plan(name, nonces(use))
 		}
 	case !full && len(use) > 0:
-		a.report("claim "+name, nil) // the last claim may have failed, but the need has passed
+		a.problems.report("claim "+name, nil) // the last claim may have failed, but the need has passed
 	}
 	for _, b := range a.unnecessary(use, scarce) {
 		if err := a.retire(ctx, name, b); err != nil {
@@ -185,36 +167,4 @@ func total(use []local.Use) (capacity, used uint64) {
 		}
 	}
 	return capacity, used
-}
-
-// scarce reports whether a pool has so few free blocks that a node should neither claim ahead nor
-// keep empty ones: fewer than two for each node.
-func (a *Agent) scarce(name string) bool { return !a.plenty(name, 2) }
-
-// plenty reports whether a pool has a number of blocks for each node that no node owns.
-func (a *Agent) plenty(name string, each uint64) bool {
-	free, known := a.unowned(name)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return known && free >= each*uint64(len(a.view.Nodes))
-}
-
-// unowned returns the number of blocks of a pool that no node owns; some may cool down. known is
-// false until the agent has seen the pool and all nodes.
-func (a *Agent) unowned(name string) (free uint64, known bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, p := range a.view.Pools {
-		if p.Name == name {
-			free, known = p.Blocks(), a.viewed
-		}
-	}
-	for _, n := range a.view.Nodes {
-		for _, b := range n.Blocks {
-			if b.Pool == name && free > 0 {
-				free--
-			}
-		}
-	}
-	return free, known
 }

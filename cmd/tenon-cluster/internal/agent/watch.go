@@ -11,8 +11,8 @@ import (
 // watch follows nodes, pools and shared addresses until ctx ends.
 func (a *Agent) watch(ctx context.Context) error {
 	var sampled time.Time
-	a.store().Watch(ctx, resyncTime+a.o.Jitter(resyncTime/2), func(v registry.View, err error) {
-		a.report("watch", err)
+	a.session.store().Watch(ctx, resyncTime+a.o.Jitter(resyncTime/2), func(v registry.View, err error) {
+		a.problems.report("watch", err)
 		if err != nil {
 			return
 		}
@@ -27,26 +27,19 @@ func (a *Agent) watch(ctx context.Context) error {
 
 // see records a view. It reports whether it concerns this node or its pools.
 func (a *Agent) see(v registry.View) (concerned bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	concerned = poolRevisions(v.Pools) != poolRevisions(a.view.Pools)
-	own := int64(0)
-	if a.session != nil {
-		own = a.session.Node.Revision
-	}
-	a.peers = 0
-	if n, ok := older(v.Nodes, a.view.Nodes); ok && a.viewed {
-		a.seen.Doubt("the document of node %s has an older revision than before", n)
+	before, listed := a.view.latest()
+	concerned = poolRevisions(v.Pools) != poolRevisions(before.Pools)
+	if n, ok := older(v.Nodes, before.Nodes); ok && listed {
+		a.trust.doubt("the document of node %s has an older revision than before", n)
 		concerned = true
 	}
+	own, _ := a.session.joined()
 	for _, n := range v.Nodes {
-		if n.Name != a.o.Node.Name {
-			a.peers++
-		} else if n.Revision > own {
+		if n.Name == a.o.Node.Name && n.Revision > own.Node.Revision {
 			concerned = true
 		}
 	}
-	a.view, a.viewed = v, true
+	a.view.set(v)
 	a.suspect(v.Nodes)
 	return concerned
 }
