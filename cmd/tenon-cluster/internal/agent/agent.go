@@ -84,11 +84,12 @@ type Agent struct {
 	trust    *trust
 	session  *session
 	view     *view
+	hold     *hold
+	files    *files
 
 	// The holder of the turn uses the following fields.
-	rival    rival   // another host that may use the identity
-	answered string  // the last question of an operator that this process has answered
-	guarded  guarded // what the kernel enforces of hold
+	rival    rival  // another host that may use the identity
+	answered string // the last question of an operator that this process has answered
 	commons  commons
 
 	mu      sync.Mutex            // guards the following fields
@@ -137,24 +138,30 @@ func New(o Options) *Agent {
 	problems := newProblems(o.Log)
 	identity := &identity{o: &o}
 	trust := &trust{o: &o, identity: identity, problems: problems, wake: wake, seen: seen}
+	session := &session{o: &o, identity: identity, trust: trust, wake: wake}
+	view := &view{o: &o}
+	hold := &hold{o: &o, session: session, trust: trust, view: view, problems: problems, wake: wake}
 	return &Agent{
 		o:        &o,
 		problems: problems,
 		identity: identity,
 		trust:    trust,
-		session:  &session{o: &o, identity: identity, trust: trust, wake: wake},
-		view:     &view{o: &o},
-		turn:     make(chan struct{}, 1),
-		wake:     wake,
-		rout:     make(chan struct{}, 1),
-		tried:    make(chan struct{}),
-		planned:  make(chan struct{}, 1),
-		flights:  map[string]*flight{},
-		bursts:   map[string]burst{},
-		idle:     map[blockID]time.Time{},
-		watched:  map[string]*suspicion{},
-		checked:  map[string]bool{},
-		commons:  newCommons(),
+		session:  session,
+		view:     view,
+		hold:     hold,
+		files: &files{o: &o, identity: identity, trust: trust, session: session, view: view,
+			hold: hold},
+		turn:    make(chan struct{}, 1),
+		wake:    wake,
+		rout:    make(chan struct{}, 1),
+		tried:   make(chan struct{}),
+		planned: make(chan struct{}, 1),
+		flights: map[string]*flight{},
+		bursts:  map[string]burst{},
+		idle:    map[blockID]time.Time{},
+		watched: map[string]*suspicion{},
+		checked: map[string]bool{},
+		commons: newCommons(),
 	}
 }
 

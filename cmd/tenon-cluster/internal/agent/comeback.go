@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
-	"github.com/tenon-cni/tenon/internal/cluster/local"
 )
 
 // maxNamed is the number of containers that a message names.
@@ -18,7 +17,7 @@ const maxNamed = 8
 // [registry.ErrFenced].
 func (a *Agent) comeBack(ctx context.Context) (registry.Session, error) {
 	again := a.session.fence()
-	affected, err := a.surrender(ctx)
+	affected, err := a.files.surrender(ctx)
 	if err != nil {
 		return registry.Session{}, err
 	}
@@ -42,41 +41,6 @@ func (a *Agent) comeBack(ctx context.Context) (registry.Session, error) {
 		a.o.Log.Info("rejoined after fencing", "epoch", s.Node.Epoch)
 	}
 	return s, err
-}
-
-// surrender marks the blocks of all pools as lost, and drops those without addresses in use. It
-// returns the attachments that use an address of a lost block, or a shared address.
-func (a *Agent) surrender(ctx context.Context) (affected []string, err error) {
-	pools, err := a.o.Local.Pools()
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range pools {
-		err := a.edit(ctx, name, func(p *local.Pool) error {
-			used, err := inUse(ctx, p)
-			if err != nil {
-				return err
-			}
-			var lost []local.Block
-			for _, b := range p.State.Blocks {
-				if used[b.Block] > 0 {
-					b.Phase = local.Lost
-					lost = append(lost, b)
-				}
-			}
-			p.State.Blocks, p.State.Tokens = lost, nil
-			leases, err := p.Leases(ctx)
-			for _, l := range leases {
-				affected = append(affected, fmt.Sprintf("%s (%s %s)", l.Owner.Container,
-					l.Owner.IfName, l.Addr))
-			}
-			return err
-		})
-		if err != nil {
-			return nil, fmt.Errorf("pool %s: %w", name, err)
-		}
-	}
-	return affected, nil
 }
 
 // few joins the first words of a list.

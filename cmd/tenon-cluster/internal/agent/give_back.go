@@ -56,7 +56,7 @@ func (a *Agent) unnecessary(use []local.Use, scarce bool) (old []local.Block) {
 
 // retire marks a block as returning, durably, unless an address of it is in use by now.
 func (a *Agent) retire(ctx context.Context, pool string, b local.Block) error {
-	return a.edit(ctx, pool, func(p *local.Pool) error {
+	return a.files.edit(ctx, pool, func(p *local.Pool) error {
 		used, err := inUse(ctx, p)
 		if err != nil || used[b.Block] > 0 {
 			return err
@@ -120,7 +120,7 @@ func (a *Agent) giveBack(ctx context.Context, m returning, owned []registry.Bloc
 	a.mu.Lock()
 	delete(a.idle, blockID{m.block.Block, m.block.Nonce})
 	a.mu.Unlock()
-	return a.edit(ctx, m.pool, func(p *local.Pool) error {
+	return a.files.edit(ctx, m.pool, func(p *local.Pool) error {
 		p.State.Blocks = slices.DeleteFunc(p.State.Blocks, func(b local.Block) bool {
 			return b.Nonce == m.block.Nonce && b.Block == m.block.Block && b.Phase == local.Returning
 		})

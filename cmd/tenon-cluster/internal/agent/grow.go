@@ -161,7 +161,7 @@ func (a *Agent) claim(ctx context.Context, pool string, wait uint64) error {
 		return err // the intent stays until the outcome is known
 	}
 	if err == nil {
-		err = a.adopt(ctx, blocks)
+		err = a.files.adopt(ctx, blocks)
 	}
 	if err != nil && len(blocks) > 0 {
 		return err

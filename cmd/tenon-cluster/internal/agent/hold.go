@@ -13,14 +13,28 @@ import (
 // fallen behind by one part. A deadline that is too early is safe.
 const holdSteps = 100
 
-// holdOf returns the deadline of a pool after the last contact: the present one if a new one would
+// hold is the limit on the time for which this node uses its blocks without contact. Its plugin and
+// its kernel enforce it, so that other nodes may rely on it. The caller of publish, guard and
+// guardNew has the turn.
+type hold struct {
+	o        *Options
+	session  *session
+	trust    *trust
+	view     *view
+	problems *problems
+	wake     chan<- struct{} // ends the wait for the next renewal
+
+	enforced guarded // what the kernel enforces; the holder of the turn uses it
+}
+
+// deadline returns the deadline of a pool after the last contact: the present one if a new one would
 // gain little, nil if the pool has no hold.
-func (a *Agent) holdOf(p cluster.Pool, have *local.Deadline) *local.Deadline {
-	hold := a.observed(p)
+func (h *hold) deadline(p cluster.Pool, have *local.Deadline) *local.Deadline {
+	hold := h.observed(p)
 	if hold <= 0 {
 		return nil
 	}
-	next := a.trust.lastContact().after(hold)
+	next := h.trust.lastContact().after(hold)
 	if have != nil {
 		gain := min(next.Boot-have.Boot, next.Wall.Sub(have.Wall))
 		if gain >= 0 && gain < hold/holdSteps {
@@ -33,9 +47,9 @@ func (a *Agent) holdOf(p cluster.Pool, have *local.Deadline) *local.Deadline {
 // observed returns the hold that the node observes. Other nodes fence this one after the hold that
 // it has published, so that a node observes a shorter hold before it publishes it, and publishes a
 // longer one, or none, before it observes that.
-func (a *Agent) observed(p cluster.Pool) time.Duration {
+func (h *hold) observed(p cluster.Pool) time.Duration {
 	hold := time.Duration(p.Hold)
-	s, err := a.session.joined()
+	s, err := h.session.joined()
 	if err != nil {
 		return hold
 	}
@@ -51,24 +65,24 @@ func (a *Agent) observed(p cluster.Pool) time.Duration {
 
 // publish writes the holds of the pools into the node's document, after the files observe the
 // shorter ones. The caller has the turn.
-func (a *Agent) publish(ctx context.Context) error {
-	s, err := a.session.joined()
+func (h *hold) publish(ctx context.Context) error {
+	s, err := h.session.joined()
 	if err != nil {
 		return err
 	}
 	holds := map[string]cluster.Duration{}
-	last, _ := a.view.latest()
+	last, _ := h.view.latest()
 	for _, p := range last.Pools {
-		if p.Hold > 0 && a.view.uses(p) && !a.unguarded() {
+		if p.Hold > 0 && h.view.uses(p) && !h.unguarded() {
 			holds[p.Name] = p.Hold
 		}
 	}
 	if maps.Equal(holds, s.Node.Holds) {
 		return nil
 	}
-	if err := a.session.update(ctx, func(n *cluster.Node) { n.Holds = holds }); err != nil {
+	if err := h.session.update(ctx, func(n *cluster.Node) { n.Holds = holds }); err != nil {
 		return err
 	}
-	poke(a.wake) // observe the longer ones
+	poke(h.wake) // observe the longer ones
 	return nil
 }

@@ -118,7 +118,7 @@ func (a *Agent) resolve(ctx context.Context) error {
 			return fmt.Errorf("find the outcome of a claim in pool %s: %w", in.Pool, a.session.lapse(err))
 		}
 		a.session.setNode(n)
-		if err := a.adopt(ctx, blocks); err != nil {
+		if err := a.files.adopt(ctx, blocks); err != nil {
 			return err
 		}
 		a.o.Log.Info("resolved an interrupted claim", "pool", in.Pool, "blocks", len(blocks))

@@ -115,7 +115,7 @@ func (a *Agent) beat(ctx context.Context) error {
 		a.touch(at)
 		err = a.upkeep(ctx)
 	}
-	a.problems.report("guard", a.guard(ctx, nil)) // also without contact: limits pass, and blocks are lost
+	a.problems.report("guard", a.hold.guard(ctx, nil)) // also without contact: limits pass, and blocks are lost
 	return err
 }
 

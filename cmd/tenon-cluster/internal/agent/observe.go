@@ -52,7 +52,7 @@ func (a *Agent) lookAll(ctx context.Context) {
 	a.mu.Unlock()
 	slices.Sort(names)
 	for _, name := range names {
-		if use, err := a.usage(ctx, name); err == nil && nearlyFull(use) && !a.view.scarce(name) {
+		if use, err := a.files.usage(ctx, name); err == nil && nearlyFull(use) && !a.view.scarce(name) {
 			if _, err := a.mayClaim(ctx, name); err == nil {
 				a.plan(name, nonces(use))
 			}

@@ -85,18 +85,6 @@ func (a *Agent) expel(ctx context.Context, cause error) error {
 		}
 	}
 	a.session.lose()
-	pools, listErr := a.o.Local.Pools()
-	if listErr != nil {
-		a.o.Log.Error("cannot stop allocations from the blocks of this node", "error", listErr)
-	}
-	for _, name := range pools {
-		if editErr := a.edit(ctx, name, func(p *local.Pool) error {
-			p.State.Rival = true
-			return nil
-		}); editErr != nil {
-			a.o.Log.Error("cannot stop allocations from the blocks of this node", "pool", name,
-				"error", editErr)
-		}
-	}
+	a.files.forbid(ctx)
 	return err
 }

@@ -88,7 +88,7 @@ func (a *Agent) batch(p registry.Pool, namespace string) uint64 {
 
 // setTokens changes the tokens of namespaces in the files; 0 removes an entry.
 func (a *Agent) setTokens(ctx context.Context, pool string, tokens map[string]uint64) error {
-	return a.edit(ctx, pool, func(p *local.Pool) error {
+	return a.files.edit(ctx, pool, func(p *local.Pool) error {
 		if p.State.Tokens == nil {
 			p.State.Tokens = map[string]uint64{}
 		}
@@ -166,7 +166,7 @@ func (a *Agent) yieldPool(ctx context.Context, pool string, unused map[string]ui
 // yieldTo gives spare tokens back, first in the files.
 func (a *Agent) yieldTo(ctx context.Context, pool, namespace string, count uint64) error {
 	left := uint64(0)
-	err := a.edit(ctx, pool, func(p *local.Pool) error {
+	err := a.files.edit(ctx, pool, func(p *local.Pool) error {
 		used, err := p.Used(ctx)
 		if err != nil {
 			return err

@@ -70,7 +70,7 @@ func (a *Agent) circumstances(pool string) string {
 	text := fmt.Sprintf("last contact with the store %s ago",
 		a.o.now().wall.Sub(contact.wall).Round(time.Second))
 	if p, ok := a.view.pool(pool); ok {
-		if hold := a.observed(p.Pool); hold > 0 {
+		if hold := a.hold.observed(p.Pool); hold > 0 {
 			left := contact.after(hold).Left(a.o.Clock)
 			text += fmt.Sprintf("; blocks may be used for another %s", left.Round(time.Second))
 		}

@@ -93,7 +93,7 @@ func (a *Agent) acquire(
 	if err == nil {
 		unit := local.Block{Block: unitOf(p.Pool, h.Addr)}
 		if err = errors.Join(a.trust.mayGrow(), a.trust.keepSeen()); err == nil {
-			err = a.guardNew(ctx, q.Pool, []local.Block{unit})
+			err = a.hold.guardNew(ctx, q.Pool, []local.Block{unit})
 		}
 		if err == nil {
 			got, err = a.put(ctx, q, h.Addr)
