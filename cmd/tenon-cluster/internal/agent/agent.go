@@ -9,6 +9,7 @@ import (
 	mathrand "math/rand/v2"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -66,38 +67,30 @@ const (
 	leaveTime = 3 * time.Second
 )
 
-// Agent is the agent of a node.
+// Agent is the agent of a node. Each of its parts depends only on parts that are listed before it.
+//
+// A part has a mutex for what several goroutines use, and calls no other part while it holds it. A
+// change in several steps, of the node's document, of its files or of several parts, requires the
+// turn.
 type Agent struct {
-	o *Options
-	// turn is held during a transaction that changes the document of this node, or files that
-	// describe its blocks.
-	turn chan struct{}
-	wake chan struct{} // ends the wait for the next renewal
-	rout chan struct{} // the view has changed
-	// tried is closed when the first attempt to join has ended.
-	tried chan struct{}
-	// planned has an event while claims are planned.
-	planned chan struct{}
+	o     *Options
+	turn  turn
+	wake  chan struct{} // ends the wait for the next renewal
+	tried chan struct{} // closed when the first attempt to join has ended
 
-	problems *problems
-	identity *identity
-	trust    *trust
-	session  *session
-	view     *view
-	hold     *hold
-	files    *files
-
-	// The holder of the turn uses the following fields.
-	rival    rival  // another host that may use the identity
-	answered string // the last question of an operator that this process has answered
-	commons  commons
-
-	mu      sync.Mutex            // guards the following fields
-	flights map[string]*flight    // claims in progress, by pool
-	bursts  map[string]burst      // last claims, by pool
-	idle    map[blockID]time.Time // since when blocks have been unnecessary
-	watched map[string]*suspicion // suspect nodes, by name
-	checked map[string]bool       // pools to look at before the next renewal
+	problems   *problems
+	identity   *identity
+	trust      *trust
+	session    *session
+	view       *view
+	hold       *hold
+	files      *files
+	intents    *intents
+	claims     *claims
+	commons    *commons
+	reclaimer  *reclaimer
+	routing    *routing
+	membership *membership
 }
 
 // stamp is an instant on both clocks of [local.Deadline]. The zero stamp means never.
@@ -134,35 +127,31 @@ func New(o Options) *Agent {
 	}
 	seen := new(registry.Seen)
 	o.Registry = o.Registry.Judged(seen)
-	wake := make(chan struct{}, 1)
-	problems := newProblems(o.Log)
-	identity := &identity{o: &o}
-	trust := &trust{o: &o, identity: identity, problems: problems, wake: wake, seen: seen}
-	session := &session{o: &o, identity: identity, trust: trust, wake: wake}
-	view := &view{o: &o}
-	hold := &hold{o: &o, session: session, trust: trust, view: view, problems: problems, wake: wake}
-	return &Agent{
-		o:        &o,
-		problems: problems,
-		identity: identity,
-		trust:    trust,
-		session:  session,
-		view:     view,
-		hold:     hold,
-		files: &files{o: &o, identity: identity, trust: trust, session: session, view: view,
-			hold: hold},
-		turn:    make(chan struct{}, 1),
-		wake:    wake,
-		rout:    make(chan struct{}, 1),
-		tried:   make(chan struct{}),
-		planned: make(chan struct{}, 1),
-		flights: map[string]*flight{},
-		bursts:  map[string]burst{},
-		idle:    map[blockID]time.Time{},
-		watched: map[string]*suspicion{},
-		checked: map[string]bool{},
-		commons: newCommons(),
-	}
+	a := &Agent{o: &o, turn: make(turn, 1), wake: make(chan struct{}, 1), tried: make(chan struct{})}
+	a.problems = newProblems(o.Log)
+	a.identity = &identity{o: &o}
+	a.trust = &trust{o: &o, identity: a.identity, problems: a.problems, wake: a.wake, seen: seen}
+	a.session = &session{o: &o, identity: a.identity, trust: a.trust, wake: a.wake}
+	a.view = &view{o: &o}
+	a.hold = &hold{o: &o, trust: a.trust, session: a.session, view: a.view, problems: a.problems,
+		wake: a.wake}
+	a.files = &files{o: &o, identity: a.identity, trust: a.trust, session: a.session, view: a.view,
+		hold: a.hold}
+	a.intents = &intents{dir: filepath.Join(o.Dir, "intents")}
+	a.claims = &claims{o: &o, identity: a.identity, trust: a.trust, session: a.session,
+		view: a.view, files: a.files, intents: a.intents, problems: a.problems, turn: a.turn,
+		planned: make(chan struct{}, 1), bursts: map[string]burst{},
+		idle: map[blockID]time.Time{}, flights: map[string]*flight{}, checked: map[string]bool{}}
+	a.commons = &commons{o: &o, trust: a.trust, session: a.session, view: a.view, hold: a.hold,
+		files: a.files, intents: a.intents, claims: a.claims, problems: a.problems, turn: a.turn,
+		noted: make(chan struct{}, 1), drawn: map[string]uint64{}}
+	a.reclaimer = &reclaimer{o: &o, session: a.session, view: a.view, problems: a.problems,
+		watched: map[string]*suspicion{}}
+	a.routing = &routing{o: &o, identity: a.identity, session: a.session, view: a.view,
+		problems: a.problems, turn: a.turn, changed: make(chan struct{}, 1)}
+	a.membership = &membership{o: &o, identity: a.identity, trust: a.trust, session: a.session,
+		view: a.view, files: a.files, claims: a.claims, commons: a.commons, reclaimer: a.reclaimer}
+	return a
 }
 
 // Run runs the agent until ctx ends and then returns nil. It leaves routes, blocks and files as
@@ -177,8 +166,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var running sync.WaitGroup
-	parts := []func(context.Context) error{a.live, a.watch, a.claims, a.reclaim, a.route, a.observe,
-		a.serve, a.common}
+	parts := []func(context.Context) error{a.live, a.watch, a.claims.run, a.reclaimer.run,
+		a.routing.run, a.claims.observe, a.serve, a.commons.run}
 	for _, part := range parts {
 		running.Go(func() {
 			if err := part(ctx); err != nil {
@@ -204,11 +193,15 @@ func (a *Agent) attempted(ctx context.Context) error {
 	}
 }
 
-// exclusive waits until no other transaction of this node is in progress. The caller calls end.
-func (a *Agent) exclusive(ctx context.Context) (end func(), err error) {
+// turn is held during a transaction that changes the document of this node, or files that describe
+// its blocks.
+type turn chan struct{}
+
+// take waits until no other transaction of this node is in progress. The caller calls end.
+func (t turn) take(ctx context.Context) (end func(), err error) {
 	select {
-	case a.turn <- struct{}{}:
-		return func() { <-a.turn }, nil
+	case t <- struct{}{}:
+		return func() { <-t }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

@@ -137,7 +137,8 @@ func (f *files) merge(
 		if slices.ContainsFunc(keep, same) {
 			continue
 		}
-		if err := f.trust.mayGrow(); err != nil { // if it only has to wait, drifted finds the block later
+		// If the node only has to wait, drifted finds the block later.
+		if err := f.trust.mayGrow(); err != nil {
 			f.o.Log.Warn("the store shows a block that this node does not know; not using it",
 				"pool", pool, "block", o.Block, "cause", err)
 			continue

@@ -15,30 +15,30 @@ const maxNamed = 8
 // plugin allocates nothing. When no attachment uses an address of them any more, the node gives up
 // what the store still shows and starts its next epoch. Until then the error wraps
 // [registry.ErrFenced].
-func (a *Agent) comeBack(ctx context.Context) (registry.Session, error) {
-	again := a.session.fence()
-	affected, err := a.files.surrender(ctx)
+func (m *membership) comeBack(ctx context.Context) (registry.Session, error) {
+	again := m.session.fence()
+	affected, err := m.files.surrender(ctx)
 	if err != nil {
 		return registry.Session{}, err
 	}
 	if len(affected) > 0 {
 		if !again {
-			a.o.Log.Error("this node was fenced: its blocks are lost, and ADD is refused until the "+
+			m.o.Log.Error("this node was fenced: its blocks are lost, and ADD is refused until the "+
 				"affected containers have ended", "containers", affected)
 		}
 		return registry.Session{}, fmt.Errorf("%w, and %d addresses of lost blocks are in use: %s",
 			registry.ErrFenced, len(affected), few(affected))
 	}
-	n, err := a.session.store().Nodes.Read(ctx, a.o.Node.Name)
+	n, err := m.session.store().Nodes.Read(ctx, m.o.Node.Name)
 	if err != nil {
 		return registry.Session{}, err
 	}
-	if err := a.reclaimAll(ctx, n); err != nil {
+	if err := m.reclaimer.reclaimAll(ctx, n); err != nil {
 		return registry.Session{}, err
 	}
-	s, err := a.session.prover().Nodes.Rejoin(ctx, a.session.document(), a.o.TTL)
+	s, err := m.session.prover().Nodes.Rejoin(ctx, m.session.document(), m.o.TTL)
 	if err == nil {
-		a.o.Log.Info("rejoined after fencing", "epoch", s.Node.Epoch)
+		m.o.Log.Info("rejoined after fencing", "epoch", s.Node.Epoch)
 	}
 	return s, err
 }

@@ -17,43 +17,43 @@ import (
 //
 // After a restored snapshot, or with another store, both must agree: the store may show a block
 // that this node gave back since, and that another node has claimed.
-func (a *Agent) confirm(ctx context.Context) error {
-	if err := a.resolve(ctx); err != nil {
+func (m *membership) confirm(ctx context.Context) error {
+	if err := m.claims.resolve(ctx); err != nil {
 		return err
 	}
-	n, blocks, err := a.session.store().Blocks.Owned(ctx, a.o.Node.Name)
+	n, blocks, err := m.session.store().Blocks.Owned(ctx, m.o.Node.Name)
 	if err != nil {
-		return a.session.lapse(err)
+		return m.session.lapse(err)
 	}
-	a.session.setNode(n)
-	pools, err := a.session.store().Pools.List(ctx)
-	if err != nil {
-		return err
-	}
-	known, err := a.o.Local.Pools()
+	m.session.setNode(n)
+	pools, err := m.session.store().Pools.List(ctx)
 	if err != nil {
 		return err
 	}
-	a.view.setPools(pools)
+	known, err := m.o.Local.Pools()
+	if err != nil {
+		return err
+	}
+	m.view.setPools(pools)
 	owned := ownBlocks(n, blocks)
-	if err := a.files.findRewind(ctx, n, owned); err != nil {
+	if err := m.files.findRewind(ctx, n, owned); err != nil {
 		return err
 	}
-	if err := errors.Join(a.trust.distrust(), a.trust.keepSeen()); err != nil {
+	if err := errors.Join(m.trust.distrust(), m.trust.keepSeen()); err != nil {
 		return err
 	}
 	for _, name := range known {
 		owned[name] = append(owned[name], []local.Block{}...)
 	}
 	for _, p := range pools {
-		if a.view.uses(p) {
+		if m.view.uses(p) {
 			owned[p.Name] = append(owned[p.Name], []local.Block{}...)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(owned)) {
-		if err := a.files.confirmPool(ctx, name, owned[name]); err != nil {
+		if err := m.files.confirmPool(ctx, name, owned[name]); err != nil {
 			return fmt.Errorf("pool %s: %w", name, err)
 		}
 	}
-	return a.identity.remember(func(l *local.Node) { l.Epoch = n.Epoch })
+	return m.identity.remember(func(l *local.Node) { l.Epoch = n.Epoch })
 }

@@ -9,6 +9,12 @@
 // agent that has seen the lost transactions reaches the store. An operator's word is needed for
 // nodes that are off meanwhile, and to grow again.
 //
+// An [Agent] has parts, each with its own state: trust (may the node rely on the store), session (the
+// node in the store), view (the pools and other nodes), hold (the limit without contact), files (the
+// node's blocks on disk), claims (blocks), commons (shared addresses and quotas), reclaimer (blocks
+// of dead nodes), routing, and membership, which joins with them. The agent itself renews the lease,
+// does the work that is due then, and answers requests.
+//
 // All clocks, random numbers and connections are options, so that an agent runs in a bubble of
 // testing/synctest. Package registry makes the transactions, package local reads and writes the
 // files.

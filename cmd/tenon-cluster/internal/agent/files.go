@@ -12,8 +12,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/cluster/local"
 )
 
-// files are the states of the pools in the node's files, from which the plugin allocates. The caller
-// of a method that changes them has the turn; forbid needs none.
+// files are the states of the pools in the node's files, from which the plugin allocates. The
+// caller of a method that changes them has the turn; forbid needs none.
 type files struct {
 	o        *Options
 	identity *identity

@@ -17,14 +17,12 @@ const freePercent = 25
 
 // unnecessary returns the blocks that have been empty long enough, while the others kept enough
 // free addresses. In a scarce pool, and on a draining node, a node keeps no empty block.
-func (a *Agent) unnecessary(use []local.Use, scarce bool) (old []local.Block) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (c *claims) unnecessary(use []local.Use, scarce bool) (old []local.Block) {
 	limit := idleTime
 	if scarce {
 		limit = scarceIdleTime
 	}
-	s, err := a.session.joined()
+	s, err := c.session.joined()
 	draining := err == nil && s.Node.State == cluster.NodeDraining
 	if draining {
 		limit = 0
@@ -40,13 +38,13 @@ func (a *Agent) unnecessary(use []local.Use, scarce bool) (old []local.Block) {
 		enough := rest > 0 && left*100 >= rest*freePercent
 		id := blockID{u.Block.Block, u.Nonce}
 		if u.Used > 0 || !enough && !scarce && !draining {
-			delete(a.idle, id)
+			delete(c.idle, id)
 			continue
 		}
-		if _, ok := a.idle[id]; !ok {
-			a.idle[id] = now
+		if _, ok := c.idle[id]; !ok {
+			c.idle[id] = now
 		}
-		if now.Sub(a.idle[id]) >= limit {
+		if now.Sub(c.idle[id]) >= limit {
 			old = append(old, u.Block)
 			capacity = rest
 		}
@@ -55,8 +53,8 @@ func (a *Agent) unnecessary(use []local.Use, scarce bool) (old []local.Block) {
 }
 
 // retire marks a block as returning, durably, unless an address of it is in use by now.
-func (a *Agent) retire(ctx context.Context, pool string, b local.Block) error {
-	return a.files.edit(ctx, pool, func(p *local.Pool) error {
+func (c *claims) retire(ctx context.Context, pool string, b local.Block) error {
+	return c.files.edit(ctx, pool, func(p *local.Pool) error {
 		used, err := inUse(ctx, p)
 		if err != nil || used[b.Block] > 0 {
 			return err
@@ -78,22 +76,22 @@ type returning struct {
 
 // returns gives the blocks back that are marked as returning, and then drops them from the files.
 // The caller has the turn.
-func (a *Agent) returns(ctx context.Context) error {
-	if a.trust.mayGrow() != nil {
+func (c *claims) returns(ctx context.Context) error {
+	if c.trust.mayGrow() != nil {
 		return nil // the block may be another node's
 	}
-	marked, err := a.marked(ctx)
+	marked, err := c.marked(ctx)
 	if err != nil || len(marked) == 0 {
 		return err
 	}
-	n, owned, err := a.session.store().Blocks.Owned(ctx, a.o.Node.Name)
+	n, owned, err := c.session.store().Blocks.Owned(ctx, c.o.Node.Name)
 	if err != nil {
-		return a.session.lapse(err)
+		return c.session.lapse(err)
 	}
-	a.session.setNode(n)
+	c.session.setNode(n)
 	var errs []error
 	for _, m := range marked {
-		if err := a.giveBack(ctx, m, owned); err != nil {
+		if err := c.giveBack(ctx, m, owned); err != nil {
 			errs = append(errs, fmt.Errorf("return block %s of pool %s: %w", m.block.Block, m.pool, err))
 		}
 	}
@@ -101,26 +99,24 @@ func (a *Agent) returns(ctx context.Context) error {
 }
 
 // giveBack gives one block back, if the store still shows it.
-func (a *Agent) giveBack(ctx context.Context, m returning, owned []registry.Block) error {
+func (c *claims) giveBack(ctx context.Context, m returning, owned []registry.Block) error {
 	i := slices.IndexFunc(owned, func(o registry.Block) bool {
 		return o.Pool == m.pool && o.Block.Block == m.block.Block && o.Block.Nonce == m.block.Nonce
 	})
 	if i >= 0 {
-		s, err := a.session.joined()
+		s, err := c.session.joined()
 		if err != nil {
 			return err
 		}
-		n, err := a.session.store().Blocks.Return(ctx, s.Node, owned[i], "returned")
+		n, err := c.session.store().Blocks.Return(ctx, s.Node, owned[i], "returned")
 		if err != nil {
-			return a.session.lapse(err)
+			return c.session.lapse(err)
 		}
-		a.session.setNode(n)
-		a.o.Log.Info("returned", "pool", m.pool, "block", m.block.Block)
+		c.session.setNode(n)
+		c.o.Log.Info("returned", "pool", m.pool, "block", m.block.Block)
 	}
-	a.mu.Lock()
-	delete(a.idle, blockID{m.block.Block, m.block.Nonce})
-	a.mu.Unlock()
-	return a.files.edit(ctx, m.pool, func(p *local.Pool) error {
+	delete(c.idle, blockID{m.block.Block, m.block.Nonce})
+	return c.files.edit(ctx, m.pool, func(p *local.Pool) error {
 		p.State.Blocks = slices.DeleteFunc(p.State.Blocks, func(b local.Block) bool {
 			return b.Nonce == m.block.Nonce && b.Block == m.block.Block && b.Phase == local.Returning
 		})
@@ -129,13 +125,13 @@ func (a *Agent) giveBack(ctx context.Context, m returning, owned []registry.Bloc
 }
 
 // marked returns the blocks that are marked as returning.
-func (a *Agent) marked(ctx context.Context) (all []returning, err error) {
-	pools, err := a.o.Local.Pools()
+func (c *claims) marked(ctx context.Context) (all []returning, err error) {
+	pools, err := c.o.Local.Pools()
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range pools {
-		p, err := a.o.Local.Open(ctx, name, true)
+		p, err := c.o.Local.Open(ctx, name, true)
 		if err != nil {
 			return nil, err
 		}

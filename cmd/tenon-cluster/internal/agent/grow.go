@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
@@ -48,21 +49,41 @@ type burst struct {
 	blocks int
 }
 
+// claims gets blocks for the pools of this node, before and when they are full, and gives empty
+// ones back.
+type claims struct {
+	o        *Options
+	identity *identity
+	trust    *trust
+	session  *session
+	view     *view
+	files    *files
+	intents  *intents
+	problems *problems
+	turn     turn
+	planned  chan struct{} // has an event while claims are planned
+
+	// The holder of the turn uses the following fields.
+	bursts map[string]burst      // last claims, by pool
+	idle   map[blockID]time.Time // since when blocks have been unnecessary
+
+	mu      sync.Mutex         // guards the following fields
+	flights map[string]*flight // claims in progress, by pool
+	checked map[string]bool    // pools to look at before the next renewal
+}
+
 // grow waits until the pool has a block that the caller did not know, and claims one if necessary.
-func (a *Agent) grow(ctx context.Context, pool string, have []string) error {
-	if err := a.attempted(ctx); err != nil { // it may be about to confirm the blocks
+func (c *claims) grow(ctx context.Context, pool string, have []string) error {
+	if fresh, err := c.hasOther(ctx, pool, have); fresh || err != nil {
 		return err
 	}
-	if fresh, err := a.hasOther(ctx, pool, have); fresh || err != nil {
+	if err := c.trust.settled(ctx); err != nil {
 		return err
 	}
-	if err := a.trust.settled(ctx); err != nil {
-		return err
-	}
-	f := a.plan(pool, have)
-	a.mu.Lock()
+	f := c.plan(pool, have)
+	c.mu.Lock()
 	f.wait++
-	a.mu.Unlock()
+	c.mu.Unlock()
 	select {
 	case <-f.done:
 		return f.err
@@ -72,31 +93,31 @@ func (a *Agent) grow(ctx context.Context, pool string, have []string) error {
 }
 
 // plan returns the claim of a pool that is planned or in progress, or plans one.
-func (a *Agent) plan(pool string, have []string) *flight {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	f := a.flights[pool]
+func (c *claims) plan(pool string, have []string) *flight {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.flights[pool]
 	if f == nil {
 		f = &flight{have: have, done: make(chan struct{})}
-		a.flights[pool] = f
-		poke(a.planned)
+		c.flights[pool] = f
+		poke(c.planned)
 	}
 	return f
 }
 
-// claims makes the planned claims until ctx ends.
-func (a *Agent) claims(ctx context.Context) error {
+// run makes the planned claims until ctx ends.
+func (c *claims) run(ctx context.Context) error {
 	for {
 		select {
-		case <-a.planned:
+		case <-c.planned:
 		case <-ctx.Done():
 			return nil
 		}
-		for name, f := range a.flown() {
-			err := a.claimFor(ctx, name, f)
-			a.mu.Lock()
-			delete(a.flights, name)
-			a.mu.Unlock()
+		for name, f := range c.flown() {
+			err := c.claimFor(ctx, name, f)
+			c.mu.Lock()
+			delete(c.flights, name)
+			c.mu.Unlock()
 			f.err = err
 			close(f.done)
 		}
@@ -104,38 +125,38 @@ func (a *Agent) claims(ctx context.Context) error {
 }
 
 // flown returns the claims that are planned.
-func (a *Agent) flown() map[string]*flight {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return maps.Clone(a.flights)
+func (c *claims) flown() map[string]*flight {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.flights)
 }
 
 // claimFor makes a planned claim, unless the pool has got a block since.
-func (a *Agent) claimFor(ctx context.Context, pool string, f *flight) error {
+func (c *claims) claimFor(ctx context.Context, pool string, f *flight) error {
 	ctx, cancel := context.WithTimeout(ctx, claimTime)
 	defer cancel()
-	end, err := a.exclusive(ctx)
+	end, err := c.turn.take(ctx)
 	if err != nil {
 		return err
 	}
 	defer end()
-	if err := a.resolve(ctx); err != nil {
+	if err := c.resolve(ctx); err != nil {
 		return err
 	}
-	if fresh, err := a.hasOther(ctx, pool, f.have); fresh || err != nil {
+	if fresh, err := c.hasOther(ctx, pool, f.have); fresh || err != nil {
 		return err
 	}
-	a.mu.Lock()
+	c.mu.Lock()
 	wait := f.wait
-	a.mu.Unlock()
-	err = a.claim(ctx, pool, wait)
-	a.problems.report("claim "+pool, err)
+	c.mu.Unlock()
+	err = c.claim(ctx, pool, wait)
+	c.problems.report("claim "+pool, err)
 	return err
 }
 
 // hasOther reports whether the node has a usable block that is missing from have, a list of nonces.
-func (a *Agent) hasOther(ctx context.Context, pool string, have []string) (bool, error) {
-	p, err := a.o.Local.Open(ctx, pool, true)
+func (c *claims) hasOther(ctx context.Context, pool string, have []string) (bool, error) {
+	p, err := c.o.Local.Open(ctx, pool, true)
 	if err != nil {
 		return false, err
 	}
@@ -143,56 +164,54 @@ func (a *Agent) hasOther(ctx context.Context, pool string, have []string) (bool,
 	usable := func(b local.Block) bool {
 		return b.Phase == local.Owned && !slices.Contains(have, b.Nonce)
 	}
-	return p.State.Boot == a.o.BootID && slices.ContainsFunc(p.State.Blocks, usable), nil
+	return p.State.Boot == c.o.BootID && slices.ContainsFunc(p.State.Blocks, usable), nil
 }
 
 // claim claims as many blocks as the waiting requests need, at least one. Its intent precedes it.
 // The caller has the turn.
-func (a *Agent) claim(ctx context.Context, pool string, wait uint64) error {
-	if _, err := a.mayClaim(ctx, pool); err != nil {
+func (c *claims) claim(ctx context.Context, pool string, wait uint64) error {
+	if _, err := c.mayClaim(ctx, pool); err != nil {
 		return err
 	}
-	in := intent{Kind: intentClaim, Nonce: a.o.Nonce(), Pool: pool, Since: a.o.now().wall}
-	if err := a.intend(in); err != nil {
+	in := intent{Kind: intentClaim, Nonce: c.o.Nonce(), Pool: pool, Since: c.o.now().wall}
+	if err := c.intents.write(in); err != nil {
 		return err
 	}
-	blocks, err := a.race(ctx, in, wait)
+	blocks, err := c.race(ctx, in, wait)
 	if errors.Is(err, registry.ErrUnknown) || ctx.Err() != nil {
 		return err // the intent stays until the outcome is known
 	}
 	if err == nil {
-		err = a.files.adopt(ctx, blocks)
+		err = c.files.adopt(ctx, blocks)
 	}
 	if err != nil && len(blocks) > 0 {
 		return err
 	}
-	a.mu.Lock()
-	a.bursts[pool] = burst{time.Now(), len(blocks)}
-	a.mu.Unlock()
+	c.bursts[pool] = burst{time.Now(), len(blocks)}
 	for _, b := range blocks {
-		a.o.Log.Info("claimed", "pool", pool, "block", b.Block.Block, "generation", b.Generation)
+		c.o.Log.Info("claimed", "pool", pool, "block", b.Block.Block, "generation", b.Generation)
 	}
-	return errors.Join(err, a.settle(in))
+	return errors.Join(err, c.intents.remove(in))
 }
 
 // race tries to claim free blocks until it is faster than the other nodes.
-func (a *Agent) race(ctx context.Context, in intent, wait uint64) ([]registry.Block, error) {
+func (c *claims) race(ctx context.Context, in intent, wait uint64) ([]registry.Block, error) {
 	backoff := minBackoff / 10
 	for attempt := 0; ; attempt++ {
-		p, err := a.mayClaim(ctx, in.Pool)
+		p, err := c.mayClaim(ctx, in.Pool)
 		if err != nil {
 			return nil, err
 		}
-		blocks, err := a.try(ctx, p, in.Nonce, a.need(p, wait))
+		blocks, err := c.try(ctx, p, in.Nonce, c.need(p, wait))
 		if !errors.Is(err, registry.ErrConflict) || errors.Is(err, registry.ErrUnknown) ||
 			attempt == claimAttempts {
-			return blocks, a.session.lapse(err)
+			return blocks, c.session.lapse(err)
 		}
-		if !sleep(ctx, a.o.Jitter(backoff)) {
+		if !sleep(ctx, c.o.Jitter(backoff)) {
 			return nil, ctx.Err()
 		}
 		backoff = min(2*backoff, maxBackoff/10)
-		if err := a.reread(ctx); err != nil {
+		if err := c.reread(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -200,31 +219,29 @@ func (a *Agent) race(ctx context.Context, in intent, wait uint64) ([]registry.Bl
 
 // need returns the number of blocks that waiting requests need, within the limits of the pool and
 // of a claim.
-func (a *Agent) need(p registry.Pool, wait uint64) int {
+func (c *claims) need(p registry.Pool, wait uint64) int {
 	units := max(p.Units(p.Block(0)), 1)
 	blocks := int(min((wait+units-1)/units, maxClaim))
-	a.mu.Lock()
-	last := a.bursts[p.Name]
-	a.mu.Unlock()
-	if time.Since(last.at) < burstTime && a.view.plenty(p.Name, burstReserve) {
+	last := c.bursts[p.Name]
+	if time.Since(last.at) < burstTime && c.view.plenty(p.Name, burstReserve) {
 		blocks = min(max(blocks, 2*last.blocks), maxClaim)
 	}
 	if p.MaxBlocks > 0 {
-		s, _ := a.session.joined()
+		s, _ := c.session.joined()
 		blocks = min(blocks, p.MaxBlocks-ownedOf(s.Node, p))
 	}
 	return max(blocks, 1)
 }
 
 // try makes one attempt at the first free blocks.
-func (a *Agent) try(
+func (c *claims) try(
 	ctx context.Context, p registry.Pool, nonce string, count int,
 ) ([]registry.Block, error) {
-	s, err := a.session.joined()
+	s, err := c.session.joined()
 	if err != nil {
 		return nil, err
 	}
-	free, err := a.session.store().Blocks.Free(ctx, p, s.Node.Name, count)
+	free, err := c.session.store().Blocks.Free(ctx, p, s.Node.Name, count)
 	if err != nil {
 		return nil, err
 	}
@@ -232,10 +249,10 @@ func (a *Agent) try(
 		return nil, registry.ErrFull
 	}
 	var blocks []registry.Block
-	err = a.persist(ctx, func() error { // the same nonce finds what an earlier call claimed
-		n, claimed, err := a.session.store().Blocks.Claim(ctx, s.Node, p, free, nonce)
+	err = persist(ctx, c.o.Jitter, func() error { // the same nonce finds what an earlier call claimed
+		n, claimed, err := c.session.store().Blocks.Claim(ctx, s.Node, p, free, nonce)
 		if err == nil {
-			a.session.setNode(n)
+			c.session.setNode(n)
 			blocks = claimed
 		}
 		return err
@@ -246,7 +263,9 @@ func (a *Agent) try(
 // persist repeats a transaction while its outcome is not known. If it then fails, the error wraps
 // [registry.ErrUnknown]: only [registry.Blocks.Exclude] makes sure that no earlier request
 // commits.
-func (a *Agent) persist(ctx context.Context, transact func() error) error {
+func persist(
+	ctx context.Context, jitter func(time.Duration) time.Duration, transact func() error,
+) error {
 	unknown := false
 	for {
 		err := transact()
@@ -260,49 +279,49 @@ func (a *Agent) persist(ctx context.Context, transact func() error) error {
 		default:
 			return err
 		}
-		if !sleep(ctx, a.o.Jitter(minBackoff)) {
+		if !sleep(ctx, jitter(minBackoff)) {
 			return err
 		}
 	}
 }
 
 // reread reads node and pools after a conflict, for the case that these have changed.
-func (a *Agent) reread(ctx context.Context) error {
-	if err := a.session.refresh(ctx); err != nil {
+func (c *claims) reread(ctx context.Context) error {
+	if err := c.session.refresh(ctx); err != nil {
 		return err
 	}
-	pools, err := a.session.store().Pools.List(ctx)
+	pools, err := c.session.store().Pools.List(ctx)
 	if err == nil {
-		a.view.setPools(pools)
+		c.view.setPools(pools)
 	}
 	return err
 }
 
 // mayClaim returns the pool if the node may claim a block of it.
-func (a *Agent) mayClaim(ctx context.Context, name string) (registry.Pool, error) {
-	s, err := a.session.joined()
+func (c *claims) mayClaim(ctx context.Context, name string) (registry.Pool, error) {
+	s, err := c.session.joined()
 	if err != nil {
 		return registry.Pool{}, err
 	}
-	p, ok := a.view.pool(name)
+	p, ok := c.view.pool(name)
 	if !ok {
-		pools, err := a.session.store().Pools.List(ctx)
+		pools, err := c.session.store().Pools.List(ctx)
 		if err != nil {
 			return p, err
 		}
-		a.view.setPools(pools)
-		if p, ok = a.view.pool(name); !ok {
+		c.view.setPools(pools)
+		if p, ok = c.view.pool(name); !ok {
 			return p, fmt.Errorf("pool %s: %w", name, registry.ErrNotFound)
 		}
 	}
-	if err := errors.Join(a.trust.mayGrow(), a.identity.checkPlace()); err != nil {
+	if err := errors.Join(c.trust.mayGrow(), c.identity.checkPlace()); err != nil {
 		return p, err
 	}
 	own := ownedOf(s.Node, p)
 	switch {
 	case s.Node.State == cluster.NodeDraining:
 		return p, errDraining
-	case !a.view.uses(p):
+	case !c.view.uses(p):
 		return p, errSelector
 	case p.MaxBlocks > 0 && own >= p.MaxBlocks:
 		return p, fmt.Errorf("%w (%d)", errMaxBlocks, p.MaxBlocks)

@@ -29,28 +29,31 @@ type intent struct {
 	Since  time.Time `json:"since"`
 }
 
-func (a *Agent) intentDir() string { return filepath.Join(a.o.Dir, "intents") }
-
-func (a *Agent) intentPath(in intent) string {
-	return filepath.Join(a.intentDir(), in.Kind+"-"+in.Nonce+".json")
+// intents are the files of the intents. The caller of each method has the turn.
+type intents struct {
+	dir string
 }
 
-// intend writes an intent durably.
-func (a *Agent) intend(in intent) error {
+func (i *intents) path(in intent) string {
+	return filepath.Join(i.dir, in.Kind+"-"+in.Nonce+".json")
+}
+
+// write writes an intent durably.
+func (i *intents) write(in intent) error {
 	in.Schema = cluster.Schema
 	content, err := json.Marshal(in)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(a.intentDir(), 0o700); err != nil {
+	if err := os.MkdirAll(i.dir, 0o700); err != nil {
 		return err
 	}
-	return statefile.Replace(a.intentPath(in), append(content, '\n'), 0o600, nil)
+	return statefile.Replace(i.path(in), append(content, '\n'), 0o600, nil)
 }
 
-// settle removes an intent after its outcome was recorded.
-func (a *Agent) settle(in intent) error {
-	err := os.Remove(a.intentPath(in))
+// remove removes an intent after its outcome was recorded.
+func (i *intents) remove(in intent) error {
+	err := os.Remove(i.path(in))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -59,17 +62,17 @@ func (a *Agent) settle(in intent) error {
 
 // dropDrafts removes the intents that a killed agent was writing. Their transactions never began.
 // The caller has the turn, so that nothing writes intents.
-func (a *Agent) dropDrafts() error {
-	drafts, err := filepath.Glob(filepath.Join(a.intentDir(), ".*"))
+func (i *intents) dropDrafts() error {
+	drafts, err := filepath.Glob(filepath.Join(i.dir, ".*"))
 	for _, draft := range drafts {
 		err = errors.Join(err, os.Remove(draft))
 	}
 	return err
 }
 
-// intents returns the intents of a kind.
-func (a *Agent) intents(kind string) ([]intent, error) {
-	entries, err := os.ReadDir(a.intentDir())
+// list returns the intents of a kind.
+func (i *intents) list(kind string) ([]intent, error) {
+	entries, err := os.ReadDir(i.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -78,7 +81,7 @@ func (a *Agent) intents(kind string) ([]intent, error) {
 		if !strings.HasPrefix(e.Name(), kind+"-") || !strings.HasSuffix(e.Name(), ".json") {
 			continue
 		}
-		in, err := readIntent(filepath.Join(a.intentDir(), e.Name()))
+		in, err := readIntent(filepath.Join(i.dir, e.Name()))
 		if err != nil {
 			return nil, err
 		}
@@ -100,29 +103,29 @@ func readIntent(path string) (in intent, err error) {
 
 // resolve finds the outcomes of claims that were interrupted, and excludes that one commits later.
 // Intents stay while the node may not grow. The caller has the turn.
-func (a *Agent) resolve(ctx context.Context) error {
-	if a.trust.mayGrow() != nil {
+func (c *claims) resolve(ctx context.Context) error {
+	if c.trust.mayGrow() != nil {
 		return nil
 	}
-	left, err := a.intents(intentClaim)
-	if err := errors.Join(err, a.dropDrafts()); err != nil {
+	left, err := c.intents.list(intentClaim)
+	if err := errors.Join(err, c.intents.dropDrafts()); err != nil {
 		return err
 	}
 	for _, in := range left {
-		s, err := a.session.joined()
+		s, err := c.session.joined()
 		if err != nil {
 			return err
 		}
-		n, blocks, err := a.session.store().Blocks.Exclude(ctx, s.Node, in.Nonce)
+		n, blocks, err := c.session.store().Blocks.Exclude(ctx, s.Node, in.Nonce)
 		if err != nil {
-			return fmt.Errorf("find the outcome of a claim in pool %s: %w", in.Pool, a.session.lapse(err))
+			return fmt.Errorf("find the outcome of a claim in pool %s: %w", in.Pool, c.session.lapse(err))
 		}
-		a.session.setNode(n)
-		if err := a.files.adopt(ctx, blocks); err != nil {
+		c.session.setNode(n)
+		if err := c.files.adopt(ctx, blocks); err != nil {
 			return err
 		}
-		a.o.Log.Info("resolved an interrupted claim", "pool", in.Pool, "blocks", len(blocks))
-		if err := a.settle(in); err != nil {
+		c.o.Log.Info("resolved an interrupted claim", "pool", in.Pool, "blocks", len(blocks))
+		if err := c.intents.remove(in); err != nil {
 			return err
 		}
 	}

@@ -30,7 +30,7 @@ func (a *Agent) live(ctx context.Context) error {
 		first()
 		a.announce(&announced)
 		if errors.Is(err, registry.ErrIdentity) {
-			return a.expel(ctx, err)
+			return a.membership.expel(ctx, err)
 		}
 		if ctx.Err() != nil {
 			return nil
@@ -78,7 +78,7 @@ func (a *Agent) leave(ctx context.Context) {
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
 	defer cancel()
-	end, err := a.exclusive(last)
+	end, err := a.turn.take(last)
 	if err == nil {
 		err = a.session.renewProof(last)
 		end()
@@ -103,124 +103,45 @@ func (a *Agent) rest(ctx context.Context, d time.Duration) {
 
 // beat joins or renews, and then does the work that depends on it.
 func (a *Agent) beat(ctx context.Context) error {
-	end, err := a.exclusive(ctx)
+	end, err := a.turn.take(ctx)
 	if err != nil {
 		return err
 	}
 	defer end()
 	at := a.trust.asking()
-	err = a.renew(ctx)
+	err = a.membership.renew(ctx)
 	a.problems.report("trust", a.trust.distrust())
 	if err == nil {
-		a.touch(at)
+		a.trust.meet(at)
+		a.problems.report("contact", a.o.Local.SetContact())
 		err = a.upkeep(ctx)
 	}
-	a.problems.report("guard", a.hold.guard(ctx, nil)) // also without contact: limits pass, and blocks are lost
+	// Also without contact: limits pass, and blocks are lost.
+	a.problems.report("guard", a.hold.guard(ctx, nil))
 	return err
 }
 
-// renew proves that the node may go on, and reports to all nodes that the store was restored: also
-// if this node cannot join, because it may be the only one that knows.
-func (a *Agent) renew(ctx context.Context) error {
-	for {
-		err := a.prolong(ctx)
-		if errors.Is(err, registry.ErrIdentity) {
-			return err
-		}
-		spoken, failed := a.trust.speak(ctx)
-		if failed != nil || !spoken {
-			return errors.Join(err, failed)
-		}
-		a.session.lose()
-	}
-}
-
-// prolong renews the lease. After the loss of the lease, or when another node suspects this one, it
-// joins again; after fencing it gives the blocks up.
-func (a *Agent) prolong(ctx context.Context) error {
-	for {
-		s, err := a.session.joined()
-		if err != nil {
-			if err := a.join(ctx); err != nil {
-				return err
-			}
-			if _, err := a.session.joined(); err == nil {
-				return nil
-			}
-			continue // the operator has confirmed a restored store
-		}
-		err = a.session.prover().Nodes.Renew(ctx, s)
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, registry.ErrConflict):
-			if err := a.session.refresh(ctx); err != nil {
-				return err
-			}
-		case errors.Is(err, registry.ErrIdentity):
-			return err
-		case ends(err), errors.Is(err, registry.ErrNotFound):
-			a.o.Log.Warn("the session has ended; joining again", "cause", err)
-			a.session.lose()
-		default:
-			return fmt.Errorf("renew: %w", err)
-		}
-	}
-}
-
-// touch records the time of an answer of the store.
-func (a *Agent) touch(at stamp) {
-	a.trust.meet(at)
-	a.problems.report("contact", a.o.Local.SetContact())
-}
-
-// join makes the node known, or known again, and confirms its blocks.
-func (a *Agent) join(ctx context.Context) error {
-	at := a.trust.asking()
-	meta, doubt, err := a.o.Registry.Meta.Trust(ctx)
-	if err != nil {
-		return fmt.Errorf("read the identity of the store: %w", err)
-	}
-	a.session.bind(meta.Nonce)
-	n, err := a.excludeRival(ctx)
-	if err != nil {
-		return fmt.Errorf("join: %w", err)
-	}
-	if err := a.trust.compareStore(meta, doubt, n); err != nil {
+// upkeep does what must be done after each contact with the store. The caller has the turn.
+func (a *Agent) upkeep(ctx context.Context) error {
+	if err := a.claims.resolve(ctx); err != nil {
 		return err
 	}
-	first := a.identity.node().Store == "" && !a.trust.distrusts()
-	doc := a.session.document()
-	if first {
-		doc.Store = meta.Nonce
-	}
-	s, err := a.session.prover().Nodes.Join(ctx, doc, a.o.TTL)
-	if errors.Is(err, registry.ErrFenced) {
-		s, err = a.comeBack(ctx)
-	}
+	names, err := a.view.poolNames()
 	if err != nil {
-		return fmt.Errorf("join: %w", err)
+		return err
 	}
-	a.trust.meet(at)
-	a.session.proved()
-	a.session.begin(s)
-	a.rival = rival{}
-	a.commons.reconciled = time.Time{}
-	if first {
-		err = a.identity.remember(func(n *local.Node) { n.Store = meta.Nonce })
-	}
-	if err == nil {
-		err = a.session.renewProof(ctx)
-	}
-	if err == nil {
-		err = a.confirm(ctx)
-	}
-	if err != nil {
-		if !errors.Is(err, errAway) && !errors.Is(err, registry.ErrRival) {
-			a.session.lose() // allocations from unconfirmed blocks stay forbidden; try again
+	var errs []error
+	for _, name := range names {
+		if err := a.files.sync(ctx, name); err != nil {
+			errs = append(errs, fmt.Errorf("pool %s: %w", name, err))
+			continue
 		}
-		return fmt.Errorf("confirm the blocks: %w", err)
+		if err := a.claims.look(ctx, name); err != nil {
+			errs = append(errs, fmt.Errorf("pool %s: %w", name, err))
+		}
 	}
-	a.o.Log.Info("joined", "node", s.Node.Name, "epoch", s.Node.Epoch, "blocks", len(s.Node.Blocks))
-	return a.session.accept(s.Node)
+	a.problems.report("guard", a.hold.guard(ctx, nil))
+	errs = append(errs, a.hold.publish(ctx), a.claims.returns(ctx), a.commons.upkeep(ctx),
+		a.session.keepSeenSometimes(ctx), a.membership.answer(ctx))
+	return errors.Join(errs...)
 }

@@ -41,12 +41,11 @@ func (s *session) renewProof(ctx context.Context) error {
 	if err != nil || s.trust.unsaid() {
 		return errors.Join(err, s.trust.keepSeen())
 	}
-	newest, revision := s.trust.seen.Newest(), s.trust.newestRevision()
 	err = s.identity.remember(func(n *local.Node) {
 		if n.Next == "" { // otherwise an earlier attempt may still commit
 			n.Next = s.o.Nonce()
 		}
-		n.Seen, n.Revision = newest, revision
+		s.trust.mark(n)
 	})
 	if err == nil {
 		err = s.prover().Nodes.Prove(ctx, now)
@@ -71,20 +70,4 @@ func (s *session) keepSeenSometimes(ctx context.Context) error {
 		return s.trust.keepSeen()
 	}
 	return nil
-}
-
-// expel handles the proof that another process uses the identity of this node: the plugin allocates
-// nothing from the blocks, because the other one may do so. If both have had a session, the other
-// finds out, too: either may be the copy. It returns the error for the end of the agent.
-func (a *Agent) expel(ctx context.Context, cause error) error {
-	err := a.identity.foreign(cause)
-	if s, joinErr := a.session.joined(); joinErr == nil && errors.Is(cause, registry.ErrRival) {
-		contest := a.session.store().Nodes.Contest(ctx, s.Node.Name, s.Node.Identity, cause.Error())
-		if contest != nil {
-			a.o.Log.Error("cannot stop the other process with this identity", "error", contest)
-		}
-	}
-	a.session.lose()
-	a.files.forbid(ctx)
-	return err
 }

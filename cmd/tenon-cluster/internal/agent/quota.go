@@ -10,7 +10,6 @@ import (
 
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
 	"github.com/tenon-cni/tenon/internal/cluster"
-	"github.com/tenon-cni/tenon/internal/cluster/agentcall"
 	"github.com/tenon-cni/tenon/internal/cluster/local"
 )
 
@@ -20,75 +19,68 @@ import (
 // drawBatch is the number of tokens that the agent draws at once.
 const drawBatch = 8
 
-// handleDraw draws tokens of a namespace's quota.
-func (a *Agent) handleDraw(ctx context.Context, q *agentcall.Request) *agentcall.Reply {
-	return &agentcall.Reply{Error: a.explain(q.Pool, a.draw(ctx, q.Pool, q.Namespace))}
-}
-
-func (a *Agent) draw(ctx context.Context, pool, namespace string) error {
-	if err := a.attempted(ctx); err != nil {
+// draw draws tokens of a namespace's quota, unless some are left.
+func (c *commons) draw(ctx context.Context, pool, namespace string) error {
+	if err := c.trust.settled(ctx); err != nil {
 		return err
 	}
-	if err := a.trust.settled(ctx); err != nil {
-		return err
-	}
-	end, err := a.exclusive(ctx)
+	end, err := c.turn.take(ctx)
 	if err != nil {
 		return err
 	}
 	defer end()
-	used, err := a.namespaces(ctx, pool)
+	used, err := c.namespaces(ctx, pool)
 	if err != nil {
 		return err
 	}
 	if used.spare(namespace) > 0 { // another request has drawn tokens
 		return nil
 	}
-	return a.drawLocked(ctx, pool, namespace)
+	return c.drawLocked(ctx, pool, namespace)
 }
 
 // drawLocked draws tokens and writes them into the files. The caller has the turn.
-func (a *Agent) drawLocked(ctx context.Context, pool, namespace string) error {
-	p, err := a.mayAcquire(ctx, pool)
+func (c *commons) drawLocked(ctx context.Context, pool, namespace string) error {
+	p, err := c.mayAcquire(ctx, pool)
 	if err != nil {
 		return err
 	}
-	tokens, err := a.drawStored(ctx, p, namespace)
+	tokens, err := c.drawStored(ctx, p, namespace)
 	if err != nil {
 		return err
 	}
-	return a.setTokens(ctx, pool, map[string]uint64{namespace: tokens.Count})
+	return c.setTokens(ctx, pool, map[string]uint64{namespace: tokens.Count})
 }
 
-func (a *Agent) drawStored(
+func (c *commons) drawStored(
 	ctx context.Context, p registry.Pool, namespace string,
 ) (tokens cluster.Tokens, err error) {
-	s, err := a.session.joined()
+	s, err := c.session.joined()
 	if err != nil {
 		return tokens, err
 	}
-	err = a.persist(ctx, func() error {
-		tokens, err = a.session.store().Quotas.Draw(ctx, s.Node, p, namespace, a.batch(p, namespace))
+	err = persist(ctx, c.o.Jitter, func() error {
+		tokens, err = c.session.store().Quotas.Draw(ctx, s.Node, p, namespace, c.batch(p, namespace))
 		return err
 	})
 	if errors.Is(err, registry.ErrUnknown) {
-		a.commons.reconciled = time.Time{} // the store may show more tokens than the files
+		c.reconciled = time.Time{} // the store may show more tokens than the files
 	}
-	return tokens, a.session.lapse(err)
+	return tokens, c.session.lapse(err)
 }
 
 // batch returns the number of tokens to draw at once: fewer if the nodes could otherwise keep a
 // large part of the quota unused.
-func (a *Agent) batch(p registry.Pool, namespace string) uint64 {
-	last, _ := a.view.latest()
+func (c *commons) batch(p registry.Pool, namespace string) uint64 {
+	last, _ := c.view.latest()
 	nodes := uint64(len(last.Nodes))
 	const part = 4 // unused tokens are at most about a quarter of the quota
 	return min(max(p.LimitOf(namespace)/(part*max(nodes, 1)), 1), drawBatch)
 }
 
 // setTokens changes the tokens of namespaces in the files; 0 removes an entry.
-func (a *Agent) setTokens(ctx context.Context, pool string, tokens map[string]uint64) error {
-	return a.files.edit(ctx, pool, func(p *local.Pool) error {
+func (c *commons) setTokens(ctx context.Context, pool string, tokens map[string]uint64) error {
+	return c.files.edit(ctx, pool, func(p *local.Pool) error {
 		if p.State.Tokens == nil {
 			p.State.Tokens = map[string]uint64{}
 		}
@@ -112,8 +104,8 @@ func (u use) spare(namespace string) uint64 {
 	return u.tokens[namespace] - min(u.used[namespace], u.tokens[namespace])
 }
 
-func (a *Agent) namespaces(ctx context.Context, pool string) (u use, err error) {
-	p, err := a.o.Local.Open(ctx, pool, true)
+func (c *commons) namespaces(ctx context.Context, pool string) (u use, err error) {
+	p, err := c.o.Local.Open(ctx, pool, true)
 	if err != nil {
 		return u, err
 	}
@@ -125,37 +117,37 @@ func (a *Agent) namespaces(ctx context.Context, pool string) (u use, err error) 
 
 // yield gives tokens back that were not used since the last renewal, but for one batch while the
 // namespace has addresses on this node. The caller has the turn.
-func (a *Agent) yield(ctx context.Context) error {
-	names, err := a.o.Local.Pools()
+func (c *commons) yield(ctx context.Context) error {
+	names, err := c.o.Local.Pools()
 	if err != nil {
 		return err
 	}
-	before := a.commons.drawn
-	a.commons.drawn = map[string]uint64{} // without the namespaces that have no tokens any more
+	before := c.drawn
+	c.drawn = map[string]uint64{} // without the namespaces that have no tokens any more
 	for _, pool := range names {
-		if err := a.yieldPool(ctx, pool, before); err != nil {
+		if err := c.yieldPool(ctx, pool, before); err != nil {
 			return fmt.Errorf("pool %s: %w", pool, err)
 		}
 	}
 	return nil
 }
 
-func (a *Agent) yieldPool(ctx context.Context, pool string, unused map[string]uint64) error {
-	u, err := a.namespaces(ctx, pool)
+func (c *commons) yieldPool(ctx context.Context, pool string, unused map[string]uint64) error {
+	u, err := c.namespaces(ctx, pool)
 	if err != nil {
 		return err
 	}
-	p, known := a.view.pool(pool)
+	p, known := c.view.pool(pool)
 	for _, namespace := range slices.Sorted(maps.Keys(u.tokens)) {
 		key := pool + "/" + namespace
 		spare := u.spare(namespace)
-		a.commons.drawn[key] = spare
-		keep := a.batch(p, namespace)
+		c.drawn[key] = spare
+		keep := c.batch(p, namespace)
 		if u.used[namespace] == 0 || !known || p.LimitOf(namespace) == 0 {
 			keep = 0
 		}
 		if idle := min(spare, unused[key]); idle > keep {
-			if err := a.yieldTo(ctx, pool, namespace, idle-keep); err != nil {
+			if err := c.yieldTo(ctx, pool, namespace, idle-keep); err != nil {
 				return err
 			}
 		}
@@ -164,9 +156,9 @@ func (a *Agent) yieldPool(ctx context.Context, pool string, unused map[string]ui
 }
 
 // yieldTo gives spare tokens back, first in the files.
-func (a *Agent) yieldTo(ctx context.Context, pool, namespace string, count uint64) error {
+func (c *commons) yieldTo(ctx context.Context, pool, namespace string, count uint64) error {
 	left := uint64(0)
-	err := a.files.edit(ctx, pool, func(p *local.Pool) error {
+	err := c.files.edit(ctx, pool, func(p *local.Pool) error {
 		used, err := p.Used(ctx)
 		if err != nil {
 			return err
@@ -182,33 +174,33 @@ func (a *Agent) yieldTo(ctx context.Context, pool, namespace string, count uint6
 	if err != nil {
 		return err
 	}
-	s, err := a.session.joined()
+	s, err := c.session.joined()
 	if err != nil {
 		return err
 	}
-	return a.session.lapse(a.session.store().Quotas.Yield(ctx, s.Node, pool, namespace, left))
+	return c.session.lapse(c.session.store().Quotas.Yield(ctx, s.Node, pool, namespace, left))
 }
 
 // refreshTokens writes the tokens into the files that the store shows, after a join. Tokens that
 // were drawn or given back by an interrupted request are then the same in both.
-func (a *Agent) refreshTokens(ctx context.Context) error {
-	names, err := a.o.Local.Pools()
+func (c *commons) refreshTokens(ctx context.Context) error {
+	names, err := c.o.Local.Pools()
 	if err != nil {
 		return err
 	}
 	limited := func(pool string) bool {
-		p, known := a.view.pool(pool)
+		p, known := c.view.pool(pool)
 		return !known || len(p.Quota) > 0
 	}
 	if !slices.ContainsFunc(names, limited) {
 		return nil
 	}
-	drawn, err := a.session.store().Quotas.Drawn(ctx, a.o.Node.Name)
+	drawn, err := c.session.store().Quotas.Drawn(ctx, c.o.Node.Name)
 	if err != nil {
 		return err
 	}
 	for _, pool := range names {
-		u, err := a.namespaces(ctx, pool)
+		u, err := c.namespaces(ctx, pool)
 		if err != nil {
 			return err
 		}
@@ -220,7 +212,7 @@ func (a *Agent) refreshTokens(ctx context.Context) error {
 		if len(tokens) == 0 {
 			continue
 		}
-		if err := a.setTokens(ctx, pool, tokens); err != nil {
+		if err := c.setTokens(ctx, pool, tokens); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
@@ -19,6 +20,17 @@ const (
 	expireBatch = 40
 )
 
+// reclaimer notices the death of other nodes, and frees their blocks.
+type reclaimer struct {
+	o        *Options
+	session  *session
+	view     *view
+	problems *problems
+
+	mu      sync.Mutex            // guards the following field
+	watched map[string]*suspicion // suspect nodes, by name
+}
+
 // suspicion is what this agent knows of a suspect or fenced node. It is in memory only: after a
 // restart, the wait for hold begins again.
 type suspicion struct {
@@ -28,31 +40,31 @@ type suspicion struct {
 	ask      time.Time // when this agent will ask for evidence
 }
 
-// suspect begins to observe the suspect and fenced nodes of a view, and ends it for the others.
-func (a *Agent) suspect(nodes []registry.Node) {
-	peers := a.view.peers()
-	a.mu.Lock()
-	defer a.mu.Unlock()
+// observe begins to observe the suspect and fenced nodes of a view, and ends it for the others.
+func (r *reclaimer) observe(nodes []registry.Node) {
+	peers := r.view.peers()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	present := map[string]bool{}
 	for _, n := range nodes {
 		if alive(n) || n.State == cluster.NodeFenced && len(n.Blocks) == 0 {
 			continue
 		}
 		present[n.Name] = true
-		if s := a.watched[n.Name]; s != nil && s.revision == n.Revision {
+		if s := r.watched[n.Name]; s != nil && s.revision == n.Revision {
 			continue
 		}
 		now := time.Now()
-		s := &suspicion{revision: n.Revision, since: now, act: now.Add(a.o.Jitter(a.o.TTL)),
-			ask: now.Add(a.o.Jitter(a.o.TTL * time.Duration(peers+1)))}
+		s := &suspicion{revision: n.Revision, since: now, act: now.Add(r.o.Jitter(r.o.TTL)),
+			ask: now.Add(r.o.Jitter(r.o.TTL * time.Duration(peers+1)))}
 		if wait, ok := holdWait(n); ok && n.State == cluster.NodeSuspect {
 			s.act = s.act.Add(wait)
 		}
-		a.watched[n.Name] = s
+		r.watched[n.Name] = s
 	}
-	for name := range a.watched {
+	for name := range r.watched {
 		if !present[name] {
-			delete(a.watched, name)
+			delete(r.watched, name)
 		}
 	}
 }
@@ -71,51 +83,51 @@ func holdWait(n registry.Node) (wait time.Duration, ok bool) {
 	return longest + longest/holdMargin + holdReserve, len(n.Blocks) > 0
 }
 
-// reclaim looks for silent nodes, and frees the blocks of fenced ones, until ctx ends.
+// run looks for silent nodes, and frees the blocks of fenced ones, until ctx ends.
 // Any agent may do it; transactions decide. Nothing is done without contact with the store.
-func (a *Agent) reclaim(ctx context.Context) error {
-	next := time.Now().Add(a.patrolPause())
-	for sleep(ctx, a.o.TTL/6+a.o.Jitter(a.o.TTL/6)) {
-		if _, err := a.session.joined(); err != nil {
+func (r *reclaimer) run(ctx context.Context) error {
+	next := time.Now().Add(r.patrolPause())
+	for sleep(ctx, r.o.TTL/6+r.o.Jitter(r.o.TTL/6)) {
+		if _, err := r.session.joined(); err != nil {
 			continue
 		}
-		err := a.dispose(ctx)
+		err := r.dispose(ctx)
 		if !time.Now().Before(next) {
-			err = errors.Join(err, a.patrol(ctx))
-			next = time.Now().Add(a.patrolPause())
+			err = errors.Join(err, r.patrol(ctx))
+			next = time.Now().Add(r.patrolPause())
 		}
-		a.problems.report("reclaim", err)
+		r.problems.report("reclaim", err)
 	}
 	return nil
 }
 
 // patrolPause returns the time until this agent looks for dead nodes again. On average, one agent
 // of the cluster does so in each lease time.
-func (a *Agent) patrolPause() time.Duration {
-	nodes := time.Duration(a.view.peers() + 1)
-	return a.o.Jitter(2 * a.o.TTL * nodes)
+func (r *reclaimer) patrolPause() time.Duration {
+	nodes := time.Duration(r.view.peers() + 1)
+	return r.o.Jitter(2 * r.o.TTL * nodes)
 }
 
 // patrol marks nodes without leased key as suspect, and frees blocks that have cooled down.
-func (a *Agent) patrol(ctx context.Context) error {
-	live, err := a.session.store().Nodes.Lives(ctx)
+func (r *reclaimer) patrol(ctx context.Context) error {
+	live, err := r.session.store().Nodes.Lives(ctx)
 	if err != nil {
 		return fmt.Errorf("read the leases of the nodes: %w", err)
 	}
-	last, _ := a.view.latest()
+	last, _ := r.view.latest()
 	var errs []error
 	for _, n := range last.Nodes {
-		if n.Name == a.o.Node.Name || !alive(n) || live[n.Name] {
+		if n.Name == r.o.Node.Name || !alive(n) || live[n.Name] {
 			continue
 		}
-		if _, err := a.session.store().Nodes.Suspect(ctx, n); err == nil {
-			a.o.Log.Warn("the store has not heard from a node; it is suspect now", "node", n.Name)
+		if _, err := r.session.store().Nodes.Suspect(ctx, n); err == nil {
+			r.o.Log.Warn("the store has not heard from a node; it is suspect now", "node", n.Name)
 		} else if !errors.Is(err, registry.ErrConflict) && !errors.Is(err, registry.ErrNotFound) {
 			errs = append(errs, fmt.Errorf("suspect node %s: %w", n.Name, err))
 		}
 	}
 	for _, p := range last.Pools {
-		if _, err := a.session.store().Blocks.Expire(ctx, p.Name, expireBatch); err != nil {
+		if _, err := r.session.store().Blocks.Expire(ctx, p.Name, expireBatch); err != nil {
 			errs = append(errs, fmt.Errorf("free cooled-down blocks of pool %s: %w", p.Name, err))
 		}
 	}
@@ -124,14 +136,14 @@ func (a *Agent) patrol(ctx context.Context) error {
 
 // dispose fences the suspect nodes that are proven to be off, and reclaims the blocks of fenced
 // ones.
-func (a *Agent) dispose(ctx context.Context) error {
+func (r *reclaimer) dispose(ctx context.Context) error {
 	var errs []error
-	for _, n := range a.due() {
+	for _, n := range r.due() {
 		var err error
 		if n.State == cluster.NodeFenced {
-			err = a.reclaimAll(ctx, n)
+			err = r.reclaimAll(ctx, n)
 		} else {
-			err = a.prove(ctx, n)
+			err = r.prove(ctx, n)
 		}
 		if err != nil && !errors.Is(err, registry.ErrConflict) {
 			errs = append(errs, fmt.Errorf("node %s: %w", n.Name, err))
@@ -141,16 +153,16 @@ func (a *Agent) dispose(ctx context.Context) error {
 }
 
 // due returns the suspect and fenced nodes that it is time to look at.
-func (a *Agent) due() (nodes []registry.Node) {
-	last, _ := a.view.latest()
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (r *reclaimer) due() (nodes []registry.Node) {
+	last, _ := r.view.latest()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, n := range last.Nodes {
-		s := a.watched[n.Name]
-		if s == nil || s.revision != n.Revision || n.Name == a.o.Node.Name {
+		s := r.watched[n.Name]
+		if s == nil || s.revision != n.Revision || n.Name == r.o.Node.Name {
 			continue
 		}
-		hook := a.o.Evidence != nil && n.State == cluster.NodeSuspect && !time.Now().Before(s.ask)
+		hook := r.o.Evidence != nil && n.State == cluster.NodeSuspect && !time.Now().Before(s.ask)
 		if hook || !time.Now().Before(s.act) {
 			nodes = append(nodes, n)
 		}
@@ -159,55 +171,55 @@ func (a *Agent) due() (nodes []registry.Node) {
 }
 
 // prove fences a suspect node if a program proves that it is off, or if its hold is over.
-func (a *Agent) prove(ctx context.Context, n registry.Node) error {
-	evidence := a.askEvidence(ctx, n)
+func (r *reclaimer) prove(ctx context.Context, n registry.Node) error {
+	evidence := r.askEvidence(ctx, n)
 	if evidence == "" {
-		evidence = a.holdOver(n)
+		evidence = r.holdOver(n)
 	}
 	if evidence == "" {
 		return nil
 	}
-	_, err := a.session.store().Nodes.Fence(ctx, n, evidence, "agent of "+a.o.Node.Name)
+	_, err := r.session.store().Nodes.Fence(ctx, n, evidence, "agent of "+r.o.Node.Name)
 	if err == nil {
-		a.o.Log.Warn("fenced a node", "node", n.Name, "epoch", n.Epoch, "evidence", evidence)
+		r.o.Log.Warn("fenced a node", "node", n.Name, "epoch", n.Epoch, "evidence", evidence)
 	}
 	return err
 }
 
 // askEvidence asks a program for evidence that a suspect node is off. It returns "" if there is
 // none, or if it is not this agent's turn: on average, one agent asks in each lease time.
-func (a *Agent) askEvidence(ctx context.Context, n registry.Node) string {
-	if a.o.Evidence == nil {
+func (r *reclaimer) askEvidence(ctx context.Context, n registry.Node) string {
+	if r.o.Evidence == nil {
 		return ""
 	}
-	peers := a.view.peers()
-	a.mu.Lock()
-	s := a.watched[n.Name]
+	peers := r.view.peers()
+	r.mu.Lock()
+	s := r.watched[n.Name]
 	turn := s != nil && !time.Now().Before(s.ask)
 	if turn {
-		s.ask = time.Now().Add(a.o.TTL + a.o.Jitter(2*a.o.TTL*time.Duration(peers)))
+		s.ask = time.Now().Add(r.o.TTL + r.o.Jitter(2*r.o.TTL*time.Duration(peers)))
 	}
-	a.mu.Unlock()
+	r.mu.Unlock()
 	if !turn {
 		return ""
 	}
-	evidence, err := a.o.Evidence(ctx, n.Name)
+	evidence, err := r.o.Evidence(ctx, n.Name)
 	if err != nil {
-		a.o.Log.Info("no evidence that a suspect node is off", "node", n.Name, "cause", err)
+		r.o.Log.Info("no evidence that a suspect node is off", "node", n.Name, "cause", err)
 		return ""
 	}
 	return evidence
 }
 
 // holdOver returns evidence that a suspect node has stopped using its blocks, or "".
-func (a *Agent) holdOver(n registry.Node) string {
+func (r *reclaimer) holdOver(n registry.Node) string {
 	wait, ok := holdWait(n)
 	if !ok {
 		return ""
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	s := a.watched[n.Name]
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.watched[n.Name]
 	if s == nil || s.revision != n.Revision || time.Since(s.since) < wait {
 		return ""
 	}
@@ -215,10 +227,10 @@ func (a *Agent) holdOver(n registry.Node) string {
 }
 
 // reclaimAll frees the blocks of a fenced node, in batches.
-func (a *Agent) reclaimAll(ctx context.Context, n registry.Node) error {
+func (r *reclaimer) reclaimAll(ctx context.Context, n registry.Node) error {
 	blocks := len(n.Blocks)
 	for {
-		rest, done, err := a.session.store().Nodes.Reclaim(ctx, n, "fenced")
+		rest, done, err := r.session.store().Nodes.Reclaim(ctx, n, "fenced")
 		if err != nil {
 			return fmt.Errorf("reclaim: %w", err)
 		}
@@ -227,7 +239,7 @@ func (a *Agent) reclaimAll(ctx context.Context, n registry.Node) error {
 		}
 	}
 	if blocks > 0 {
-		a.o.Log.Info("reclaimed the blocks of a fenced node", "node", n.Name, "blocks", blocks)
+		r.o.Log.Info("reclaimed the blocks of a fenced node", "node", n.Name, "blocks", blocks)
 	}
 	return nil
 }

@@ -24,22 +24,22 @@ const rivalTimes = 3
 // excludeRival waits for the end of the lease that an earlier boot of this node took. If the lease
 // is renewed meanwhile, another host runs with a copy of this node's files. The error then wraps
 // [registry.ErrIdentity]. It returns the node before it joins, the zero Node if it is new.
-func (a *Agent) excludeRival(ctx context.Context) (registry.Node, error) {
-	n, err := a.session.store().Nodes.Read(ctx, a.o.Node.Name)
+func (m *membership) excludeRival(ctx context.Context) (registry.Node, error) {
+	n, err := m.session.store().Nodes.Read(ctx, m.o.Node.Name)
 	if errors.Is(err, registry.ErrNotFound) {
 		return n, nil
 	}
 	if err != nil {
 		return n, err
 	}
-	if n.Identity != a.identity.node().Identity || n.Boot == a.o.BootID || !n.Live || !alive(n) {
-		a.rival = rival{}
+	if n.Identity != m.identity.node().Identity || n.Boot == m.o.BootID || !n.Live || !alive(n) {
+		m.rival = rival{}
 		return n, nil
 	}
-	if a.rival.boot != n.Boot {
-		a.rival = rival{n.Boot, time.Now()}
+	if m.rival.boot != n.Boot {
+		m.rival = rival{n.Boot, time.Now()}
 	}
-	if time.Since(a.rival.since) < rivalTimes*a.o.TTL {
+	if time.Since(m.rival.since) < rivalTimes*m.o.TTL {
 		return n, errEarlierBoot
 	}
 	return n, fmt.Errorf("%w: boot %s of the same identity keeps its lease", registry.ErrIdentity,

@@ -23,22 +23,33 @@ type Router interface {
 	Watch(ctx context.Context) (<-chan struct{}, error)
 }
 
-// route programs the routes after changes of the view or of the kernel, and at least every
+// routing makes the kernel have the routes to the blocks of other nodes.
+type routing struct {
+	o        *Options
+	identity *identity
+	session  *session
+	view     *view
+	problems *problems
+	turn     turn
+	changed  chan struct{} // the view has changed
+}
+
+// run programs the routes after changes of the view or of the kernel, and at least every
 // resyncTime. Routes stay when ctx ends.
-func (a *Agent) route(ctx context.Context) error {
-	if a.o.Router == nil {
+func (r *routing) run(ctx context.Context) error {
+	if r.o.Router == nil {
 		return nil
 	}
 	var kernel <-chan struct{}
 	for ctx.Err() == nil {
 		if kernel == nil {
 			var err error
-			kernel, err = a.o.Router.Watch(ctx)
-			a.problems.report("watch routes", err)
+			kernel, err = r.o.Router.Watch(ctx)
+			r.problems.report("watch routes", err)
 		}
-		t := time.NewTimer(resyncTime + a.o.Jitter(resyncTime/10))
+		t := time.NewTimer(resyncTime + r.o.Jitter(resyncTime/10))
 		select {
-		case <-a.rout:
+		case <-r.changed:
 		case _, ok := <-kernel:
 			if !ok {
 				kernel = nil // the next resync watches again
@@ -51,11 +62,11 @@ func (a *Agent) route(ctx context.Context) error {
 			break
 		}
 		select {
-		case <-a.rout: // the view below includes it
+		case <-r.changed: // the view below includes it
 		default:
 		}
-		if err := a.program(ctx); ctx.Err() == nil {
-			a.problems.report("routes", err)
+		if err := r.program(ctx); ctx.Err() == nil {
+			r.problems.report("routes", err)
 		}
 	}
 	return nil
@@ -63,37 +74,37 @@ func (a *Agent) route(ctx context.Context) error {
 
 // program makes the kernel agree with the last view, and publishes the MTU. Before the node has
 // joined, it does nothing: a route needs the addresses of both nodes.
-func (a *Agent) program(ctx context.Context) error {
-	v, seen := a.view.latest()
-	self := func(n registry.Node) bool { return n.Name == a.o.Node.Name }
+func (r *routing) program(ctx context.Context) error {
+	v, seen := r.view.latest()
+	self := func(n registry.Node) bool { return n.Name == r.o.Node.Name }
 	if !seen || !slices.ContainsFunc(v.Nodes, self) { // routes stay as they are
 		return nil
 	}
-	report, err := a.o.Router.Apply(ctx, wanted(a.o.Node.Name, v))
+	report, err := r.o.Router.Apply(ctx, wanted(r.o.Node.Name, v))
 	err = errors.Join(append(report.Problems, err)...)
 	if report.MTU == 0 {
 		return err
 	}
-	end, turnErr := a.exclusive(ctx)
+	end, turnErr := r.turn.take(ctx)
 	if turnErr != nil {
 		return err
 	}
 	defer end()
-	return errors.Join(err, a.publishMTU(ctx, report))
+	return errors.Join(err, r.publishMTU(ctx, report))
 }
 
 // publishMTU writes the MTU for container interfaces into node.json, and the MTU of the underlay
 // into the node's document. The caller has the turn.
-func (a *Agent) publishMTU(ctx context.Context, report routes.Report) error {
-	if err := a.identity.remember(func(n *local.Node) { n.MTU = report.MTU }); err != nil {
+func (r *routing) publishMTU(ctx context.Context, report routes.Report) error {
+	if err := r.identity.remember(func(n *local.Node) { n.MTU = report.MTU }); err != nil {
 		return err
 	}
-	a.session.setUnderlay(report.Underlay)
-	s, err := a.session.joined()
+	r.session.setUnderlay(report.Underlay)
+	s, err := r.session.joined()
 	if err != nil || s.Node.MTU == report.Underlay {
 		return nil // without a session, the next join publishes it
 	}
-	return a.session.update(ctx, func(n *cluster.Node) { n.MTU = report.Underlay })
+	return r.session.update(ctx, func(n *cluster.Node) { n.MTU = report.Underlay })
 }
 
 // wanted returns the routes of a node in a view. A node that is suspect or fenced keeps its routes

@@ -9,6 +9,7 @@ import (
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/cluster/agentcall"
+	"github.com/tenon-cni/tenon/internal/cluster/local"
 )
 
 // serve answers requests on the socket until ctx ends.
@@ -28,12 +29,8 @@ func (a *Agent) Handle(ctx context.Context, q *agentcall.Request) *agentcall.Rep
 		defer cancel()
 	}
 	switch q.Verb {
-	case agentcall.Grow:
-		return &agentcall.Reply{Error: a.explain(q.Pool, a.grow(ctx, q.Pool, q.Have))}
-	case agentcall.Acquire:
-		return a.handleAcquire(ctx, q)
-	case agentcall.Draw:
-		return a.handleDraw(ctx, q)
+	case agentcall.Grow, agentcall.Acquire, agentcall.Draw:
+		return a.provide(ctx, q)
 	case agentcall.Released:
 		poke(a.commons.noted)
 		return &agentcall.Reply{}
@@ -44,12 +41,40 @@ func (a *Agent) Handle(ctx context.Context, q *agentcall.Request) *agentcall.Rep
 	return &agentcall.Reply{Error: cni.Errorf(cni.CodeInvalidConfig, "unknown request %q", q.Verb)}
 }
 
+// provide gets blocks, a shared address or tokens, after the first attempt to join: it may be about
+// to confirm the blocks of this node.
+func (a *Agent) provide(ctx context.Context, q *agentcall.Request) *agentcall.Reply {
+	var got local.Allocation
+	err := a.attempted(ctx)
+	switch {
+	case err != nil:
+	case q.Verb == agentcall.Grow:
+		err = a.claims.grow(ctx, q.Pool, q.Have)
+	case q.Verb == agentcall.Draw:
+		err = a.commons.draw(ctx, q.Pool, q.Namespace)
+	default:
+		got, err = a.commons.acquire(ctx, q)
+		if refused(err) {
+			err := cni.Errorf(cni.CodeInvalidConfig, "pool %s: %w", q.Pool, err)
+			return &agentcall.Reply{Error: err}
+		}
+	}
+	if err != nil {
+		return &agentcall.Reply{Error: a.explain(q.Pool, err)}
+	}
+	return &agentcall.Reply{Address: got.Addr, Gateway: got.Gateway}
+}
+
+// refused reports whether a request for a shared address has failed for a reason that has nothing
+// to do with the contact to the store.
+func refused(err error) bool {
+	return errors.Is(err, registry.ErrRefused) || errors.Is(err, local.ErrNotAllocatable) ||
+		errors.Is(err, local.ErrNamespace)
+}
+
 // explain returns the protocol's error for a request that failed: code 11 with the pool, the last
 // contact and the remaining hold, because each of the causes may pass.
 func (a *Agent) explain(pool string, err error) *cni.Error {
-	if err == nil {
-		return nil
-	}
 	text := err
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, registry.ErrUnknown):

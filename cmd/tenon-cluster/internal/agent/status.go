@@ -75,7 +75,7 @@ func (a *Agent) poolStatus(ctx context.Context, name string) (s agentcall.PoolSt
 // exhausted returns why the node gets no further block of a pool at present, or "". It does not try
 // to claim one, so a block that cools down counts as free.
 func (a *Agent) exhausted(ctx context.Context, name string) string {
-	_, err := a.mayClaim(ctx, name)
+	_, err := a.claims.mayClaim(ctx, name)
 	// The wait for other nodes passes soon, unless the store does not answer.
 	if err != nil && !errors.Is(err, errSettling) {
 		return err.Error()

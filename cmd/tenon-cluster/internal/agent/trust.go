@@ -250,6 +250,8 @@ func (t *trust) accept(n registry.Node) (confirmed bool, err error) {
 
 // keepSeen makes durable what the agent has seen of the store, before the node acts on it.
 func (t *trust) keepSeen() error {
-	newest, revision := t.seen.Newest(), t.newestRevision()
-	return t.identity.remember(func(n *local.Node) { n.Seen, n.Revision = newest, revision })
+	return t.identity.remember(t.mark)
 }
+
+// mark notes in the node's own document what the agent has seen of the store.
+func (t *trust) mark(n *local.Node) { n.Seen, n.Revision = t.seen.Newest(), t.newestRevision() }

@@ -11,7 +11,8 @@ import (
 // watch follows nodes, pools and shared addresses until ctx ends.
 func (a *Agent) watch(ctx context.Context) error {
 	var sampled time.Time
-	a.session.store().Watch(ctx, resyncTime+a.o.Jitter(resyncTime/2), func(v registry.View, err error) {
+	resync := resyncTime + a.o.Jitter(resyncTime/2)
+	a.session.store().Watch(ctx, resync, func(v registry.View, err error) {
 		a.problems.report("watch", err)
 		if err != nil {
 			return
@@ -19,7 +20,7 @@ func (a *Agent) watch(ctx context.Context) error {
 		if a.see(v) {
 			poke(a.wake)
 		}
-		poke(a.rout)
+		poke(a.routing.changed)
 		sampled = a.sample(v, sampled)
 	})
 	return nil
@@ -40,7 +41,7 @@ func (a *Agent) see(v registry.View) (concerned bool) {
 		}
 	}
 	a.view.set(v)
-	a.suspect(v.Nodes)
+	a.reclaimer.observe(v.Nodes)
 	return concerned
 }
 
