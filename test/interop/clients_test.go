@@ -158,12 +158,12 @@ func TestClientsKubeProxy(t *testing.T) {
 }
 
 // inPod calls do in the network namespace of a pod.
-func (c *containerd) inPod(path string, do func() error) {
-	c.t.Helper()
-	ns, err := netns.Open(c.path(strings.TrimPrefix(path, "/var"))) // /var/run is a symlink that leads out of the node
-	must(c.t, err)
+func (n *node) inPod(path string, do func() error) {
+	n.t.Helper()
+	ns, err := netns.Open(n.path(strings.TrimPrefix(path, "/var"))) // /var/run is a symlink that leads out of the node
+	must(n.t, err)
 	defer ns.Close()
-	must(c.t, ns.Run(do))
+	must(n.t, ns.Run(do))
 }
 
 // listen accepts connections in a pod and returns their source addresses.

@@ -83,7 +83,7 @@ func TestProgramCnitool(t *testing.T) {
 		for _, built := range []library{original, compat} {
 			n := newCnitool(t, built, install)
 			n.env = []string{withoutRollback}
-			logs[built] = n.log()
+			logs[built] = n.log(cnitoolSteps)
 		}
 		sameAs(t, logs[original], logs[compat])
 	})
@@ -117,13 +117,13 @@ func (n *cnitool) call(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// log runs all steps and describes what each did.
-func (n *cnitool) log() string {
+// log runs steps and describes what each did.
+func (n *cnitool) log(steps [][]string) string {
 	n.t.Helper()
 	var log strings.Builder
 	objects := func() string { return testnet.WithoutSettings(n.snapshot()) }
 	state := objects()
-	for _, step := range cnitoolSteps {
+	for _, step := range steps {
 		cmd := n.call(step...)
 		var out, messages strings.Builder
 		cmd.Stdout, cmd.Stderr = &out, &messages

@@ -48,7 +48,8 @@ func TestProgramLibraries(t *testing.T) {
 	t.Parallel()
 	for name, built := range map[string][]library{
 		"containerd/containerd": {original, compat, linked}, "containerd/ctr": {original, compat}, "go-cni/go-cni": {original, compat, linked},
-		"cnitool/cnitool": {original, compat}, "plugins/bridge": {original, compat},
+		"cnitool/cnitool": {original, compat}, "plugins/bridge": {original, compat}, "nerdctl/nerdctl": {compat},
+		"buildkit/buildkit": {original, compat}, "multus/multus": {original, compat}, "whereabouts/whereabouts": {original, compat},
 	} {
 		for _, l := range built {
 			path := filepath.Join(l.dir(t, filepath.Dir(name)), filepath.Base(name))
