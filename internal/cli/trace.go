@@ -201,7 +201,8 @@ JSON of OTLP.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			operations, err := a.readTrace(args[0])
 			if err != nil {
-				return err
+				return hint(err, "plugins write to the file in TENON_TRACE: set that variable in the "+
+					"environment of the runtime")
 			}
 			if len(args) > 1 {
 				operations = slices.DeleteFunc(operations, func(o *traceview.Span) bool {
