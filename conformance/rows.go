@@ -1,8 +1,11 @@
 package conformance
 
 import (
+	"crypto/sha256"
 	_ "embed"
+	"encoding/hex"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -12,6 +15,9 @@ import (
 //go:embed rows.tsv
 var rowsTable string
 
+//go:embed rules.tsv
+var rulesTable string
+
 // Row is one requirement.
 type Row struct {
 	ID     string // such as "PL-DEL-02"; see the package documentation for the prefixes
@@ -19,7 +25,14 @@ type Row struct {
 	Oldest cni.Version // oldest version of the specification to which it applies
 	Latest cni.Version // latest version to which it applies
 	Party  Party
-	Title  string // a summary; the specification has the exact wording
+	Title  string // a summary
+	// Section is the section of the specification that has the exact wording. For other levels it
+	// begins with "none" and states where the row comes from.
+	Section string
+	Rule    string // the requirement in full, in our words; Title if the catalog has no more
+	// Disputed is the row of the area DIS that explains how libcni or other programs in wide use differ
+	// from this row. It is empty if they do not.
+	Disputed string
 }
 
 // Level states how binding a row is, and its source.
@@ -54,16 +67,37 @@ func (r Row) Holds(v cni.Version) bool { return r.Oldest <= v && v <= r.Latest }
 
 // Rows returns the catalog of requirements. An error means that the embedded table is inconsistent.
 func Rows() ([]Row, error) {
-	_, body, _ := strings.Cut(strings.TrimSuffix(rowsTable, "\n"), "\n")
+	index := map[string]int{}
 	var rows []Row
-	for line := range strings.SplitSeq(body, "\n") {
+	for line := range lines(rowsTable) {
 		r, err := parseRequirement(line)
 		if err != nil {
 			return nil, fmt.Errorf("requirement %q: %w", line, err)
 		}
+		index[r.ID] = len(rows)
 		rows = append(rows, r)
 	}
+	for line := range lines(rulesTable) {
+		columns := strings.Split(line, "\t")
+		i, known := index[columns[0]]
+		if len(columns) != 4 || !known {
+			return nil, fmt.Errorf("rule %q: wrong number of columns, or unknown row", line)
+		}
+		rows[i].Section, rows[i].Disputed, rows[i].Rule = columns[1], columns[2], columns[3]
+	}
 	return rows, nil
+}
+
+// lines returns the lines of a table without its head.
+func lines(table string) iter.Seq[string] {
+	_, body, _ := strings.Cut(strings.TrimSuffix(table, "\n"), "\n")
+	return strings.SplitSeq(body, "\n")
+}
+
+// Digest identifies the edition of the catalog: it changes with each change of a row.
+func Digest() string {
+	sum := sha256.Sum256([]byte(rowsTable + rulesTable))
+	return hex.EncodeToString(sum[:])
 }
 
 // parseRequirement parses a line of the table: ID, level, versions, party, title.
@@ -72,7 +106,8 @@ func parseRequirement(line string) (Row, error) {
 	if len(columns) != 5 {
 		return Row{}, fmt.Errorf("%d columns", len(columns))
 	}
-	r := Row{ID: columns[0], Level: Level(columns[1]), Party: Party(columns[3]), Title: columns[4]}
+	r := Row{ID: columns[0], Level: Level(columns[1]), Party: Party(columns[3]), Title: columns[4],
+		Section: "none: a mistake that an implementation once made", Rule: columns[4]}
 	levels := []Level{
 		LevelMust, LevelMustNot, LevelShould, LevelShouldNot, LevelMay,
 		LevelDeFacto, LevelAdvice, LevelRegression,

@@ -29,6 +29,16 @@ func TestRows(t *testing.T) {
 		if words := len(strings.Fields(r.Title)); words < 2 || words > 10 {
 			t.Errorf("%s: title of %d words", r.ID, words)
 		}
+		if r.Rule == "" || r.Section == "" {
+			t.Errorf("%s lacks a rule or a section", r.ID)
+		}
+		if r.Disputed != "" && !slices.ContainsFunc(all, func(d Row) bool { return d.ID == r.Disputed && d.Level == LevelAdvice }) {
+			t.Errorf("%s: disputed in unknown row %s", r.ID, r.Disputed)
+		}
+		fromText := slices.Contains([]Level{LevelMust, LevelMustNot, LevelShould, LevelShouldNot, LevelMay}, r.Level)
+		if fromText && !strings.HasPrefix(r.Section, "CNI ") && !strings.HasPrefix(r.Section, "none: advice") {
+			t.Errorf("%s: section %q", r.ID, r.Section)
+		}
 		if r.Oldest > r.Latest {
 			t.Errorf("%s: from %v to %v", r.ID, r.Oldest, r.Latest)
 		}

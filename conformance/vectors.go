@@ -10,7 +10,7 @@
 // conversion, ERR errors, CONV conventions, DNS, TRC tracing, SEC hardening, TOOL command lines,
 // DIS contradictions, R regressions.
 //
-// The package does not yet include a judge that runs binaries against the vectors.
+// Package judge judges plugins by the catalog.
 package conformance
 
 import (

@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 
+	"github.com/tenon-cni/tenon/conformance/judge"
 	"github.com/tenon-cni/tenon/internal/cli"
 	"github.com/tenon-cni/tenon/plugin"
 	"github.com/tenon-cni/tenon/plugins/all"
@@ -13,7 +14,10 @@ import (
 // version is set when the binary is linked.
 var version = "unknown"
 
-func main() { os.Exit(run()) }
+func main() {
+	judge.Main()
+	os.Exit(run())
+}
 
 func run() int {
 	caller := plugin.Caller(all.Plugins, os.Getenv("TENON_EXEC") == "always")

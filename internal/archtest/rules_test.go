@@ -124,9 +124,12 @@ var interfaceOwners = map[string]string{
 	"NFNL_SUBSYS_CTNETLINK": "internal/netlink",
 }
 
+// tracer names the system calls and messages of other processes, which it watches.
+const tracer = "internal/tracer"
+
 func kernelInterfaces(t *tree, violated report) {
 	for _, f := range t.files {
-		if f.support() {
+		if f.support() || f.pkg == tracer {
 			continue
 		}
 		for name, owner := range interfaceOwners {
@@ -163,7 +166,7 @@ func oneDoor(t *tree, violated report) {
 func namespaces(t *tree, violated report) {
 	names := []string{"Setns", "Unshare", "SYS_SETNS", "SYS_UNSHARE"}
 	for _, f := range t.files {
-		if under(f.pkg, "internal/netns") || f.support() {
+		if under(f.pkg, "internal/netns", tracer) || f.support() {
 			continue
 		}
 		for _, u := range uses(f, names, "golang.org/x/sys/unix", "syscall") {
@@ -184,7 +187,7 @@ func processes(t *tree, violated report) {
 	// internal/program replaces the plugin that runs as "dhcp daemon" with tenon-dhcp, for example.
 	const replacer = "internal/program"
 	starters := []string{"invoke", "internal/iptables", "internal/netlink/tap_label.go",
-		"internal/cli", "internal/ops", "conformance",
+		"internal/cli", "internal/ops", "internal/judge", tracer,
 		"cmd/tenon-cluster/internal/daemon"}
 	for _, f := range t.files {
 		if f.support() {
@@ -205,6 +208,9 @@ func processes(t *tree, violated report) {
 			violated(f.path, "imports os/exec: only %s and %s start processes",
 				strings.Join(starters, ", "), replacer)
 		}
+		if f.pkg == "internal/judge/cell" {
+			continue // the steps of scenarios are texts for a shell
+		}
 		for lit := range nodes[*ast.BasicLit](f) {
 			text := strings.Trim(lit.Value, "\"`")
 			restore := slices.Contains([]string{"iptables-restore", "ip6tables-restore",
@@ -223,14 +229,15 @@ const blankImport = "plugins/all/link"
 
 func processGlobals(t *tree, violated report) {
 	for _, f := range t.files {
+		mains := f.pkg == "plugin" || f.pkg == "conformance/judge"
 		if under(f.pkg, "cmd") && f.program() || under(f.pkg, "internal/cli") ||
-			f.pkg == "plugin" && declaresMain(f) || f.pkg == blankImport || f.support() {
+			mains && declaresMain(f) || f.pkg == blankImport || f.support() {
 			continue
 		}
 		names := []string{"Getenv", "LookupEnv", "Setenv", "Stdout", "Exit"}
 		for _, u := range uses(f, names, "os") {
-			violated(t.position(u), "os.%s: only cmd, internal/cli and plugin.Main own the process",
-				u.Sel.Name)
+			violated(t.position(u),
+				"os.%s: only cmd, internal/cli, plugin.Main and judge.Main own the process", u.Sel.Name)
 		}
 		for _, u := range uses(f, []string{"Print", "Printf", "Println"}, "fmt") {
 			violated(t.position(u),

@@ -12,13 +12,15 @@ import (
 // import directly. A package belongs to the part with the longest matching name.
 var mayImport = map[string][]string{
 	// Programs.
-	"cmd":             {"internal/cli", "internal/dhcp", "plugin", "plugins/all", "cni"},
+	"cmd": {"internal/cli", "internal/dhcp", "conformance/judge", "plugin", "plugins/all",
+		"cni"},
 	"cmd/tenon/man":   {"internal/cli", "internal/dhcp", "internal/manual", "plugins/all"},
 	"internal/manual": {},
 	"internal/cli": {
 		"cni", "invoke", "network", "network/config", "plugin", "plugins", "plugins/all",
 		"internal/ops", "internal/dhcp", "internal/ipam", "internal/repair", "internal/session",
 		"internal/program", "internal/cluster", "internal/journal", "internal/trace",
+		"internal/statefile", "internal/shell", "conformance/judge", "conformance/report",
 	},
 	"internal/ops": {
 		"cni", "invoke", "network", "network/config", "plugin", "plugins", "plugins/all",
@@ -99,6 +101,14 @@ var mayImport = map[string][]string{
 	"invoke":           {"cni", "internal/trace"},
 	"cni":              {},
 
+	// The judge of plugins.
+	"conformance/judge":  {"conformance", "conformance/report", "internal/judge"},
+	"conformance/report": {"conformance", "cni"},
+	"internal/judge": {"conformance", "conformance/report", "internal/host", "internal/netlink",
+		"internal/nft", "internal/netns", "internal/mounts", "internal/tracer", "internal/shell",
+		"cni"},
+	"internal/tracer": {},
+
 	// The kernel.
 	"internal/kernel": {"internal/netlink", "internal/nft", "internal/iptables",
 		"internal/netns", "internal/trace"},
@@ -115,6 +125,7 @@ var mayImport = map[string][]string{
 	"internal/statefile":  {},
 	"internal/unixsocket": {},
 	"internal/document":   {},
+	"internal/shell":      {},
 	"internal/ledger":     {"internal/statefile"},
 	"internal/mounts":     {},
 	"internal/journal":    {"internal/statefile", "cni"},

@@ -136,6 +136,7 @@ Exit status: 0 success, 1 failure, 2 wrong usage.`,
 		a.plugin(),
 		a.dhcpDaemon(),
 		a.demo(),
+		a.conform(),
 		a.flagsTopic(),
 	)
 	root.AddCommand(a.planInside())

@@ -57,17 +57,6 @@ func TestDefaultID(t *testing.T) {
 	}
 }
 
-func TestQuoted(t *testing.T) {
-	t.Parallel()
-	for word, want := range map[string]string{
-		"a-b_c/d.e": "a-b_c/d.e", "": "''", "a b": "'a b'", "it's": `'it'\''s'`, "$x": "'$x'", `ips=["1"]`: `'ips=["1"]'`,
-	} {
-		if got := quoted(word); got != want {
-			t.Errorf("%q: got %s, want %s", word, got, want)
-		}
-	}
-}
-
 func TestCapabilities(t *testing.T) {
 	t.Parallel()
 	got, err := capabilities(

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/journal"
 	"github.com/tenon-cni/tenon/internal/ops/spelling"
+	"github.com/tenon-cni/tenon/internal/shell"
 )
 
 // places are the flags for directories. A command in a hint repeats the given ones.
@@ -70,7 +71,7 @@ func (a *app) sudo() string {
 func commandLine(program string, args ...[]string) string {
 	words := []string{program}
 	for _, arg := range slices.Concat(args...) {
-		words = append(words, quoted(arg))
+		words = append(words, shell.Quote(arg))
 	}
 	return strings.Join(words, " ")
 }
@@ -82,16 +83,4 @@ func (a *app) didYouMean(err error, name string, known []string) error {
 		return hint(err, a.instead(fmt.Sprintf("did you mean %q?", near), name, near))
 	}
 	return err
-}
-
-// quoted quotes a word for a shell.
-func quoted(word string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
-			strings.ContainsRune("-_./:=@,+%", r)
-	}
-	if word != "" && strings.TrimFunc(word, plain) == "" {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/journal"
 	"github.com/tenon-cni/tenon/internal/ops/logs"
+	"github.com/tenon-cni/tenon/internal/shell"
 	"github.com/tenon-cni/tenon/network"
 )
 
@@ -46,7 +47,7 @@ func (r *settings) readJournal() (journal.Content, error) {
 	if _, err := os.Stat(j.Dir); err != nil {
 		r.warn("no journal: %v", err)
 		r.printHint("\"tenon add\" creates the journal; to record the plugins of a runtime, run: " +
-			"install -d -m 0700 " + quoted(j.Dir))
+			"install -d -m 0700 " + shell.Quote(j.Dir))
 	}
 	return c, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tenon-cni/tenon/internal/ops/spelling"
+	"github.com/tenon-cni/tenon/internal/shell"
 )
 
 // commandSynonyms returns words that users of other tools try, and the commands of Tenon for them.
@@ -161,7 +162,7 @@ func (a *app) unknownFlag(cmd *cobra.Command, name string) error {
 		}
 	}
 	if capability, ok := capabilityFlags()[name]; ok && cmd.Flags().Lookup("cap") != nil {
-		return hint(err, "use a capability: --cap "+quoted(capability))
+		return hint(err, "use a capability: --cap "+shell.Quote(capability))
 	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {

@@ -6,6 +6,8 @@ import (
 	"math"
 	"net/netip"
 	"strings"
+
+	"github.com/tenon-cni/tenon/cni"
 )
 
 // RangeSet is a pool of ranges of one family that provides one address.
@@ -52,6 +54,20 @@ func CheckOverlap(sets []RangeSet) error {
 		}
 	}
 	return nil
+}
+
+// DistinctFamilies reports whether there is at most one address per family, which is the limit of
+// results before version 0.3.0.
+func DistinctFamilies(ips []cni.IP) bool {
+	seen := map[bool]bool{}
+	for _, ip := range ips {
+		is4 := ip.Address.Addr().Is4()
+		if seen[is4] {
+			return false
+		}
+		seen[is4] = true
+	}
+	return true
 }
 
 // OnePerFamily reports whether canonical sets provide at most one address per family, which is the

@@ -12,7 +12,7 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
-	"github.com/tenon-cni/tenon/internal/testnet/tracer"
+	"github.com/tenon-cni/tenon/internal/tracer"
 )
 
 // TestGuideBuilds follows docs/writing-plugins.md in an empty module without a network: plugin and

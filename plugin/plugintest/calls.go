@@ -12,7 +12,7 @@ import (
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/testnet"
-	"github.com/tenon-cni/tenon/internal/testnet/tracer"
+	"github.com/tenon-cni/tenon/internal/tracer"
 	"github.com/tenon-cni/tenon/plugin"
 )
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/tenon-cni/tenon/internal/testnet"
-	"github.com/tenon-cni/tenon/internal/testnet/tracer"
+	"github.com/tenon-cni/tenon/internal/tracer"
 )
 
 // TestStranger copies a plugin into a module of its own that uses only public packages of Tenon,

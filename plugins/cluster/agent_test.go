@@ -30,6 +30,7 @@ import (
 // pools are the pools of the fake agent.
 var pools = []cluster.Pool{
 	{Name: "pods", Range: netip.MustParsePrefix("10.64.0.0/12")},
+	{Name: "more", Range: netip.MustParsePrefix("10.96.0.0/12")},
 	{Name: "pods6", Range: netip.MustParsePrefix("fd00:64::/104")},
 	{Name: "prefixes", Range: netip.MustParsePrefix("fd00:66::/48"), PrefixBits: 64},
 }

@@ -100,6 +100,11 @@ func (c *Config) Add(ctx context.Context, call *plugin.Call) (*cni.Result, error
 		}
 		r.IPs = append(r.IPs, cni.IP{Address: got.Addr, Gateway: got.Gateway})
 	}
+	if err == nil && call.Version < cni.V030 && !ipam.DistinctFamilies(r.IPs) {
+		err = cni.Errorf(cni.CodeInvalidConfig,
+			"CNI version %v does not support more than 1 address per family", call.Version).
+			WithDetails("use cniVersion 0.3.0 or newer")
+	}
 	if err == nil {
 		err = a.finish(ctx)
 	}

@@ -24,12 +24,13 @@ import (
 // node is a node with a state directory, and an agent if the test serves one.
 type node struct {
 	testing.TB
-	dir    string
-	agent  *agent
-	socket string
-	args   string // CNI_ARGS
-	conf   string // further members of the configuration
-	plugin plugin.Definition
+	dir     string
+	agent   *agent
+	socket  string
+	args    string // CNI_ARGS
+	conf    string // further members of the configuration
+	version string // of the configuration; 1.1.0 if empty
+	plugin  plugin.Definition
 }
 
 func newNode(t testing.TB) *node {
@@ -60,8 +61,12 @@ func (n *node) prepare(pool string, change func(*local.State)) {
 // serve calls the plugin. ipam holds the members of the ipam section.
 func (n *node) serve(verb cni.Command, container, ipam string) ([]byte, error) {
 	n.Helper()
-	conf := fmt.Sprintf(`{"cniVersion":"1.1.0","name":"net","type":"bridge","ipam":{"type":"cluster",`+
-		`"dir":%q,"socket":%q,%s}%s}`, n.dir, n.socket, ipam, n.conf)
+	version := n.version
+	if version == "" {
+		version = "1.1.0"
+	}
+	conf := fmt.Sprintf(`{"cniVersion":%q,"name":"net","type":"bridge","ipam":{"type":"cluster",`+
+		`"dir":%q,"socket":%q,%s}%s}`, version, n.dir, n.socket, ipam, n.conf)
 	if !json.Valid([]byte(conf)) {
 		n.Fatalf("not JSON: %s", conf)
 	}
@@ -208,6 +213,20 @@ func TestDualStackUndo(t *testing.T) {
 	n.args = ""
 	n.prepare("pods6", func(s *local.State) { s.Draining = false })
 	n.want(cni.Add, "c1", `"pools":["pods","pods6"]`, "10.64.0.3/26 via 10.64.0.1, fd00:64::2/122")
+}
+
+// TestTwoPoolsOfFamily: results before version 0.3.0 have one address per family, so ADD refuses two
+// pools of a family.
+func TestTwoPoolsOfFamily(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	n.prepare("pods", nil)
+	n.prepare("more", nil)
+	n.version = "0.2.0"
+	n.want(cni.Add, "c1", `"pools":["pods","more"]`, "7 CNI version 0.2.0 does not support")
+	n.wantLeases()
+	n.version = "1.1.0"
+	n.want(cni.Add, "c1", `"pools":["pods","more"]`, "10.64.0.3/26 via 10.64.0.1, 10.96.0.3/26 via 10.96.0.1")
 }
 
 // Full blocks, a restart and an unknown pool need the agent; ADD continues with its reply.

@@ -421,3 +421,20 @@ func TestFailedAdd(t *testing.T) {
 	r.Refused(q, cni.CodeInvalidConfig)
 	r.Unchanged(before)
 }
+
+// TestOwnNamespace: with CNI_NETNS_OVERRIDE, the container can be the plugin's own namespace, and ADD
+// and DEL do not wait for each other's lock (ENV-16).
+func TestOwnNamespace(t *testing.T) {
+	t.Parallel()
+	r := lab(t, `,"device":"ens1"`)
+	before := r.State()
+	for _, verb := range []cni.Command{cni.Add, cni.Del} {
+		q := r.Request(verb, "c")
+		q.Netns, q.NetnsOverride = r.Host.Path(), "1"
+		r.Must(q)
+		if inside := link(t, r.Host, "eth0") != nil; inside != (verb == cni.Add) {
+			t.Errorf("after %s, eth0 exists: %v", verb, inside)
+		}
+	}
+	r.Unchanged(before)
+}

@@ -106,8 +106,10 @@ func (c *Config) Make(ctx context.Context, s *attach.Session) ([]cni.Interface, 
 	if w.dpdk {
 		return []cni.Interface{{Name: s.IfName, Sandbox: s.Netns}}, nil
 	}
-	if err := s.Sandbox.Lock(ctx); err != nil { // exclude another ADD of the same attachment
-		return nil, err
+	if !s.Sandbox.NS.Same(s.Host.NS) { // open locks the host
+		if err := s.Sandbox.Lock(ctx); err != nil { // exclude another ADD of the same attachment
+			return nil, err
+		}
 	}
 	memory, unlock, err := c.open(s)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/ipam"
 	"github.com/tenon-cni/tenon/plugin"
 )
 
@@ -28,7 +29,7 @@ func (c *Config) addresses(call *plugin.Call) ([]cni.IP, error) {
 	if err != nil {
 		return nil, err
 	}
-	if call.Version < cni.V030 && !onePerFamily(ips) {
+	if call.Version < cni.V030 && !ipam.DistinctFamilies(ips) {
 		return nil, cni.Errorf(cni.CodeInvalidConfig,
 			"CNI version %v does not support more than 1 address per family", call.Version).
 			WithDetails("use cniVersion 0.3.0 or newer")
@@ -137,17 +138,4 @@ func parsePrefix(s string) (netip.Prefix, error) {
 		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-mapped)
 	}
 	return p, err
-}
-
-// onePerFamily reports whether each family has at most one address.
-func onePerFamily(ips []cni.IP) bool {
-	seen := map[bool]bool{}
-	for _, ip := range ips {
-		is4 := ip.Address.Addr().Is4()
-		if seen[is4] {
-			return false
-		}
-		seen[is4] = true
-	}
-	return true
 }

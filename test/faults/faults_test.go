@@ -13,7 +13,7 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
-	"github.com/tenon-cni/tenon/internal/testnet/tracer"
+	"github.com/tenon-cni/tenon/internal/tracer"
 )
 
 // pluginDir names the directory of the plugins to break; by default the test builds the plugins of

@@ -13,7 +13,7 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/kernel"
 	"github.com/tenon-cni/tenon/internal/testnet"
-	"github.com/tenon-cni/tenon/internal/testnet/tracer"
+	"github.com/tenon-cni/tenon/internal/tracer"
 )
 
 // A runtime can be killed anywhere while it runs a chain of plugins: "tenon recover" and DEL of

@@ -23,7 +23,7 @@ import (
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/test/victim"
 	"github.com/tenon-cni/tenon/internal/cluster"
 	"github.com/tenon-cni/tenon/internal/testnet"
-	"github.com/tenon-cni/tenon/internal/testnet/tracer"
+	"github.com/tenon-cni/tenon/internal/tracer"
 )
 
 var every = flag.Bool("every", false, "kill at every point, instead of at some random ones")

@@ -14,7 +14,7 @@ import (
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/test/sim"
 	"github.com/tenon-cni/tenon/internal/cluster"
 	"github.com/tenon-cni/tenon/internal/testnet"
-	"github.com/tenon-cni/tenon/internal/testnet/tracer"
+	"github.com/tenon-cni/tenon/internal/tracer"
 )
 
 // TestTraffic runs hosts with the built programs: any pod reaches any pod, while blocks are added,

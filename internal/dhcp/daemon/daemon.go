@@ -259,25 +259,28 @@ func (d *Daemon) processNotes(ctx context.Context) {
 		d.Log.Error("notes", "error", err)
 	}
 	for _, name := range names {
-		d.drop(ctx, name)
-		if err := d.notes.Remove(name); err != nil {
+		if err := errors.Join(d.drop(ctx, name), d.notes.Remove(name)); err != nil {
 			d.Log.Error("note", "error", err)
 		}
 	}
 }
 
-// drop releases the leases of an attachment, if it has any, and waits for the release.
-func (d *Daemon) drop(ctx context.Context, name string) {
+// drop releases the leases of an attachment, if it has any, and waits for the release. The error
+// explains why the file of the lease remains.
+func (d *Daemon) drop(ctx context.Context, name string) error {
 	d.mu.Lock()
 	l := d.all[name]
-	d.mu.Unlock()
 	if l == nil {
-		return
+		defer d.mu.Unlock()
+		return d.leases.Remove(name) // an earlier call may have failed to remove it
 	}
+	d.mu.Unlock()
 	l.stop(errRelease)
 	select {
 	case <-l.ended:
+		return l.unremoved
 	case <-ctx.Done():
+		return nil
 	}
 }
 

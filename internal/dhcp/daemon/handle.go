@@ -127,7 +127,7 @@ func (d *Daemon) allocate(ctx context.Context, q *dhcp.Request) (*cni.Result, er
 		err = d.awaitRouters(ctx, &rec, q.NS, r)
 	}
 	if err != nil && created {
-		d.drop(ctx, name)
+		err = errors.Join(err, d.drop(ctx, name))
 	}
 	return r, err
 }
@@ -158,7 +158,7 @@ func (d *Daemon) obtain(
 		if same && had.Lost == "" && had.Lost6 == "" {
 			return l, false, at.Close()
 		}
-		d.drop(ctx, name) // the container is a different one, or its address is lost
+		_ = d.drop(ctx, name) // the container is a different one, or its address is lost
 		if ctx.Err() != nil {
 			return nil, false, errors.Join(context.Cause(ctx), at.Close())
 		}
@@ -234,8 +234,7 @@ func (d *Daemon) release(ctx context.Context, q *dhcp.Request) error {
 		return err
 	}
 	name := dhcp.FileName(cni.Attachment{Network: n.Name, Container: q.Container, IfName: q.IfName})
-	d.drop(ctx, name)
-	return d.notes.Remove(name)
+	return errors.Join(d.drop(ctx, name), d.notes.Remove(name))
 }
 
 // collect releases the leases of attachments of a network that are no longer valid.
@@ -244,15 +243,16 @@ func (d *Daemon) collect(ctx context.Context, q *dhcp.Request) error {
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, l := range d.sorted() {
 		a := l.snapshot().Attachment
 		valid := slices.Contains(q.Valid,
 			cni.ValidAttachment{ContainerID: a.Container, IfName: a.IfName})
 		if a.Network == n.Name && !valid {
-			d.drop(ctx, l.name)
+			errs = append(errs, d.drop(ctx, l.name))
 		}
 	}
-	return ctx.Err()
+	return errors.Join(append(errs, ctx.Err())...)
 }
 
 // sorted returns the leases in the order of their file names.

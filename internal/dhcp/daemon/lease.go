@@ -31,6 +31,8 @@ type lease struct {
 	ended chan struct{}           // closed when the goroutine has ended
 	first chan struct{}           // closed when the first lease has been bound or has failed
 
+	unremoved error // why the file remains after the end; valid when ended is closed
+
 	// The state for other goroutines.
 	mu      sync.Mutex
 	saved   Record
@@ -319,8 +321,8 @@ func (l *lease) end(ctx context.Context, why error) {
 	last := context.WithoutCancel(ctx)
 	l.release4(last)
 	l.release6(last)
-	if err := l.d.leases.Remove(l.name); err != nil {
-		l.log.Error("cannot remove the lease file", "error", err)
+	if l.unremoved = l.d.leases.Remove(l.name); l.unremoved != nil {
+		l.log.Error("cannot remove the lease file", "error", l.unremoved)
 	}
 	l.mu.Lock()
 	l.failure = why

@@ -74,6 +74,41 @@ func TestRestart(t *testing.T) {
 	})
 }
 
+// TestLeaseFileStays checks that GC and DEL report a lease file that they cannot remove, that GC
+// releases the other leases nevertheless, and that a later DEL removes the file.
+func TestLeaseFileStays(t *testing.T) {
+	t.Parallel()
+	n := dhcpserver.NewNet(t, "a", "b")
+	dhcpserver.Start(t, n, isc, pool, 600)
+	d := newNode(t, n)
+	d.add("a")
+	d.add("b")
+	owner := dhcp.FileName(cni.Attachment{Network: "lan", Container: "a", IfName: "eth0"})
+	file := filepath.Join(dhcp.Dir(d.socket), "leases", owner)
+	if err := errors.Join(os.Remove(file), os.MkdirAll(file+"/full", 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	collect := dhcp.Request{Verb: dhcp.Collect, Config: json.RawMessage(d.conf), Valid: []cni.ValidAttachment{}}
+	if err := d.ask(collect); err == nil {
+		t.Error("GC succeeds although a lease file stays")
+	}
+	if _, ok := d.lease("b"); ok {
+		t.Error("GC keeps the other lease")
+	}
+	if _, err := d.call(dhcp.Release, "a"); err == nil {
+		t.Error("DEL succeeds although the lease file stays")
+	}
+	if err := os.Remove(file + "/full"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.call(dhcp.Release, "a"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(file); !os.IsNotExist(err) {
+		t.Errorf("the lease file is still there: %v", err)
+	}
+}
+
 // eachServer runs a test with each of the given servers.
 func eachServer(t *testing.T, kinds []dhcpserver.Kind, test func(t *testing.T, k dhcpserver.Kind)) {
 	t.Parallel()

@@ -132,7 +132,7 @@ func New(o Options) *Agent {
 	a.identity = &identity{o: &o}
 	a.trust = &trust{o: &o, identity: a.identity, problems: a.problems, wake: a.wake, seen: seen}
 	a.session = &session{o: &o, identity: a.identity, trust: a.trust, wake: a.wake}
-	a.view = &view{o: &o}
+	a.view = &view{o: &o, session: a.session}
 	a.hold = &hold{o: &o, trust: a.trust, session: a.session, view: a.view, problems: a.problems,
 		wake: a.wake}
 	a.files = &files{o: &o, identity: a.identity, trust: a.trust, session: a.session, view: a.view,

@@ -164,6 +164,28 @@ func TestStatusNamesExhaustedPools(t *testing.T) {
 	})
 }
 
+// TestStatusAfterTheLastBlock: the status knows that the node has claimed the last block of a pool
+// before the store reports the claim back to the agent.
+func TestStatusAfterTheLastBlock(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for i := range 20 {
+			name := fmt.Sprintf("pool%d", i)
+			w.pool(cluster.Pool{Name: name, Range: prefix(fmt.Sprintf("10.64.%d.0/29", i)), BlockBits: 29})
+		}
+		n := w.node("n1").start()
+		pass(time.Minute)
+		for i := range 20 {
+			name := fmt.Sprintf("pool%d", i)
+			n.mustAdd(name, "c1")
+			for _, p := range n.status().Pools {
+				if p.Pool == name && p.Exhausted != "the nodes own all blocks of the pool" {
+					w.Errorf("%s: exhausted: %q", name, p.Exhausted)
+				}
+			}
+		}
+	})
+}
+
 // TestNoClaimAheadBeyondTheLimit: the node looks at its pool after a change and has as many blocks
 // as the pool allows; that is no problem while addresses are free.
 func TestNoClaimAheadBeyondTheLimit(t *testing.T) {

@@ -5,11 +5,13 @@ import (
 	"sync"
 
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/registry"
+	"github.com/tenon-cni/tenon/internal/cluster"
 )
 
 // view is what the node knows of the pools and of the other nodes.
 type view struct {
-	o *Options
+	o       *Options
+	session *session
 
 	mu     sync.Mutex    // guards the following fields
 	last   registry.View // of the last list or watch
@@ -96,8 +98,9 @@ func (v *view) plenty(name string, each uint64) bool {
 	return known && free >= each*uint64(len(last.Nodes))
 }
 
-// unowned returns the number of blocks of a pool that no node owns; some may cool down. known is
-// false until the agent has seen the pool and all nodes.
+// unowned returns the number of blocks of a pool that no node owns; some may cool down. It takes the
+// blocks of this node from the session, because the view has a claim only later. known is false
+// until the agent has seen the pool and all nodes.
 func (v *view) unowned(name string) (free uint64, known bool) {
 	last, listed := v.latest()
 	for _, p := range last.Pools {
@@ -105,11 +108,20 @@ func (v *view) unowned(name string) (free uint64, known bool) {
 			free, known = p.Blocks(), listed
 		}
 	}
-	for _, n := range last.Nodes {
-		for _, b := range n.Blocks {
+	owned := func(blocks []cluster.BlockRef) {
+		for _, b := range blocks {
 			if b.Pool == name && free > 0 {
 				free--
 			}
+		}
+	}
+	own, err := v.session.joined()
+	if err == nil {
+		owned(own.Node.Blocks)
+	}
+	for _, n := range last.Nodes {
+		if err != nil || n.Name != v.o.Node.Name {
+			owned(n.Blocks)
 		}
 	}
 	return free, known

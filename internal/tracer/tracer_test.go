@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenon-cni/tenon/internal/testnet"
-	"github.com/tenon-cni/tenon/internal/testnet/tracer"
+	"github.com/tenon-cni/tenon/internal/tracer"
 )
 
 func TestMain(m *testing.M) { testnet.Main(m) }
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { testnet.Main(m) }
 // of each fault of the second.
 func TestEffects(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, tracer.Supported)
+	testnet.Require(t, testnet.Root, tracer.Supported)
 	for _, row := range []struct {
 		effect tracer.Effect
 		made   []string
@@ -68,7 +68,7 @@ func TestEffects(t *testing.T) {
 // traced and continues.
 func TestOtherChildren(t *testing.T) {
 	t.Parallel()
-	testnet.Require(t, tracer.Supported)
+	testnet.Require(t, testnet.Root, tracer.Supported)
 	script := `mkdir a; (mkdir b; mkdir c) & wait`
 	done := make(chan error)
 	go func() {

@@ -1,0 +1,230 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenon-cni/tenon/conformance/judge"
+	"github.com/tenon-cni/tenon/conformance/report"
+	"github.com/tenon-cni/tenon/internal/ops/spelling"
+	"github.com/tenon-cni/tenon/internal/ops/table"
+)
+
+// judging is a run of "tenon conform plugin".
+type judging struct {
+	settings
+	options judge.Options
+	profile string
+	waivers string
+	list    bool
+}
+
+func conformPlugin(a *app) *cobra.Command {
+	r := &judging{settings: settings{app: a}}
+	cmd := &cobra.Command{
+		Use:   "plugin PATH|NAME|DIR...",
+		Short: "Judge plugins",
+		Long: `Judges plugins, given by their paths, by names in --plugin-dir, or by directories.
+In a directory, it judges each file that answers VERSION, and lists the other ones.
+
+Runs each plugin in each version that it announces. The configurations of well-known
+plugins are built in. For other plugins, trial calls find out whether a plugin creates
+interfaces, changes them, allocates addresses, or calls other plugins; describe a
+plugin that needs a configuration in a file for --config.
+
+Prints the progress to standard error, and keeps the report for "tenon conform
+replay". The exit status is 0 without a finding that the profile counts, 1 with
+findings, 2 for wrong usage or wrong waivers, 3 if required checks could not be made.`,
+		Example: `  tenon conform plugin ./my-plugin
+  tenon conform plugin bridge --profile spec-1.1
+  tenon conform plugin ./my-plugin --config my-plugin.json --only life
+  tenon conform plugin /opt/cni/bin --waivers waivers.json --json`,
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveDefault
+		},
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("missing PATH, NAME or DIR")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return r.run(cmd.Context(), args) },
+	}
+	r.pluginDirFlag(cmd)
+	r.jsonFlag(cmd)
+	r.flags(cmd)
+	return cmd
+}
+
+// flags adds the flags that other commands do not have.
+func (r *judging) flags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	usage := "count the rows of profile `NAME`: "
+	var profiles []cobra.Completion
+	for i, p := range report.Profiles() {
+		if i > 0 {
+			usage += "; "
+		}
+		usage += fmt.Sprintf("%s: %s", p.Profile, p.Counts)
+		profiles = append(profiles, cobra.CompletionWithDesc(string(p.Profile), p.Counts))
+	}
+	o := &r.options
+	flags.StringVar(&r.profile, "profile", string(report.Strict), usage)
+	flags.StringVar(&r.waivers, "waivers", "",
+		"accept the findings that `FILE` lists with reasons; a waiver without a finding is an error")
+	flags.StringVar(&o.Config, "config", "", "use the plugin as `FILE` describes: role, configuration, preparation")
+	flags.StringVar(&o.Role, "role", "", "judge only as `ROLE`: "+strings.Join(judge.Roles(), ", "))
+	flags.StringSliceVar(&o.Only, "only", nil,
+		"run only the scenarios, or those for the rows, in `NAMES`; repeatable")
+	flags.IntVar(&o.Jobs, "jobs", 0, "run `N` scenarios at the same time (default: the number of processors)")
+	flags.BoolVar(&o.Faults, "faults", false,
+		"also kill the plugin before each system call that changes something, and let the call fail")
+	flags.BoolVar(&r.list, "list", false, "list the scenarios and rows, and run none")
+	// The flags exist.
+	_ = cmd.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions(profiles, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.MarkFlagFilename("waivers", "json")
+	_ = cmd.MarkFlagFilename("config", "json")
+	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(judge.Roles(), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("only", func(_ *cobra.Command, _ []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return completeScenarios(judge.PluginScenarios(), word[:strings.LastIndexByte(word, ',')+1]), cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+// completeScenarios returns the names of scenarios, and the rows that they judge. before is the part of
+// the list that is complete: "life,".
+func completeScenarios(list []judge.Scenario, before string) (out []cobra.Completion) {
+	in := map[string][]string{} // scenarios by rows
+	var rows []string
+	for _, s := range list {
+		out = append(out, cobra.CompletionWithDesc(before+s.Name, "scenario for "+strings.Join(s.Rows, " ")))
+		for _, row := range s.Rows {
+			if in[row] == nil {
+				rows = append(rows, row)
+			}
+			in[row] = append(in[row], s.Name)
+		}
+	}
+	slices.Sort(rows)
+	for _, row := range rows {
+		out = append(out, cobra.CompletionWithDesc(before+row, "row of "+strings.Join(in[row], ", ")))
+	}
+	return out
+}
+
+func (r *judging) run(ctx context.Context, words []string) error {
+	o := &r.options
+	if err := r.readRules(); err != nil {
+		return usageError{err}
+	}
+	switch {
+	case o.Jobs < 0:
+		return usagef("--jobs %d is negative", o.Jobs)
+	case o.Role != "" && !slices.Contains(judge.Roles(), o.Role):
+		return usagef("--role %q is none of %s", o.Role, strings.Join(judge.Roles(), ", "))
+	}
+	paths, leftOut, err := judge.Find(ctx, words, r.pluginDirs.list)
+	switch {
+	case errors.Is(err, judge.ErrNoPlugin):
+		return usageError{err}
+	case err != nil:
+		return r.needsRoot(err)
+	case r.list:
+		return r.printCases(judge.List(ctx, paths, *o))
+	}
+	shown := &judgeProgress{app: r.app, live: r.stderr.terminal, several: len(paths) > 1}
+	o.Version, o.Progress, o.Judged = r.version, shown.progress, shown.judged
+	out, err := judge.Plugins(ctx, paths, *o)
+	shown.end()
+	if err != nil {
+		return r.judgeError(err)
+	}
+	out.LeftOut = leftOut
+	return r.conclude(out)
+}
+
+// readRules sets the profile and the waivers of the options.
+func (r *judging) readRules() (err error) {
+	if r.options.Profile, err = report.ParseProfile(r.profile); err != nil || r.waivers == "" {
+		return err
+	}
+	r.options.Waivers, err = report.ReadWaivers(r.waivers)
+	return err
+}
+
+// conclude keeps the report for "tenon conform replay", writes it and ends with its exit status.
+func (r *judging) conclude(out *report.Report) error {
+	r.checkWaivers(out)
+	if err := keepReport(out); err != nil {
+		r.warn("cannot keep the report for tenon conform replay: %v", err)
+	}
+	write := func() error {
+		return report.Text(r.stdout, out, report.TextOptions{Color: r.stdout.Coloured()})
+	}
+	if r.json {
+		write = func() error { return report.JSON(r.stdout, out) }
+	}
+	if err := write(); err != nil {
+		return err
+	}
+	if s := out.Status(); s != report.StatusPass {
+		return exitStatus(s)
+	}
+	return nil
+}
+
+// judgeError returns the error of a run of the judge for the user.
+func (r *judging) judgeError(err error) error {
+	if !errors.Is(err, judge.ErrUnknownName) {
+		return r.needsRoot(err)
+	}
+	var known []string
+	for _, s := range judge.PluginScenarios() {
+		known = append(append(known, s.Name), s.Rows...)
+	}
+	wrapped := usagef("--only: %w; list them with --list", err)
+	for _, name := range r.options.Only {
+		if !slices.Contains(known, name) {
+			return r.didYouMean(wrapped, name, known)
+		}
+	}
+	return wrapped
+}
+
+// printCases lists scenarios: as a table, or as JSON if a flag asks for it.
+func (r *judging) printCases(list []judge.Case, err error) error {
+	if err != nil {
+		return r.judgeError(err)
+	}
+	if r.json {
+		return r.printJSON(list)
+	}
+	rows := [][]string{{"SUBJECT", "SCENARIO", "ROLE", "VERSIONS", "ROWS"}}
+	for _, c := range list {
+		what := strings.Join(c.Rows, " ")
+		if c.Reason != "" {
+			what = "not run: " + c.Reason
+		}
+		rows = append(rows, []string{c.Subject, c.Scenario, cmp.Or(c.Role, "-"), cmp.Or(strings.Join(c.Versions, ","), "-"), what})
+	}
+	return table.Write(r.stdout, rows)
+}
+
+// checkWaivers warns about waivers for subjects that the run has under a similar name only.
+func (r *judging) checkWaivers(out *report.Report) {
+	var names []string
+	for _, s := range out.Subjects {
+		names = append(names, s.Name)
+	}
+	for _, w := range out.Unused {
+		if near := spelling.Nearest(w.Subject, names); !slices.Contains(names, w.Subject) && near != "" {
+			r.warn("%s is not used", w)
+			r.printHint(fmt.Sprintf("did you mean %q?", near))
+		}
+	}
+}

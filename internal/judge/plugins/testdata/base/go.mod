@@ -1,0 +1,3 @@
+module example.org/base
+
+go 1.26.0
