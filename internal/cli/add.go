@@ -94,7 +94,7 @@ An argument that contains a slash is a path.`,
 	}
 	t.flags(cmd)
 	t.parameterFlags(cmd)
-	t.jsonFlag(cmd)
+	t.outputFlags(cmd)
 	cmd.Flags().BoolVar(&replace, "replace", false,
 		"detach the container first if it is already attached")
 	return cmd
@@ -141,7 +141,7 @@ func (t *attachment) portHolders(
 
 // print prints the result of ADD.
 func (t *attachment) print(client *network.Client, n *config.Network, result *cni.Result) error {
-	if !t.json {
+	if !t.output.Structured() {
 		fmt.Fprintf(t.stdout, "attached %s to network %s\n", t.id, n.Name)
 		if err := text.Result(t.stdout, result); err != nil {
 			return err
@@ -156,7 +156,7 @@ func (t *attachment) print(client *network.Client, n *config.Network, result *cn
 	if err != nil {
 		return err
 	}
-	return t.printJSON(json.RawMessage(encoded))
+	return t.printValue(json.RawMessage(encoded))
 }
 
 // rollBack detaches because the result of ADD could not be printed for the given cause.

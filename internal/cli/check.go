@@ -49,6 +49,6 @@ container.`,
 		},
 	}
 	t.flags(cmd)
-	t.jsonFlag(cmd)
+	t.outputFlags(cmd)
 	return cmd
 }

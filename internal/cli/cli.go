@@ -4,8 +4,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -187,21 +185,3 @@ type keyEntry struct {
 }
 
 func (e keyEntry) key() cni.Attachment { return cni.Attachment(e) }
-
-// print prints v as JSON if --json is set; otherwise it calls text, which prints v for people.
-func (r *settings) print(v any, text func() error) error {
-	if r.json {
-		return r.printJSON(v)
-	}
-	return text()
-}
-
-// printJSON prints v, indented.
-func (a *app) printJSON(v any) error {
-	text, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(a.stdout, "%s\n", text)
-	return err
-}

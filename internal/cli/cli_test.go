@@ -152,7 +152,7 @@ func TestReport(t *testing.T) {
 		a := &app{stdout: &output{file: temporary(t)}, stderr: newOutput(temporary(t))}
 		root := &cobra.Command{Use: "tenon"}
 		sub := &cobra.Command{Use: "sub", Run: func(*cobra.Command, []string) {}}
-		sub.Flags().Bool("json", false, "")
+		(&settings{app: a}).outputFlags(sub)
 		root.AddCommand(sub)
 		if err := sub.Flags().Set("json", "true"); err != nil {
 			t.Fatal(err)

@@ -57,7 +57,7 @@ findings, 2 for wrong usage or wrong waivers, 3 if required checks could not be 
 		RunE: func(cmd *cobra.Command, args []string) error { return r.run(cmd.Context(), args) },
 	}
 	r.pluginDirFlag(cmd)
-	r.jsonFlag(cmd)
+	r.outputFlags(cmd)
 	r.flags(cmd)
 	return cmd
 }
@@ -163,13 +163,10 @@ func (r *judging) conclude(out *report.Report) error {
 	if err := keepReport(out); err != nil {
 		r.warn("cannot keep the report for tenon conform replay: %v", err)
 	}
-	write := func() error {
+	err := r.print(out, func() error {
 		return report.Text(r.stdout, out, report.TextOptions{Color: r.stdout.Coloured()})
-	}
-	if r.json {
-		write = func() error { return report.JSON(r.stdout, out) }
-	}
-	if err := write(); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	if s := out.Status(); s != report.StatusPass {
@@ -201,8 +198,8 @@ func (r *judging) printCases(list []judge.Case, err error) error {
 	if err != nil {
 		return r.judgeError(err)
 	}
-	if r.json {
-		return r.printJSON(list)
+	if r.output.Structured() {
+		return r.printValue(list)
 	}
 	rows := [][]string{{"SUBJECT", "SCENARIO", "ROLE", "VERSIONS", "ROWS"}}
 	for _, c := range list {

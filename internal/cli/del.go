@@ -64,6 +64,6 @@ or omitted if --id names the container; the namespace may no longer exist.`,
 	}
 	t.flags(cmd)
 	t.parameterFlags(cmd)
-	t.jsonFlag(cmd)
+	t.outputFlags(cmd)
 	return cmd
 }

@@ -89,7 +89,7 @@ the address remains valid, and why it could not be renewed or was lost.`,
 	}
 	cmd.Flags().StringVar(&socket, "socketpath", dhcp.DefaultSocket,
 		"use the daemon at socket `PATH`")
-	settings.jsonFlag(cmd)
+	settings.outputFlags(cmd)
 	return cmd
 }
 

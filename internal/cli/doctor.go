@@ -54,7 +54,7 @@ warnings.`,
 	d.netDirFlag(cmd)
 	d.pluginDirFlag(cmd)
 	d.recordFlags(cmd)
-	d.jsonFlag(cmd)
+	d.outputFlags(cmd)
 	d.fromFlag(cmd)
 	flags := cmd.Flags()
 	flags.BoolVarP(&d.all, "verbose", "v", false, "list every check with its outcome")
@@ -225,7 +225,7 @@ func (d *examination) applyFixes(
 		}
 		return verdict(report)
 	}
-	if !d.json {
+	if !d.output.Structured() {
 		if err := text.Doctor(d.stdout, report, d.header(), d.all); err != nil {
 			return err
 		}
@@ -257,7 +257,7 @@ func (d *examination) confirm(n int) error {
 
 // confirmed asks a question on the terminal. It returns an error unless the answer is yes.
 func (r *settings) confirmed(question string) error {
-	if !isTerminal(os.Stdin) || r.json {
+	if !isTerminal(os.Stdin) || r.output.Structured() {
 		return hint(usagef("the command asks before it continues, and there is no terminal"),
 			r.again("continue without asking: ", "--yes"))
 	}

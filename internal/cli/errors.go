@@ -73,6 +73,9 @@ func (a *app) flagError(cmd *cobra.Command, err error) error {
 	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
 		return cmd.ValidateArgs(args)
 	}
+	if wrong := formatError(a, err); wrong != nil {
+		return wrong
+	}
 	missing := (*pflag.NotExistError)(nil)
 	if !errors.As(err, &missing) || missing.GetSpecifiedShortnames() != "" {
 		return usageError{err}
@@ -100,9 +103,8 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		return statusUsage
 	}
 	a.complain(cmd, err)
-	if f := cmd.Flags().Lookup("json"); f != nil && f.Changed {
-		fmt.Fprintf(a.stdout, "%s\n", cni.AsError(err).Encode(cni.Newest))
-	}
+	// An error of standard output is reported above.
+	_ = outputOf(cmd).WriteError(a.stdout, cni.AsError(err).Encode(cni.Newest))
 	return statusFailure
 }
 

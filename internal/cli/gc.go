@@ -71,7 +71,7 @@ If a network no longer has a configuration, uses the recorded one.`,
 		},
 	}
 	r.clientFlags(cmd)
-	r.jsonFlag(cmd)
+	r.outputFlags(cmd)
 	cmd.Flags().StringArrayVar(&k.named, "keep", nil, "keep attachment `ID/IFNAME`; repeatable")
 	cmd.Flags().BoolVar(&k.recorded, "keep-recorded", false, "keep recorded attachments")
 	cmd.Flags().BoolVar(&k.running, "keep-running", false,

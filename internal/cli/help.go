@@ -145,13 +145,17 @@ func (a *app) flagsTopic() *cobra.Command {
 		Use:   "flags",
 		Short: "Explain the flags that most commands share",
 		Long: `Most commands share the flags below; the help of a command lists the ones that it
-accepts. A variable in brackets provides the default.`,
+accepts. A variable in brackets provides the default.
+
+A template of --output uses the names of --json, and can call join LIST SEPARATOR
+and json VALUE in addition to the functions of text/template of Go:
+-o go-template='{{range .}}{{.containerID}} {{join .addresses ","}}{{"\n"}}{{end}}'`,
 	}
 	// The flags belong to a command of their own, so that "tenon flags" accepts none.
 	shown := &cobra.Command{}
 	r := &settings{app: a}
 	r.clientFlags(shown)
-	r.jsonFlag(shown)
+	r.outputFlags(shown)
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		width := helpWidth
 		if w := a.stdout.Width(); w > 0 {

@@ -71,7 +71,7 @@ The exit status is 1 if there is no such attachment.`,
 	}
 	r.recordFlags(cmd)
 	r.ignoredNetDirFlag(cmd)
-	r.jsonFlag(cmd)
+	r.outputFlags(cmd)
 	cmd.Flags().StringVar(&at, "at", "",
 		"show the attachment at `TIME`: 14:02, \"2026-11-23 14:02\", RFC 3339, \"10m ago\"")
 	cmd.Flags().StringVar(&since, "since", "", "leave out attachments that ended before `TIME`")

@@ -64,7 +64,7 @@ even if there are differences; "tenon check" lets the plugins judge.`,
 	}
 	r.recordFlags(cmd)
 	r.ignoredNetDirFlag(cmd)
-	r.jsonFlag(cmd)
+	r.outputFlags(cmd)
 	cmd.Flags().StringVar(&ifName, "ifname", "", "show only the attachment of interface `NAME`")
 	cmd.ValidArgsFunction = r.completeContainer
 	return cmd
@@ -95,8 +95,8 @@ func (r *settings) notAttached(args, known []string, recordsErr error) error {
 }
 
 func (r *settings) printDetails(all []*inspect.Details) error {
-	if r.json {
-		return r.printJSON(all)
+	if r.output.Structured() {
+		return r.printValue(all)
 	}
 	for i, d := range all {
 		if i > 0 {

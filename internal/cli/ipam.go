@@ -16,6 +16,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/cluster/local"
 	"github.com/tenon-cni/tenon/internal/ipam"
+	"github.com/tenon-cni/tenon/internal/ops/format"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
 	"github.com/tenon-cni/tenon/internal/ops/table"
 	"github.com/tenon-cni/tenon/network/config"
@@ -55,8 +56,10 @@ States of a reservation:
   foreign, earlier  the same, and the file is older than the last boot: unused
                     if the clock was right; gc and release free it
 
-ATTACHMENT is the state of the holder as in "tenon ps", if it is recorded.`,
+ATTACHMENT is the state of the holder as in "tenon ps", if it is recorded. -o wide
+also lists the time of the reservation and the network namespace of the holder.`,
 		Example: `  tenon ipam list
+  tenon ipam list -o wide
   tenon ipam list pods --json`,
 		Args:              arguments(0, "NETWORK"),
 		ValidArgsFunction: r.completeNetwork,
@@ -75,13 +78,13 @@ ATTACHMENT is the state of the holder as in "tenon ps", if it is recorded.`,
 					)
 				}
 			}
-			err := r.print(all.json(), func() error { return all.print(a.stdout) })
+			err := r.print(all.json(), func() error { return all.print(a.stdout, &r.output) })
 			return a.unfinished(cmd, r.explain(errors.Join(err, readErr), nil))
 		},
 	}
 	r.netDirFlag(cmd)
 	r.recordFlags(cmd)
-	r.jsonFlag(cmd)
+	r.outputFlags(cmd, format.Wide)
 	return cmd
 }
 
@@ -182,7 +185,7 @@ func (r *reservations) attachment(network string, l ipam.Lease) inspect.State {
 	return holder.State
 }
 
-func (r *reservations) print(w io.Writer) error {
+func (r *reservations) print(w io.Writer, o *format.Output) error {
 	for i, p := range r.pools {
 		if i > 0 {
 			fmt.Fprintln(w)
@@ -194,11 +197,14 @@ func (r *reservations) print(w io.Writer) error {
 		if len(p.Leases) == 0 {
 			continue
 		}
-		rows := [][]string{{"ADDRESS", "CONTAINER", "INTERFACE", "AGE", "STATE", "ATTACHMENT"}}
+		rows := [][]string{widened(o,
+			[]string{"ADDRESS", "CONTAINER", "INTERFACE", "AGE", "STATE", "ATTACHMENT"},
+			"SINCE", "NAMESPACE")}
 		for _, l := range p.Leases {
-			rows = append(rows, []string{
-				l.Addr.String(), l.Owner.Container, l.Owner.IfName, ipam.FormatAge(l.Age), l.Boot.String(), string(r.attachment(p.Network, l)),
-			})
+			holder, _ := inspect.Holder(r.attachments, p.Network, l)
+			rows = append(rows, widened(o, []string{
+				l.Addr.String(), l.Owner.Container, l.Owner.IfName, ipam.FormatAge(l.Age), l.Boot.String(), string(holder.State),
+			}, l.Since.UTC().Format(time.RFC3339), holder.Netns))
 		}
 		if err := table.Write(w, rows); err != nil {
 			return err
@@ -208,7 +214,7 @@ func (r *reservations) print(w io.Writer) error {
 		if i+len(r.pools) > 0 {
 			fmt.Fprintln(w)
 		}
-		if err := r.printCluster(w, p); err != nil {
+		if err := r.printCluster(w, o, p); err != nil {
 			return err
 		}
 	}

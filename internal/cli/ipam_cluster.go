@@ -16,6 +16,8 @@ import (
 	"github.com/tenon-cni/tenon/internal/cluster/agentcall"
 	"github.com/tenon-cni/tenon/internal/cluster/local"
 	"github.com/tenon-cni/tenon/internal/ipam"
+	"github.com/tenon-cni/tenon/internal/ops/format"
+	"github.com/tenon-cni/tenon/internal/ops/inspect"
 	"github.com/tenon-cni/tenon/internal/ops/table"
 )
 
@@ -113,7 +115,7 @@ func (p *clusterPool) free(ctx context.Context, l ipam.Lease) error {
 	return nil
 }
 
-func (r *reservations) printCluster(w io.Writer, p clusterPool) error {
+func (r *reservations) printCluster(w io.Writer, o *format.Output, p clusterPool) error {
 	fmt.Fprintf(w, "pool %s of the cluster in %s\n", p.name, p.dir)
 	if p.err != nil {
 		fmt.Fprintf(w, "unknown blocks: %v\n", p.err)
@@ -125,14 +127,15 @@ func (r *reservations) printCluster(w io.Writer, p clusterPool) error {
 	if len(p.leases) == 0 {
 		return nil
 	}
-	rows := [][]string{
-		{"ADDRESS", "NETWORK", "CONTAINER", "INTERFACE", "AGE", "STATE", "ATTACHMENT"},
-	}
+	rows := [][]string{widened(o,
+		[]string{"ADDRESS", "NETWORK", "CONTAINER", "INTERFACE", "AGE", "STATE", "ATTACHMENT"},
+		"SINCE", "NAMESPACE")}
 	for _, l := range p.leases {
-		rows = append(rows, []string{
+		holder, _ := inspect.Holder(r.attachments, l.Owner.Network, l)
+		rows = append(rows, widened(o, []string{
 			l.Addr.String(), l.Owner.Network, l.Owner.Container, l.Owner.IfName,
-			ipam.FormatAge(l.Age), p.stateOf(l), string(r.attachment(l.Owner.Network, l)),
-		})
+			ipam.FormatAge(l.Age), p.stateOf(l), string(holder.State),
+		}, l.Since.UTC().Format(time.RFC3339), holder.Netns))
 	}
 	return table.Write(w, rows)
 }

@@ -55,7 +55,7 @@ namespaces in /run/netns, /run/docker/netns and those of processes and attachmen
 	}
 	r.netDirFlag(cmd)
 	r.recordFlags(cmd)
-	r.jsonFlag(cmd)
+	r.outputFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&r.network, "network", "", "only in network `NAME`")
 	flags.StringVar(&r.container, "id", "", "release all addresses of container `ID`")
@@ -125,13 +125,13 @@ func (r *release) run(cmd *cobra.Command, all *reservations) error {
 			released,
 			releasedEntry{c.network, c.dir, all.leaseEntry(c.network, c.lease)},
 		)
-		if !r.json {
+		if !r.output.Structured() {
 			verb := map[bool]string{false: "released", true: "would release"}[r.dryRun]
 			fmt.Fprintf(r.stdout, "%s in network %s: %s\n", verb, c.network, c.lease)
 		}
 	}
-	if r.json {
-		if err := r.printJSON(released); err != nil {
+	if r.output.Structured() {
+		if err := r.printValue(released); err != nil {
 			return err
 		}
 	}
@@ -153,8 +153,8 @@ func (r *release) notReserved() string {
 // wouldRefuse prints why nothing would be released.
 func (r *release) wouldRefuse(err error) error {
 	w := io.Writer(r.stdout)
-	if r.json {
-		if err := r.printJSON([]releasedEntry{}); err != nil {
+	if r.output.Structured() {
+		if err := r.printValue([]releasedEntry{}); err != nil {
 			return err
 		}
 		w = r.stderr

@@ -48,7 +48,7 @@ reservation. States are those of "tenon ipam list" and:
 	}
 	r.netDirFlag(cmd)
 	r.recordFlags(cmd)
-	r.jsonFlag(cmd)
+	r.outputFlags(cmd)
 	return cmd
 }
 

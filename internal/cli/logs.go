@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -81,7 +80,7 @@ these could be secrets.`,
 	}
 	r.recordFlags(cmd)
 	r.ignoredNetDirFlag(cmd)
-	r.jsonFlag(cmd)
+	r.outputFlags(cmd)
 	cmd.Flags().IntVarP(&last, "last", "n", 20, "show the last `N` operations; 0: all")
 	cmd.Flags().StringVar(&since, "since", "",
 		"show operations since `TIME`: 14:02, \"2026-11-23 14:02\", RFC 3339, \"10m ago\"")
@@ -120,8 +119,8 @@ func (r *settings) follow(ctx context.Context, f logs.Filter, last int) error {
 
 // printLog prints an operation as a line.
 func (r *settings) printLog(e logs.Entry) error {
-	if r.json {
-		return json.NewEncoder(r.stdout).Encode(e)
+	if r.output.Structured() {
+		return r.printEach(e)
 	}
 	return text.Log(r.stdout, e, time.Now())
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -26,7 +25,6 @@ type mapping struct {
 	filter topology.Filter
 	all    bool
 	file   string // to write to, "" for standard output
-	format string
 }
 
 // drawings write a map in the formats of pictures.
@@ -35,7 +33,6 @@ var drawings = map[string]func(io.Writer, *topology.Map, *topology.Tree) error{
 	"html":    picture.HTML,
 	"mermaid": func(w io.Writer, _ *topology.Map, t *topology.Tree) error { return picture.Mermaid(w, t) },
 	"text":    func(w io.Writer, _ *topology.Map, t *topology.Tree) error { return text.Map(w, t) },
-	"json":    nil, // the graph
 }
 
 // suffixes are the formats of files.
@@ -72,12 +69,10 @@ problems.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return r.run(cmd.Context()) },
 	}
 	r.recordFlags(cmd)
-	r.jsonFlag(cmd)
+	r.outputFlags(cmd, slices.Sorted(maps.Keys(drawings))...)
 	r.fromFlag(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&r.format, "output", "o", "", "write `FORMAT`: text, svg, html, mermaid or json")
 	flags.StringVarP(&r.file, "output-file", "f", "", "write to `FILE` instead of standard output")
-	cmd.MarkFlagsMutuallyExclusive("json", "output")
 	flags.StringVar(&r.filter.Network, "network", "",
 		"show only attachments of network `NAME`, each one")
 	flags.StringVar(&r.filter.Container, "container", "",
@@ -85,8 +80,6 @@ problems.`,
 	flags.BoolVar(&r.filter.Problems, "problems", false, "show only objects with a problem")
 	flags.BoolVarP(&r.all, "all", "a", false, "show each attachment, without folding")
 	// The flags exist.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(
-		slices.Sorted(maps.Keys(drawings)), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.MarkFlagFilename("output-file", "svg", "html", "mmd", "json", "txt")
 	_ = cmd.RegisterFlagCompletionFunc("network",
 		r.completeKeys(func(k cni.Attachment) string { return k.Network }))
@@ -138,34 +131,22 @@ func (r *mapping) run(ctx context.Context) error {
 func (r *mapping) choose() error {
 	suffix := filepath.Ext(r.file)
 	switch {
-	case r.json:
-		r.format = "json"
-	case r.format != "":
+	case r.output.String() != "":
+		return nil
 	case r.file == "":
-		r.format = "text"
+		return r.output.Set("text")
 	case suffixes[suffix] == "":
 		return usagef("--output-file %s: unknown suffix %q; add --output", r.file, suffix)
-	default:
-		r.format = suffixes[suffix]
 	}
-	if _, known := drawings[r.format]; !known {
-		return r.didYouMean(usagef("--output: unknown format %q", r.format), r.format,
-			slices.Sorted(maps.Keys(drawings)))
-	}
-	return nil
+	return r.output.Set(suffixes[suffix])
 }
 
-// draw writes the map in the chosen format.
+// draw writes the map in the chosen format: a picture, or the graph for programs.
 func (r *mapping) draw(w io.Writer, m *topology.Map) error {
-	if draw := drawings[r.format]; draw != nil {
+	if draw := drawings[r.output.String()]; draw != nil {
 		return draw(w, m, m.Tree(r.all || r.filter.Network != "" || r.filter.Container != ""))
 	}
-	text, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(w, "%s\n", text)
-	return err
+	return explainTemplate(r.output.Write(w, m))
 }
 
 // filtered applies the filter. It returns an error if there is no such network or container.

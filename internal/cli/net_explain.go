@@ -61,7 +61,7 @@ Uses:
 	r.netDirFlag(cmd)
 	r.pluginFlags(cmd)
 	r.stateDirFlag(cmd)
-	r.jsonFlag(cmd)
+	r.outputFlags(cmd)
 	return cmd
 }
 

@@ -54,7 +54,7 @@ with --strict, warnings.`,
 	}
 	r.netDirFlag(cmd)
 	r.pluginFlags(cmd)
-	r.jsonFlag(cmd)
+	r.outputFlags(cmd)
 	cmd.Flags().BoolVar(&r.strict, "strict", false, "exit with status 1 on warnings, too")
 	cmd.Flags().BoolVar(&r.offline, "offline", false,
 		"do not look for plugins or ask them for their versions")
@@ -123,22 +123,22 @@ func (r *lintSettings) asker(ctx context.Context) lint.Ask {
 }
 
 func (r *lintSettings) printFindings(found []lint.Finding, networks int) error {
-	if r.json {
+	if r.output.Structured() {
 		if found == nil {
 			found = []lint.Finding{}
 		}
-		if err := r.printJSON(found); err != nil {
+		if err := r.printValue(found); err != nil {
 			return err
 		}
 	}
-	if len(found) == 0 && !r.json {
+	if len(found) == 0 && !r.output.Structured() {
 		_, err := fmt.Fprintf(r.stdout, "%s, no findings\n", count(networks, "network"))
 		return err
 	}
 	worst := lint.Severity(0)
 	for _, f := range found {
 		worst = max(worst, f.Severity)
-		if r.json {
+		if r.output.Structured() {
 			continue
 		}
 		fmt.Fprintln(r.stdout, f)

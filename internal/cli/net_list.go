@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tenon-cni/tenon/internal/ops/format"
 	"github.com/tenon-cni/tenon/internal/ops/netconf"
 	"github.com/tenon-cni/tenon/internal/ops/table"
 	"github.com/tenon-cni/tenon/network/config"
@@ -18,8 +19,9 @@ func (a *app) netList() *cobra.Command {
 		Long: `Lists the networks in --net-dir, in the order of their lookup, with the plugins
 that run for them, drop-ins included. Reports unusable files on standard error.
 CNI is the newest version that a network offers; "tenon net explain" shows the
-selected one.`,
+selected one. -o wide also lists the path of each file.`,
 		Example: `  tenon net list
+  tenon net list -o wide
   tenon net list --json`,
 		Args: arguments(0),
 		RunE: func(*cobra.Command, []string) error {
@@ -28,12 +30,13 @@ selected one.`,
 				return err
 			}
 			files := c.Candidates()
-			if r.json {
-				return a.printJSON(netconf.Files(files))
+			if r.output.Structured() {
+				return r.printValue(netconf.Files(files))
 			}
-			rows := [][]string{{"NETWORK", "CNI", "PLUGINS", "FILE", "NOTE"}}
+			rows := [][]string{widened(&r.output,
+				[]string{"NETWORK", "CNI", "PLUGINS", "FILE", "NOTE"}, "PATH")}
 			for _, f := range files {
-				rows = append(rows, r.netRow(f))
+				rows = append(rows, widened(&r.output, r.netRow(f), f.Path))
 				if f.Err != nil {
 					a.warn("%v", f.Err)
 				}
@@ -42,7 +45,7 @@ selected one.`,
 		},
 	}
 	r.netDirFlag(cmd)
-	r.jsonFlag(cmd)
+	r.outputFlags(cmd, format.Wide)
 	return cmd
 }
 

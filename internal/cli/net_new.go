@@ -93,8 +93,8 @@ warnings.`,
 				return r.needsRoot(err)
 			}
 			r.printChosen(chosen, n)
-			if r.json {
-				return a.printJSON(newReport{path, append([]netip.Prefix{}, n.Subnets...), chosen})
+			if r.output.Structured() {
+				return r.printValue(newReport{path, append([]netip.Prefix{}, n.Subnets...), chosen})
 			}
 			_, err = fmt.Fprintln(a.stdout, path)
 			return err
@@ -102,7 +102,7 @@ warnings.`,
 	}
 	r.netDirFlag(cmd)
 	r.pluginDirFlag(cmd)
-	r.jsonFlag(cmd)
+	r.outputFlags(cmd)
 	o.flags(cmd)
 	return cmd
 }

@@ -38,12 +38,12 @@ them first.`,
 			steps := []netconf.Step{}
 			err = netconf.Remove(cmd.Context(), q, func(s netconf.Step) {
 				steps = append(steps, s)
-				if !r.json {
+				if !r.output.Structured() {
 					fmt.Fprintln(a.stdout, stepText(s, q.DryRun))
 				}
 			})
-			if r.json && (err == nil || len(steps) > 0) {
-				if err := a.printJSON(steps); err != nil {
+			if r.output.Structured() && (err == nil || len(steps) > 0) {
+				if err := r.printValue(steps); err != nil {
 					return err
 				}
 			}
@@ -57,7 +57,7 @@ them first.`,
 		},
 	}
 	r.clientFlags(cmd)
-	r.jsonFlag(cmd)
+	r.outputFlags(cmd)
 	cmd.Flags().BoolVar(&q.Detach, "detach", false, "detach containers first")
 	cmd.Flags().BoolVar(&q.DropIns, "drop-ins", false,
 		"also remove the drop-in files of the network")

@@ -111,7 +111,7 @@ func (p *planning) value(name string) string {
 
 func (p *planning) run(cmd *cobra.Command, args []string) error {
 	p.netDir, p.stateDir, p.cacheDir = p.value("net-dir"), p.value("state-dir"), p.value("cache-dir")
-	p.json = p.value("json") == "true"
+	p.output = *outputOf(cmd)
 	inner, apply, err := p.commands(args)
 	if err != nil {
 		return err
@@ -173,7 +173,7 @@ func (p *planning) commands(args []string) (inner []string, apply string, err er
 	if name == "gc" && len(args) == 0 {
 		name = "prune"
 	}
-	own := []string{"drift", "detailed-exitcode", "json", "dry-run"}
+	own := []string{"drift", "detailed-exitcode", "json", "output", "dry-run"}
 	var flags, typed []string
 	add := func(name, value string) {
 		flags, typed = append(flags, "--"+name+"="+value), append(typed, "--"+name, value)

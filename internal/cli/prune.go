@@ -44,7 +44,7 @@ itself when it runs again.`,
 		},
 	}
 	p.clientFlags(cmd)
-	p.jsonFlag(cmd)
+	p.outputFlags(cmd)
 	cmd.Flags().BoolVar(&p.allRuntimes, "all-runtimes", false,
 		"also detach attachments of other runtimes")
 	cmd.Flags().BoolVar(&p.dryRun, "dry-run", false,
@@ -183,8 +183,8 @@ func (p *pruning) Begin(
 }
 
 func (p *pruning) print() error {
-	if p.json {
-		return p.printJSON(p.entries)
+	if p.output.Structured() {
+		return p.printValue(p.entries)
 	}
 	deleted := 0
 	for _, e := range p.entries {

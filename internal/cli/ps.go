@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/ops/format"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
 	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/network"
@@ -32,11 +33,14 @@ States:
   earlier boot              the node has restarted since
 
 POOLS, if an attachment has any, are the pools of the cluster that its addresses
-come from; see "tenon ipam list" and "tenon cluster pools".
+come from; see "tenon ipam list" and "tenon cluster pools". -o wide also lists the
+network namespace, the plugins, and the state directory or file of libcni that has
+the record.
 
 Warns of damaged records, which the list omits.`,
 		Example: `  tenon ps
-  tenon ps --json`,
+  tenon ps -o wide
+  tenon ps -o go-template='{{range .}}{{.containerID}}{{"\n"}}{{end}}'`,
 		Args: arguments(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			records, recordsErr := r.client().ListHost()
@@ -46,7 +50,8 @@ Warns of damaged records, which the list omits.`,
 			}
 			pools := r.poolsOf(cmd.Context())
 			err = r.print(psJSON(list, pools), func() error {
-				return text.Attachments(a.stdout, list, pools)
+				return text.Attachments(a.stdout, list,
+					text.AttachmentColumns{Pools: pools, Wide: r.output.Is(format.Wide)})
 			})
 			if err != nil {
 				return err
@@ -57,7 +62,7 @@ Warns of damaged records, which the list omits.`,
 	}
 	r.recordFlags(cmd)
 	r.ignoredNetDirFlag(cmd)
-	r.jsonFlag(cmd)
+	r.outputFlags(cmd, format.Wide)
 	return cmd
 }
 

@@ -27,12 +27,12 @@ each attachment; leaves attachments in use alone.`,
 			err := r.client().Recover(cmd.Context(), func(done network.Recovered) {
 				e := newRecoverEntry(done)
 				entries = append(entries, e)
-				if !r.json {
+				if !r.output.Structured() {
 					fmt.Fprintln(a.stdout, e)
 				}
 			})
-			if r.json {
-				if err := a.printJSON(entries); err != nil {
+			if r.output.Structured() {
+				if err := r.printValue(entries); err != nil {
 					return err
 				}
 			} else if err == nil && len(entries) == 0 {
@@ -44,7 +44,7 @@ each attachment; leaves attachments in use alone.`,
 	r.pluginFlags(cmd)
 	r.recordFlags(cmd)
 	r.ignoredNetDirFlag(cmd)
-	r.jsonFlag(cmd)
+	r.outputFlags(cmd)
 	return cmd
 }
 

@@ -77,7 +77,7 @@ whenever nftables or firewalld is reloaded or restarted:
 		},
 	}
 	r.clientFlags(cmd)
-	r.jsonFlag(cmd)
+	r.outputFlags(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be done, and change nothing")
 	cmd.ValidArgsFunction = r.completeRecorded
 	return cmd

@@ -109,8 +109,8 @@ func (p *repairs) checkForeign(ctx context.Context) {
 
 // print prints the entries. complete reports whether every repair succeeded.
 func (p *repairs) print(complete bool) error {
-	if p.json {
-		return p.printJSON(p.entries)
+	if p.output.Structured() {
+		return p.printValue(p.entries)
 	}
 	repaired := 0
 	for _, e := range p.entries {

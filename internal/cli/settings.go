@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/ops/format"
 	"github.com/tenon-cni/tenon/internal/ops/spelling"
 	"github.com/tenon-cni/tenon/internal/ops/traceview"
 	"github.com/tenon-cni/tenon/internal/program"
@@ -33,7 +34,7 @@ type settings struct {
 	stateDir   string
 	cacheDir   string
 	timeout    time.Duration
-	json       bool
+	output     format.Output
 	verbose    bool
 	from       string // a support bundle to work on, "" for this host
 }
@@ -95,11 +96,6 @@ func (r *settings) recordFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&r.cacheDir, "cache-dir", network.DefaultCacheDir,
 		"read attachments of libcni (cnitool, CRI-O, Podman) from `DIR`; \"\": ignore them")
 	common(cmd, "cache-dir")
-}
-
-func (r *settings) jsonFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&r.json, "json", false, "print the output, or the error, as JSON")
-	common(cmd, "json")
 }
 
 func (r *settings) pluginDirFlag(cmd *cobra.Command) {

@@ -46,7 +46,7 @@ one. The exit status is 1 if a network is not ready.`,
 			r.warnOfDefaults(c)
 			networks, err := c.Networks()
 			err = r.printStatus(cmd, networks, err)
-			if !r.json {
+			if !r.output.Structured() {
 				err = errors.Join(err, a.printClusterNode(cmd.Context()))
 			}
 			return err
@@ -55,7 +55,7 @@ one. The exit status is 1 if a network is not ready.`,
 	r.netDirFlag(cmd)
 	r.pluginFlags(cmd)
 	r.stateDirFlag(cmd)
-	r.jsonFlag(cmd)
+	r.outputFlags(cmd)
 	return cmd
 }
 
@@ -101,8 +101,8 @@ func (r *settings) printStatus(
 ) error {
 	entries := r.ask(cmd, networks)
 	var err error
-	if r.json {
-		err = r.printJSON(entries)
+	if r.output.Structured() {
+		err = r.printValue(entries)
 	} else if len(entries) > 0 {
 		err = table.Write(r.stdout, r.statusRows(entries))
 	}

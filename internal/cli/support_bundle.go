@@ -51,7 +51,7 @@ with the same common prefixes; the state for --from is then left out.
 	c.netDirFlag(cmd)
 	c.pluginDirFlag(cmd)
 	c.recordFlags(cmd)
-	c.jsonFlag(cmd)
+	c.outputFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&c.file, "file", "", "write the archive to `FILE` (default: a new file in this directory)")
 	flags.BoolVarP(&c.yes, "yes", "y", false, "write the archive without asking")
@@ -90,7 +90,7 @@ func (c *collection) run(ctx context.Context) error {
 	if path == "" {
 		path = b.Name + ".tar.gz"
 	}
-	if !c.json {
+	if !c.output.Structured() {
 		text.Bundle(c.stdout, b)
 	}
 	if !c.yes {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tenon-cni/tenon/internal/ops/format"
 	"github.com/tenon-cni/tenon/internal/ops/plural"
 	"github.com/tenon-cni/tenon/internal/ops/text"
 	"github.com/tenon-cni/tenon/internal/ops/traceview"
@@ -30,7 +31,7 @@ type tracing struct {
 
 func (t *tracing) flags(cmd *cobra.Command) {
 	if cmd.Flags().Lookup("json") == nil {
-		t.jsonFlag(cmd)
+		t.outputFlags(cmd)
 	}
 	cmd.Flags().Lookup("json").Usage = "print the spans as JSON of OTLP"
 	cmd.Flags().StringVar(&t.html, "html", "",
@@ -78,8 +79,13 @@ Exit status: as of the command without "trace".`
 	cmd.Example = fmt.Sprintf("  %s\n  %[1]s --html trace.html\n  %[1]s --json", example)
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		t.json, _ = cmd.Flags().GetBool("json") // the flag of the operation
-		operations, err := a.recorded(cmd, func() error { return run(cmd, args) })
+		asked := outputOf(cmd)
+		t.output = *asked
+		operations, err := a.recorded(cmd, func() error {
+			*asked = format.Output{} // is for the spans, not for the result of the operation
+			defer func() { *asked = t.output }()
+			return run(cmd, args)
+		})
 		if len(operations) == 0 {
 			return err
 		}
@@ -220,7 +226,7 @@ JSON of OTLP.`,
 			case !list:
 				operations = operations[len(operations)-1:]
 			}
-			if list && !t.json {
+			if list && !t.output.Structured() {
 				return text.Operations(t.stdout, operations)
 			}
 			return t.show(operations)

@@ -73,7 +73,7 @@ then, runtimes find no plugins.`,
 		},
 	}
 	r.clientFlags(cmd)
-	r.jsonFlag(cmd)
+	r.outputFlags(cmd)
 	cmd.Flags().BoolVar(&request.Keep, "keep-attachments", false,
 		"hand attachments over to the upstream plugins")
 	cmd.Flags().BoolVar(&request.Detach, "detach", false,
@@ -102,7 +102,7 @@ func superseded(manifest string) bool {
 
 // remove prints and carries out the plan. As JSON, it prints the plan afterwards.
 func (r *settings) remove(ctx context.Context, p *install.Plan) error {
-	if !r.json {
+	if !r.output.Structured() {
 		if err := r.printUninstall(p, false); err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func (r *settings) remove(ctx context.Context, p *install.Plan) error {
 	for _, dir := range remaining {
 		r.warn("kept %s: it contains other files", dir)
 	}
-	if r.json {
+	if r.output.Structured() {
 		return r.printUninstall(p, false)
 	}
 	return nil
@@ -229,8 +229,8 @@ func newUninstallReport(p *install.Plan, dryRun bool) uninstallReport {
 }
 
 func (r *settings) printUninstall(p *install.Plan, dryRun bool) error {
-	if r.json {
-		return r.printJSON(newUninstallReport(p, dryRun))
+	if r.output.Structured() {
+		return r.printValue(newUninstallReport(p, dryRun))
 	}
 	would := ""
 	if dryRun {

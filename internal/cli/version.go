@@ -41,7 +41,7 @@ versions that it supports (VERSION).`,
 		},
 	}
 	r.pluginFlags(cmd)
-	r.jsonFlag(cmd)
+	r.outputFlags(cmd)
 	cmd.Flags().BoolVar(&plugins, "plugins", false, "also ask the plugins in --plugin-dir")
 	return cmd
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -80,7 +79,7 @@ Exit status: 0 stopped by a signal, or with --once everything is in place; 1 wit
 		},
 	}
 	r.clientFlags(cmd)
-	r.jsonFlag(cmd)
+	r.outputFlags(cmd)
 	flags := cmd.Flags()
 	flags.BoolVar(&dryRun, "dry-run", false, "report missing objects, and change nothing")
 	flags.BoolVar(&once, "once", false, "compare and repair once, then exit")
@@ -99,16 +98,13 @@ type watchOutcome struct {
 func (w *watchOutcome) report(e watch.Event) {
 	w.missing = w.missing || e.Lost > e.Restored || e.Problem != ""
 	w.printed = true
-	if !w.json {
+	if !w.output.Structured() {
 		_ = text.Watch(w.stdout, e) // output remembers the error
 		return
 	}
-	line, err := json.Marshal(e)
-	if err != nil {
+	if err := w.printEach(e); err != nil {
 		w.warn("%v", err)
-		return
 	}
-	fmt.Fprintf(w.stdout, "%s\n", line)
 }
 
 // verdict returns the exit status of a single comparison.
@@ -116,7 +112,7 @@ func (w *watchOutcome) verdict() error {
 	if w.missing {
 		return exitStatus(statusFailure)
 	}
-	if !w.printed && !w.json {
+	if !w.printed && !w.output.Structured() {
 		fmt.Fprintln(w.stdout, "nothing is missing")
 	}
 	return nil

@@ -99,7 +99,7 @@ Exit status: 0 delivered, 1 stopped, not known, or failure, 2 wrong usage.`,
 		},
 	}
 	r.recordFlags(cmd)
-	r.jsonFlag(cmd)
+	r.outputFlags(cmd)
 	r.fromFlag(cmd)
 	cmd.Flags().BoolVar(&send, "probe", false, "also send one packet, and trace it")
 	cmd.Flags().BoolVarP(&r.verbose, "verbose", "v", false,

@@ -266,7 +266,7 @@ func (p *play) ps(context.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.show(func(b *bytes.Buffer) error { return text.Attachments(b, list, nil) })
+	return p.show(func(b *bytes.Buffer) error { return text.Attachments(b, list, text.AttachmentColumns{}) })
 }
 
 func (p *play) check(ctx context.Context) error {

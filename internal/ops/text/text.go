@@ -2,6 +2,7 @@
 package text
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -69,16 +70,22 @@ func with[T comparable](prefix string, value T) string {
 
 func properties(mac string, mtu int) string { return with(", MAC ", mac) + with(", MTU ", mtu) }
 
-// Attachments writes a table of attachments. pools are their pools in a cluster; without any, the
-// table has no column for them.
-func Attachments(
-	w io.Writer, list []inspect.Attachment, pools map[cni.Attachment][]string,
-) error {
+// AttachmentColumns are the columns of a table of attachments that it does not always have.
+type AttachmentColumns struct {
+	Pools map[cni.Attachment][]string // in a cluster; without any, the table has no such column
+	Wide  bool                        // the namespace, the plugins, and where the record is
+}
+
+// Attachments writes a table of attachments.
+func Attachments(w io.Writer, list []inspect.Attachment, more AttachmentColumns) error {
 	rows := [][]string{
 		{"NETWORK", "CONTAINER", "INTERFACE", "ADDRESSES", "AGE", "RUNTIME", "STATE"},
 	}
-	if len(pools) > 0 {
+	if len(more.Pools) > 0 {
 		rows[0] = append(rows[0], "POOLS")
+	}
+	if more.Wide {
+		rows[0] = append(rows[0], "NAMESPACE", "PLUGINS", "RECORD")
 	}
 	for _, a := range list {
 		var addrs []string
@@ -90,10 +97,25 @@ func Attachments(
 		key := a.Attachment
 		row := []string{key.Network, key.Container, key.IfName, strings.Join(addrs, ","),
 			ipam.FormatAge(a.Age), a.Runtime, string(a.State)}
-		if len(pools) > 0 {
-			row = append(row, strings.Join(pools[key], ","))
+		if len(more.Pools) > 0 {
+			row = append(row, strings.Join(more.Pools[key], ","))
+		}
+		if more.Wide {
+			row = append(row, a.Netns, strings.Join(pluginTypes(a.List), ","),
+				cmp.Or(a.StateDir, a.Source))
 		}
 		rows = append(rows, row)
 	}
 	return table.Write(w, rows)
+}
+
+// pluginTypes returns the types of the plugins of a list, which may be nil.
+func pluginTypes(l *cni.List) (types []string) {
+	if l == nil {
+		return nil
+	}
+	for _, p := range l.Plugins {
+		types = append(types, p.Type)
+	}
+	return types
 }

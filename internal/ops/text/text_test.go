@@ -1,7 +1,6 @@
 package text_test
 
 import (
-	"errors"
 	"net/netip"
 	"strings"
 	"testing"
@@ -68,23 +67,36 @@ pods     web-2      net1       -                 5s   -        adding
 pods     web-1      eth0       10.1.0.2,fd00::2  3m   crio     ok      pods4,pods6
 pods     web-2      net1       -                 5s   -        adding  -
 `
+	const wantWide = `NETWORK  CONTAINER  INTERFACE  ADDRESSES         AGE  RUNTIME  STATE   NAMESPACE       PLUGINS         RECORD
+pods     web-1      eth0       10.1.0.2,fd00::2  3m   crio     ok      /run/netns/web  bridge,portmap  /var/lib/cni/tenon
+pods     web-2      net1       -                 5s   -        adding  -               -               /var/lib/cni/results/pods-web-2-net1
+`
+	plugins := &cni.List{Plugins: []*cni.PluginConfig{{Type: "bridge"}, {Type: "portmap"}}}
 	key := cni.Attachment{Network: "pods", Container: "web-1", IfName: "eth0"}
 	other := cni.Attachment{Network: "pods", Container: "web-2", IfName: "net1"}
 	list := []inspect.Attachment{
 		{
-			Record: network.Record{Attachment: key, Result: result, Runtime: "crio"},
-			State:  inspect.OK,
-			Age:    3 * time.Minute,
+			Record: network.Record{Attachment: key, Result: result, Runtime: "crio",
+				List: plugins, Parameters: network.Parameters{Netns: "/run/netns/web"},
+				StateDir: "/var/lib/cni/tenon"},
+			State: inspect.OK,
+			Age:   3 * time.Minute,
 		},
-		{Record: network.Record{Attachment: other}, State: inspect.Adding, Age: 5 * time.Second},
+		{
+			Record: network.Record{Attachment: other,
+				Source: "/var/lib/cni/results/pods-web-2-net1"},
+			State: inspect.Adding,
+			Age:   5 * time.Second,
+		},
 	}
 	pools := map[cni.Attachment][]string{key: {"pods4", "pods6"}}
-	var without, with strings.Builder
-	if err := errors.Join(text.Attachments(&without, list, nil),
-		text.Attachments(&with, list, pools)); err != nil {
-		t.Fatal(err)
+	var got strings.Builder
+	for _, more := range []text.AttachmentColumns{{}, {Pools: pools}, {Wide: true}} {
+		if err := text.Attachments(&got, list, more); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if diff := cmp.Diff(want+wantPools, without.String()+with.String()); diff != "" {
+	if diff := cmp.Diff(want+wantPools+wantWide, got.String()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
