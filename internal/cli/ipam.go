@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/ops/format"
 	"github.com/tenon-cni/tenon/internal/ops/inspect"
 	"github.com/tenon-cni/tenon/internal/ops/table"
+	"github.com/tenon-cni/tenon/network"
 	"github.com/tenon-cni/tenon/network/config"
 	"github.com/tenon-cni/tenon/plugins/hostlocal"
 )
@@ -40,6 +42,7 @@ exists, and release reservations whose holder is gone.`,
 
 func (a *app) ipamList() *cobra.Command {
 	r := &settings{app: a}
+	l := &lister{settings: r}
 	cmd := &cobra.Command{
 		Use:   "list [NETWORK]",
 		Short: "List reserved addresses",
@@ -57,35 +60,71 @@ States of a reservation:
                     if the clock was right; gc and release free it
 
 ATTACHMENT is the state of the holder as in "tenon ps", if it is recorded. -o wide
-also lists the time of the reservation and the network namespace of the holder.`,
+also lists the time of the reservation and the network namespace of the holder.
+
+--watch prints the list again when reservations or attachments change, at most once
+per second, and needs root. It sleeps in between; AGE is the age at the last change.`,
 		Example: `  tenon ipam list
   tenon ipam list -o wide
+  tenon ipam list --watch
   tenon ipam list pods --json`,
 		Args:              arguments(0, "NETWORK"),
 		ValidArgsFunction: r.completeNetwork,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			all, readErr := r.reservations(cmd.Context())
-			if len(args) > 0 {
-				names := all.networks()
-				if !all.only(args[0]) {
-					err := fmt.Errorf(
-						"network %q has no reservations and no configuration with host-local",
-						args[0],
-					)
-					return hint(
-						r.didYouMean(errors.Join(err, readErr), args[0], names),
-						r.elsewhere(),
-					)
-				}
-			}
-			err := r.print(all.json(), func() error { return all.print(a.stdout, &r.output) })
-			return a.unfinished(cmd, r.explain(errors.Join(err, readErr), nil))
+			return l.show(cmd, func(ctx context.Context) (listing, error) {
+				return listReservations(ctx, r, args)
+			})
 		},
 	}
+	l.flag(cmd)
 	r.netDirFlag(cmd)
 	r.recordFlags(cmd)
 	r.outputFlags(cmd, format.Wide)
 	return cmd
+}
+
+// listReservations returns the list of reservations: of the network that args contain, or else of
+// all.
+func listReservations(ctx context.Context, r *settings, args []string) (listing, error) {
+	all, readErr := r.reservations(ctx)
+	dirs := all.dirs(r.client())
+	if len(args) > 0 {
+		names := all.networks()
+		if !all.only(args[0]) {
+			err := fmt.Errorf(
+				"network %q has no reservations and no configuration with host-local",
+				args[0],
+			)
+			return listing{}, hint(
+				r.didYouMean(errors.Join(err, readErr), args[0], names),
+				r.elsewhere(),
+			)
+		}
+	}
+	return listing{
+		entries: all.json(),
+		text:    func() error { return all.print(r.stdout, &r.output) },
+		finish:  func() error { return r.explain(readErr, nil) },
+		dirs:    dirs,
+	}, nil
+}
+
+// dirs returns the directories in which changes show that reservations or their holders have
+// changed.
+func (r *reservations) dirs(c *network.Client) []string {
+	var records []network.Record
+	for _, a := range r.attachments {
+		records = append(records, a.Record)
+	}
+	dirs := append(recordDirs(c, records), hostlocal.DefaultDataDir)
+	for _, p := range r.pools {
+		dirs = append(dirs, filepath.Join(p.Dir, p.Network))
+	}
+	var pools []string
+	for _, p := range r.cluster {
+		pools = append(pools, p.name)
+	}
+	return append(dirs, local.New(local.Options{Dir: clusterDir()}).Dirs(pools)...)
 }
 
 // reservations holds the reservations of host-local and of the pools of a cluster, and the recorded

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 func (a *app) ps() *cobra.Command {
 	r := &settings{app: a}
+	l := &lister{settings: r}
 	cmd := &cobra.Command{
 		Use:   "ps",
 		Short: "List attachments",
@@ -37,33 +39,50 @@ come from; see "tenon ipam list" and "tenon cluster pools". -o wide also lists t
 network namespace, the plugins, and the state directory or file of libcni that has
 the record.
 
-Warns of damaged records, which the list omits.`,
+Warns of damaged records, which the list omits.
+
+--watch prints the list again when attachments, their interfaces or namespaces
+change, at most once per second, and needs root. It sleeps in between; AGE is the age
+at the last change.`,
 		Example: `  tenon ps
   tenon ps -o wide
+  tenon ps --watch
   tenon ps -o go-template='{{range .}}{{.containerID}}{{"\n"}}{{end}}'`,
 		Args: arguments(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			records, recordsErr := r.client().ListHost()
-			list, err := inspect.Attachments(records)
-			if err != nil {
-				return err
-			}
-			pools := r.poolsOf(cmd.Context())
-			err = r.print(psJSON(list, pools), func() error {
-				return text.Attachments(a.stdout, list,
-					text.AttachmentColumns{Pools: pools, Wide: r.output.Is(format.Wide)})
+			return l.show(cmd, func(ctx context.Context) (listing, error) {
+				return listAttachments(ctx, r)
 			})
-			if err != nil {
-				return err
-			}
-			r.suggestPrune(list)
-			return a.unfinished(cmd, r.explain(r.warnDamaged(recordsErr), nil))
 		},
 	}
+	l.flag(cmd)
 	r.recordFlags(cmd)
 	r.ignoredNetDirFlag(cmd)
 	r.outputFlags(cmd, format.Wide)
 	return cmd
+}
+
+// listAttachments returns the list of attachments.
+func listAttachments(ctx context.Context, r *settings) (listing, error) {
+	client := r.client()
+	records, recordsErr := client.ListHost()
+	list, err := inspect.Attachments(records)
+	if err != nil {
+		return listing{}, err
+	}
+	pools := r.poolsOf(ctx)
+	return listing{
+		entries: psJSON(list, pools),
+		text: func() error {
+			return text.Attachments(r.stdout, list,
+				text.AttachmentColumns{Pools: pools, Wide: r.output.Is(format.Wide)})
+		},
+		finish: func() error {
+			r.suggestPrune(list)
+			return r.explain(r.warnDamaged(recordsErr), nil)
+		},
+		dirs: recordDirs(client, records),
+	}, nil
 }
 
 // warnDamaged warns of the damaged records among the errors of [network.Client.List], and returns

@@ -71,6 +71,7 @@ func flagSynonyms() map[string][]string {
 		"pid":            {"NETNS"},
 		"plugin-path":    {"plugin-dir"},
 		"wait":           {"timeout"},
+		"watch":          {"follow"},
 	}
 }
 

@@ -35,6 +35,7 @@ func TestSuggestions(t *testing.T) {
 		"add --jsno":          `did you mean "--json"?`,
 		"add --config":        `did you mean "--net-dir"?`,
 		"add --bin-dir":       `did you mean "--plugin-dir"?`,
+		"logs --watch":        `did you mean "--follow"?`,
 		"ps --format":         `did you mean "--output"?`,
 		"ps -o jsn":           `did you mean "json"?`,
 		"ps -o xml":           "the formats are wide, json, yaml, go-template",

@@ -83,6 +83,16 @@ const (
 
 func (s *Store) statePath(pool string) string { return s.path(poolsDir, pool+suffix) }
 
+// Dirs returns the directories in which the states and reservations of pools change, for programs
+// that watch them. Some of them may not exist yet.
+func (s *Store) Dirs(pools []string) []string {
+	dirs := []string{s.path(poolsDir)}
+	for _, pool := range pools {
+		dirs = append(dirs, s.path(addressesDir, pool))
+	}
+	return dirs
+}
+
 // Pools returns the names of the pools that have a state or reservations, sorted.
 func (s *Store) Pools() ([]string, error) {
 	var all []string
