@@ -9,7 +9,7 @@ import (
 // Shaping lists the qdiscs of a namespace except the kernel's defaults, and their filters, one per
 // line.
 func Shaping(n *Namespace) (lines []string, err error) {
-	out, err := n.Output("", "tc", "qdisc", "show")
+	out, err := whole(func() (string, error) { return n.Output("", "tc", "qdisc", "show") })
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,9 @@ func Shaping(n *Namespace) (lines []string, err error) {
 
 // filters lists the filters of a hook, each with its match and actions.
 func filters(n *Namespace, dev, hook string) (lines []string, err error) {
-	out, err := n.Output("", "tc", "filter", "show", "dev", dev, hook)
+	out, err := whole(func() (string, error) {
+		return n.Output("", "tc", "filter", "show", "dev", dev, hook)
+	})
 	for filter := range strings.SplitSeq(out, "filter ") {
 		if strings.Contains(filter, "order ") { // the remaining lines describe hash tables
 			lines = append(lines,

@@ -132,7 +132,7 @@ type object = map[string]any
 
 // read decodes the JSON output of a tool, one value after the other.
 func read(n *Namespace, values []any, stdin, name string, args ...string) error {
-	out, err := n.Output(stdin, name, args...)
+	out, err := whole(func() (string, error) { return n.Output(stdin, name, args...) })
 	if err != nil {
 		return err
 	}
@@ -143,6 +143,18 @@ func read(n *Namespace, values []any, stdin, name string, args ...string) error 
 		}
 	}
 	return nil
+}
+
+// whole repeats a listing of ip, bridge or tc until the kernel answers it in one piece. Until then
+// the tool prints a warning and an answer that may lack objects: another change, such as the end of
+// a namespace that the kernel removes in the background, came between two parts of the answer.
+func whole(list func() (string, error)) (string, error) {
+	for {
+		out, err := list()
+		if err != nil || !strings.Contains(out, "Dump was interrupted") {
+			return out, err
+		}
+	}
 }
 
 // byItself lists the keys in the output of ip for values that change without any action, or follow

@@ -392,6 +392,19 @@ func TestRequire(t *testing.T) {
 	}
 }
 
+// TestInterruptedListing: an answer that may lack objects is asked for again.
+func TestInterruptedListing(t *testing.T) {
+	answers := []string{"Dump was interrupted and may be inconsistent.\n[]\n", `[{"ifname":"lo"}]`}
+	got, err := testnet.Whole(func() (string, error) {
+		out := answers[0]
+		answers = answers[1:]
+		return out, nil
+	})
+	if got != `[{"ifname":"lo"}]` || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
 // recorder is a test that records its outcome.
 type recorder struct {
 	testing.TB
