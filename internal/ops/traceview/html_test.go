@@ -72,6 +72,7 @@ func chromium(t *testing.T, path string, args ...string) string {
 // not wider than the window.
 func TestBrowser(t *testing.T) {
 	t.Parallel()
+	testnet.Long(t) // the gate installs no browser
 	testnet.Require(t, testnet.Tool("chromium"))
 	path := filepath.Join(t.TempDir(), "trace.html")
 	// The browser runs only the script of the page that the policy names, so the test appends its
