@@ -1,5 +1,6 @@
-// Package report holds the outcome of a run of the judge as data, and writes it as text for people and
-// as JSON for programs.
+// Package report holds the outcome of a run of the judge as data, and writes it as text,
+// Markdown, a page of HTML and a badge for people, and as JSON, JUnit XML and SARIF for programs.
+// Subjects choose many of the texts; each format escapes them.
 package report
 
 import (

@@ -91,44 +91,17 @@ func (t *textWriter) skipped(r *Report) {
 		if len(s.Missing) > 0 || len(s.skips()) > 0 {
 			t.line("")
 		}
-		for _, text := range s.Missing {
-			t.line("%s cannot satisfy %s: %s", s.Name, r.Profile, text)
-		}
-		for _, k := range s.skips() {
-			word := "skipped"
-			if k.outcome == Error {
-				word = "not finished"
-			}
-			t.line("%s", wrap(fmt.Sprintf("%s: %s: %s: %s", s.Name, word, strings.Join(areas(k.rows), "; "), k.reason), "  "))
+		for _, text := range s.open(r.Profile) {
+			t.line("%s", wrap(text, "  "))
 		}
 	}
 }
 
 func (t *textWriter) finding(f *Finding) {
 	t.line("\n%s  %s", t.paint("1", f.ID), t.paint(severityColor(f), f.Subject+": "+f.Title))
-	field := func(name, text string) {
-		if text != "" {
-			t.line("  %-9s %s", name, wrap(text, strings.Repeat(" ", 12)))
-		}
+	for _, d := range f.details() {
+		t.line("  %-9s %s", d.name, wrap(d.text, strings.Repeat(" ", 12)))
 	}
-	field("row", fmt.Sprintf("%s (%s, severity %s)", f.Row, f.Level, f.Severity))
-	field("rule", f.Rule)
-	field("section", f.Section)
-	field("scenario", f.Scenario+in(f.Versions))
-	field("expected", f.Expected)
-	field("actual", f.Actual)
-	field("related", strings.Join(f.Related, ", "))
-	field("hint", f.Hint)
-	field("disputed", f.Disputed)
-	field("replay", f.replayCommand())
-}
-
-// in names versions: " in CNI 1.0.0, 1.1.0".
-func in(versions []string) string {
-	if text := strings.Join(versions, ", "); text != "" {
-		return " in CNI " + text
-	}
-	return ""
 }
 
 func severityColor(f *Finding) string {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"html"
 	"io"
 	"slices"
 	"strings"
@@ -72,40 +73,63 @@ func line(s string) string { return strings.Join(strings.Fields(untrusted(s)), "
 func cleaned(r *Report) *Report {
 	out := *r
 	out.Kernel, out.User, out.Judge = line(r.Kernel), line(r.User), line(r.Judge)
+	out.Catalog, out.Profile = line(r.Catalog), word(r.Profile)
+	out.Summary.Verdict = word(r.Summary.Verdict)
 	out.Problems, out.LeftOut = lineEach(r.Problems), lineEach(r.LeftOut)
 	out.Unused = slices.Clone(r.Unused)
 	for i := range out.Unused {
-		w := &out.Unused[i]
-		w.Subject, w.Scenario = line(w.Subject), line(w.Scenario)
+		out.Unused[i].clean()
 	}
 	out.Subjects = slices.Clone(r.Subjects)
 	for i := range out.Subjects {
-		s := &out.Subjects[i]
-		s.Name, s.Path = line(s.Name), line(s.Path)
-		s.Skipped = slices.Clone(s.Skipped)
-		for j := range s.Skipped {
-			s.Skipped[j].Reason = line(s.Skipped[j].Reason)
-		}
-		s.Roles, s.Versions, s.Missing = lineEach(s.Roles), lineEach(s.Versions), lineEach(s.Missing)
-		s.Checks, s.Findings = slices.Clone(s.Checks), slices.Clone(s.Findings)
-		for j := range s.Checks {
-			c := &s.Checks[j]
-			c.Reason, c.Scenario = line(c.Reason), line(c.Scenario)
-		}
-		for j := range s.Findings {
-			f := &s.Findings[j]
-			f.Subject, f.Scenario, f.Title = line(f.Subject), line(f.Scenario), line(f.Title)
-			f.Expected, f.Actual, f.Hint = untrusted(f.Expected), untrusted(f.Actual), line(f.Hint)
-			f.Replay = printable(f.Replay)
-			if f.Waived != nil {
-				w := *f.Waived
-				w.Reason = line(w.Reason)
-				f.Waived = &w
-			}
-		}
+		out.Subjects[i].clean()
 	}
 	return &out
 }
+
+// clean makes texts safe to print. It changes copies of slices.
+func (s *Subject) clean() {
+	s.Summary.Verdict = word(s.Summary.Verdict)
+	s.Name, s.Path, s.Digest = line(s.Name), line(s.Path), line(s.Digest)
+	s.Skipped = slices.Clone(s.Skipped)
+	for i := range s.Skipped {
+		k := &s.Skipped[i]
+		k.Reason, k.Rows = line(k.Reason), lineEach(k.Rows)
+	}
+	s.Roles, s.Versions, s.Missing = lineEach(s.Roles), lineEach(s.Versions), lineEach(s.Missing)
+	s.Checks, s.Findings = slices.Clone(s.Checks), slices.Clone(s.Findings)
+	for i := range s.Checks {
+		c := &s.Checks[i]
+		c.Row, c.Title, c.Reason = line(c.Row), line(c.Title), line(c.Reason)
+		c.Finding, c.Level = line(c.Finding), word(c.Level)
+		c.Scenario, c.Role, c.Version = line(c.Scenario), line(c.Role), line(c.Version)
+	}
+	for i := range s.Findings {
+		s.Findings[i].clean()
+	}
+}
+
+func (f *Finding) clean() {
+	f.Level, f.Severity = word(f.Level), word(f.Severity)
+	f.ID, f.Row, f.Rule, f.Section = line(f.ID), line(f.Row), line(f.Rule), line(f.Section)
+	f.Subject, f.Scenario, f.Title = line(f.Subject), line(f.Scenario), line(f.Title)
+	f.Versions, f.Related = lineEach(f.Versions), lineEach(f.Related)
+	f.Expected, f.Actual = untrusted(f.Expected), untrusted(f.Actual)
+	f.Hint, f.Disputed, f.Replay = line(f.Hint), line(f.Disputed), printable(f.Replay)
+	if f.Waived != nil {
+		w := *f.Waived
+		w.clean()
+		f.Waived = &w
+	}
+}
+
+func (w *Waiver) clean() {
+	w.Row, w.Subject = line(w.Row), line(w.Subject)
+	w.Scenario, w.Reason = line(w.Scenario), line(w.Reason)
+}
+
+// word returns a name of the judge as one line: a file can have any.
+func word[T ~string](s T) T { return T(line(string(s))) }
 
 func lineEach(list []string) []string {
 	out := make([]string, len(list))
@@ -120,6 +144,34 @@ type printer struct{ bytes.Buffer }
 
 func (p *printer) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
 
+// detail is a part of a finding with its name.
+type detail struct{ name, text string }
+
+// details returns the parts of a finding that have a text, in the order of each format.
+func (f *Finding) details() []detail {
+	list := []detail{
+		{"row", fmt.Sprintf("%s (%s, severity %s)", f.Row, f.Level, f.Severity)},
+		{"rule", f.Rule},
+		{"section", f.Section},
+		{"scenario", f.Scenario + in(f.Versions)},
+		{"expected", f.Expected},
+		{"actual", f.Actual},
+		{"related", strings.Join(f.Related, ", ")},
+		{"hint", f.Hint},
+		{"disputed", f.Disputed},
+		{"replay", f.replayCommand()},
+	}
+	return slices.DeleteFunc(list, func(d detail) bool { return d.text == "" })
+}
+
+// in names versions: " in CNI 1.0.0, 1.1.0".
+func in(versions []string) string {
+	if text := strings.Join(versions, ", "); text != "" {
+		return " in CNI " + text
+	}
+	return ""
+}
+
 // replayCommand runs the scenario of a finding again.
 func (f *Finding) replayCommand() string { return "tenon conform replay " + f.ID }
 
@@ -133,6 +185,19 @@ func (f *Finding) state() string {
 	}
 	return ""
 }
+
+// finding returns the finding of a failed check, or nil.
+func (s *Subject) finding(c Check) *Finding {
+	i := slices.IndexFunc(s.Findings, func(f Finding) bool { return f.ID == c.Finding })
+	if c.Finding == "" || i < 0 {
+		return nil
+	}
+	return &s.Findings[i]
+}
+
+// escape returns a text for XML and HTML, between tags or in a quoted attribute, without the
+// characters that XML 1.0 forbids.
+func escape(s string) string { return html.EscapeString(printable(s)) }
 
 // group returns the area of a row: "PL-DEL" for "PL-DEL-02".
 func group(row string) string { return row[:max(0, strings.LastIndexByte(row, '-'))] }
@@ -158,6 +223,31 @@ func (s *Subject) skips() (list []skip) {
 	}
 	for _, k := range list {
 		slices.Sort(k.rows)
+	}
+	return list
+}
+
+// open states why the verdict about a subject remains open, and which checks were not made.
+func (s *Subject) open(p Profile) (list []string) {
+	for _, text := range s.Missing {
+		list = append(list, fmt.Sprintf("%s cannot satisfy %s: %s", s.Name, p, text))
+	}
+	for _, k := range s.skips() {
+		word := "skipped"
+		if k.outcome == Error {
+			word = "not finished"
+		}
+		rows := strings.Join(areas(k.rows), "; ")
+		list = append(list, fmt.Sprintf("%s: %s: %s: %s", s.Name, word, rows, k.reason))
+	}
+	return list
+}
+
+// remarks returns the notes about the run, and what remains open for each subject.
+func (r *Report) remarks() []string {
+	list := r.notes()
+	for i := range r.Subjects {
+		list = append(list, r.Subjects[i].open(r.Profile)...)
 	}
 	return list
 }

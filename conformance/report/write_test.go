@@ -3,7 +3,6 @@ package report_test
 import (
 	"bytes"
 	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -43,24 +42,12 @@ func encoded(t *testing.T, r *report.Report) string {
 	return b.String()
 }
 
-// TestFormats compares a report as text and as JSON with golden files.
+// TestFormats compares a report in each format with a golden file.
 func TestFormats(t *testing.T) {
 	t.Parallel()
 	r := settled(t, report.Strict)
-	for format, got := range map[string]string{"text": text(t, r, report.TextOptions{}), "json": encoded(t, r)} {
-		path := filepath.Join("testdata", "report."+format)
-		if *update {
-			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", format, diff)
-		}
+	for format := range formats() {
+		golden(t, filepath.Join("testdata", "report."+format), written(t, format, r))
 	}
 }
 

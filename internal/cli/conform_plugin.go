@@ -1,10 +1,14 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -22,7 +26,23 @@ type judging struct {
 	options judge.Options
 	profile string
 	waivers string
+	files   []string // to write the report to, each in the format of its suffix
 	list    bool
+}
+
+// reportFormats write a report in the formats that only this command has.
+var reportFormats = map[string]func(io.Writer, *report.Report) error{
+	"badge":    report.Badge,
+	"html":     report.HTML,
+	"junit":    report.JUnit,
+	"markdown": report.Markdown,
+	"sarif":    report.SARIF,
+}
+
+// reportSuffixes are the writers for files.
+var reportSuffixes = map[string]func(io.Writer, *report.Report) error{
+	".html": report.HTML, ".json": report.JSON, ".md": report.Markdown, ".sarif": report.SARIF,
+	".svg": report.Badge, ".xml": report.JUnit,
 }
 
 func conformPlugin(a *app) *cobra.Command {
@@ -38,13 +58,19 @@ plugins are built in. For other plugins, trial calls find out whether a plugin c
 interfaces, changes them, allocates addresses, or calls other plugins; describe a
 plugin that needs a configuration in a file for --config.
 
+--report writes the report to a file too; the suffix selects the format: .html for a
+page that loads nothing, .json, .md for Markdown, .sarif, .svg for a badge, .xml for
+JUnit.
+
 Prints the progress to standard error, and keeps the report for "tenon conform
 replay". The exit status is 0 without a finding that the profile counts, 1 with
-findings, 2 for wrong usage or wrong waivers, 3 if required checks could not be made.`,
+findings, 2 for wrong usage or wrong waivers, 3 if required checks could not be made
+or a file could not be written.`,
 		Example: `  tenon conform plugin ./my-plugin
   tenon conform plugin bridge --profile spec-1.1
   tenon conform plugin ./my-plugin --config my-plugin.json --only life
-  tenon conform plugin /opt/cni/bin --waivers waivers.json --json`,
+  tenon conform plugin /opt/cni/bin --waivers waivers.json --json
+  tenon conform plugin ./my-plugin --report junit.xml --report report.html`,
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveDefault
 		},
@@ -54,10 +80,10 @@ findings, 2 for wrong usage or wrong waivers, 3 if required checks could not be 
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return r.run(cmd.Context(), args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return r.run(cmd, args) },
 	}
 	r.pluginDirFlag(cmd)
-	r.outputFlags(cmd)
+	r.outputFlags(cmd, slices.Sorted(maps.Keys(reportFormats))...)
 	r.flags(cmd)
 	return cmd
 }
@@ -78,6 +104,8 @@ func (r *judging) flags(cmd *cobra.Command) {
 	flags.StringVar(&r.profile, "profile", string(report.Strict), usage)
 	flags.StringVar(&r.waivers, "waivers", "",
 		"accept the findings that `FILE` lists with reasons; a waiver without a finding is an error")
+	flags.StringArrayVar(&r.files, "report", nil,
+		"also write the report to `FILE`, in the format of its suffix; repeatable")
 	flags.StringVar(&o.Config, "config", "", "use the plugin as `FILE` describes: role, configuration, preparation")
 	flags.StringVar(&o.Role, "role", "", "judge only as `ROLE`: "+strings.Join(judge.Roles(), ", "))
 	flags.StringSliceVar(&o.Only, "only", nil,
@@ -90,6 +118,7 @@ func (r *judging) flags(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions(profiles, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.MarkFlagFilename("waivers", "json")
 	_ = cmd.MarkFlagFilename("config", "json")
+	_ = cmd.MarkFlagFilename("report", "html", "json", "md", "sarif", "svg", "xml")
 	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(judge.Roles(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("only", func(_ *cobra.Command, _ []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return completeScenarios(judge.PluginScenarios(), word[:strings.LastIndexByte(word, ',')+1]), cobra.ShellCompDirectiveNoFileComp
@@ -117,12 +146,19 @@ func completeScenarios(list []judge.Scenario, before string) (out []cobra.Comple
 	return out
 }
 
-func (r *judging) run(ctx context.Context, words []string) error {
+func (r *judging) run(cmd *cobra.Command, words []string) error {
+	ctx := cmd.Context()
 	o := &r.options
 	if err := r.readRules(); err != nil {
 		return usageError{err}
 	}
+	if err := r.checkFiles(); err != nil {
+		return err
+	}
+	format := r.output.String()
 	switch {
+	case r.list && reportFormats[format] != nil:
+		return usagef("--list has no format %s; use json, yaml or go-template", format)
 	case o.Jobs < 0:
 		return usagef("--jobs %d is negative", o.Jobs)
 	case o.Role != "" && !slices.Contains(judge.Roles(), o.Role):
@@ -145,7 +181,7 @@ func (r *judging) run(ctx context.Context, words []string) error {
 		return r.judgeError(err)
 	}
 	out.LeftOut = leftOut
-	return r.conclude(out)
+	return r.conclude(cmd, out)
 }
 
 // readRules sets the profile and the waivers of the options.
@@ -157,17 +193,58 @@ func (r *judging) readRules() (err error) {
 	return err
 }
 
+// checkFiles returns an error if a file for the report has an unknown suffix or no directory,
+// because a run takes minutes.
+func (r *judging) checkFiles() error {
+	for _, file := range r.files {
+		if suffix := filepath.Ext(file); reportSuffixes[suffix] == nil {
+			known := slices.Sorted(maps.Keys(reportSuffixes))
+			return hint(usagef("--report %s: unknown suffix %q", file, suffix),
+				"the suffixes are "+strings.Join(known, ", "))
+		}
+		if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
+			return usagef("--report %s: no directory %s", file, filepath.Dir(file))
+		}
+	}
+	return nil
+}
+
+// writeFiles writes the report to the files of --report. It continues after an error.
+func (r *judging) writeFiles(out *report.Report) error {
+	var errs []error
+	for _, file := range r.files {
+		var b bytes.Buffer
+		err := reportSuffixes[filepath.Ext(file)](&b, out)
+		if err == nil {
+			err = os.WriteFile(file, b.Bytes(), 0o644)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// show prints the report in the format of --output, by default as text.
+func (r *judging) show(out *report.Report) error {
+	if write := reportFormats[r.output.String()]; write != nil {
+		return write(r.stdout, out)
+	}
+	return r.print(out, func() error {
+		return report.Text(r.stdout, out, report.TextOptions{Color: r.stdout.Coloured()})
+	})
+}
+
 // conclude keeps the report for "tenon conform replay", writes it and ends with its exit status.
-func (r *judging) conclude(out *report.Report) error {
+func (r *judging) conclude(cmd *cobra.Command, out *report.Report) error {
 	r.checkWaivers(out)
 	if err := keepReport(out); err != nil {
 		r.warn("cannot keep the report for tenon conform replay: %v", err)
 	}
-	err := r.print(out, func() error {
-		return report.Text(r.stdout, out, report.TextOptions{Color: r.stdout.Coloured()})
-	})
-	if err != nil {
+	if err := r.show(out); err != nil {
 		return err
+	}
+	if err := r.writeFiles(out); err != nil {
+		r.complain(cmd, err)
+		return exitStatus(report.StatusIncomplete)
 	}
 	if s := out.Status(); s != report.StatusPass {
 		return exitStatus(s)
