@@ -50,7 +50,7 @@ An argument that contains a slash is a path.`,
 			}
 			n, err := t.load(args[0])
 			if err != nil {
-				return err
+				return hint(err, t.swapped(args[0])...)
 			}
 			warnUnread(n, parameters.Capabilities)
 			client := t.client()

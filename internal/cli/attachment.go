@@ -64,6 +64,27 @@ func (t *attachment) parse(args []string) error {
 	return nil
 }
 
+// swapped returns a hint if NETNS is the name of a network and NETWORK is not.
+func (t *attachment) swapped(network string) []string {
+	c, err := config.Discover(t.netDir)
+	if err != nil {
+		return nil
+	}
+	if _, _, err := c.Lookup(network); !errors.Is(err, config.ErrNotFound) {
+		return nil
+	}
+	if _, _, err := c.Lookup(t.netnsArg); err != nil {
+		return nil
+	}
+	args := slices.Clone(t.app.args)
+	i, j := slices.Index(args, network), slices.Index(args, t.netnsArg)
+	if i < 0 || j < 0 {
+		return nil
+	}
+	args[i], args[j] = args[j], args[i]
+	return []string{"the network comes first: " + commandLine("tenon", args)}
+}
+
 // identify determines the container ID if --id is not given: the name of the namespace, unless an
 // attachment of this namespace is recorded under the default of releases before 1.1. It returns an
 // error if the name belongs to a container in another namespace.

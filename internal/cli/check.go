@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -42,7 +43,10 @@ container.`,
 				}
 			}
 			err = t.suggestOthers(client.Check(cmd.Context(), key, n), client, key, "check")
-			if cni.CodeOf(err) == cni.CodeUnknownContainer {
+			switch {
+			case errors.Is(err, network.ErrNoRecord):
+				err = hint(err, t.swapped(args[0])...)
+			case cni.CodeOf(err) == cni.CodeUnknownContainer:
 				err = hint(err, t.detaching(network.Record{Attachment: key, StateDir: client.StateDir}))
 			}
 			return t.failed(err, n)

@@ -138,6 +138,7 @@ Exit status: 0 success, 1 failure, 2 wrong usage.`,
 		a.flagsTopic(),
 	)
 	root.AddCommand(a.planInside())
+	strictHelp(root)
 	root.SetCompletionCommandGroupID(groupSetUp)
 	root.SetHelpCommandGroupID(groupSetUp)
 	return parent(root)

@@ -146,7 +146,10 @@ func TestReport(t *testing.T) {
 			hint(fmt.Errorf("outer: %w", hint(errors.New("inner"), "first")), "second"),
 			"tenon: sub: outer: inner\nhint: first\nhint: second\n", `{"cniVersion":"1.1.0","code":999,"msg":"outer: inner"}` + "\n", 1,
 		},
-		"usage":  {usagef("nonsense"), "tenon: sub: nonsense\nhint: tenon sub --help\n", "", 2},
+		"usage": {
+			usageError{hint(errors.New("nonsense"), "sense")},
+			"tenon: sub: nonsense\nhint: sense\nhint: tenon sub --help\n", `{"cniVersion":"1.1.0","code":999,"msg":"nonsense"}` + "\n", 2,
+		},
 		"silent": {exitStatus(3), "", "", 3},
 	} {
 		a := &app{stdout: &output{file: temporary(t)}, stderr: newOutput(temporary(t))}

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -80,7 +81,7 @@ or a file could not be written.`,
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return r.run(cmd, args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return r.run(cmd.Context(), args) },
 	}
 	r.pluginDirFlag(cmd)
 	r.outputFlags(cmd, slices.Sorted(maps.Keys(reportFormats))...)
@@ -146,8 +147,7 @@ func completeScenarios(list []judge.Scenario, before string) (out []cobra.Comple
 	return out
 }
 
-func (r *judging) run(cmd *cobra.Command, words []string) error {
-	ctx := cmd.Context()
+func (r *judging) run(ctx context.Context, words []string) error {
 	o := &r.options
 	if err := r.readRules(); err != nil {
 		return usageError{err}
@@ -181,7 +181,7 @@ func (r *judging) run(cmd *cobra.Command, words []string) error {
 		return r.judgeError(err)
 	}
 	out.LeftOut = leftOut
-	return r.conclude(cmd, out)
+	return r.conclude(out)
 }
 
 // readRules sets the profile and the waivers of the options.
@@ -234,7 +234,7 @@ func (r *judging) show(out *report.Report) error {
 }
 
 // conclude keeps the report for "tenon conform replay", writes it and ends with its exit status.
-func (r *judging) conclude(cmd *cobra.Command, out *report.Report) error {
+func (r *judging) conclude(out *report.Report) error {
 	r.checkWaivers(out)
 	if err := keepReport(out); err != nil {
 		r.warn("cannot keep the report for tenon conform replay: %v", err)
@@ -243,7 +243,7 @@ func (r *judging) conclude(cmd *cobra.Command, out *report.Report) error {
 		return err
 	}
 	if err := r.writeFiles(out); err != nil {
-		r.complain(cmd, err)
+		r.complain(r.cmd, err)
 		return exitStatus(report.StatusIncomplete)
 	}
 	if s := out.Status(); s != report.StatusPass {

@@ -53,6 +53,7 @@ or omitted if --id names the container; the namespace may no longer exist.`,
 					t.suggestOthers(err, client, key, "del"),
 					fmt.Sprintf("the current configuration cannot be used either: %v", loadErr),
 				)
+				err = hint(err, t.swapped(args[0])...)
 			} else if err == nil && errors.Is(recordErr, network.ErrNoRecord) {
 				a.warn("%v has no attachment record: ran DEL with the current configuration", key)
 				for _, o := range t.inSameNetns(client, key) {

@@ -61,7 +61,6 @@ warnings.`,
 	flags.BoolVar(&d.list, "list", false, "list the checks and exit")
 	flags.BoolVar(&d.fix, "fix", false, "apply the safe fixes after asking")
 	flags.BoolVarP(&d.yes, "yes", "y", false, "apply the safe fixes without asking")
-	cmd.MarkFlagsMutuallyExclusive("from", "fix")
 	return cmd
 }
 
@@ -72,6 +71,9 @@ type examination struct {
 }
 
 func (d *examination) run(ctx context.Context, args []string) error {
+	if d.fix && d.from != "" {
+		return usagef("--fix changes this host; it excludes --from")
+	}
 	checks, err := d.selected(args)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/ops/flags"
 	"github.com/tenon-cni/tenon/internal/session"
 	"github.com/tenon-cni/tenon/network"
 )
@@ -25,6 +26,8 @@ func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)
 
 // usageError is an error in the command line.
 type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
@@ -76,11 +79,11 @@ func (a *app) flagError(cmd *cobra.Command, err error) error {
 	if wrong := formatError(a, err); wrong != nil {
 		return wrong
 	}
-	missing := (*pflag.NotExistError)(nil)
-	if !errors.As(err, &missing) || missing.GetSpecifiedShortnames() != "" {
-		return usageError{err}
+	wrong := usageError{flags.Explain(err)}
+	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
+		return hint(wrong, a.similarFlags(cmd, unknown)...)
 	}
-	return a.unknownFlag(cmd, missing.GetSpecifiedName())
+	return wrong
 }
 
 // report prints an error and returns the exit status.
@@ -92,20 +95,21 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 			return statusFailure
 		}
 	}
-	switch usage := (usageError{}); {
+	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &status):
 		return int(status)
-	case errors.As(err, &usage):
-		a.complain(cmd, err)
-		a.printHint(fmt.Sprintf("%s --help", cmd.CommandPath()))
-		return statusUsage
 	}
 	a.complain(cmd, err)
+	status = statusFailure
+	if errors.As(err, new(usageError)) {
+		a.printHint(fmt.Sprintf("%s --help", cmd.CommandPath()))
+		status = statusUsage
+	}
 	// An error of standard output is reported above.
 	_ = outputOf(cmd).WriteError(a.stdout, cni.AsError(err).Encode(cni.Newest))
-	return statusFailure
+	return int(status)
 }
 
 // unfinished reports the error of a command that has printed its output as far as possible. It

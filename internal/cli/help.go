@@ -39,6 +39,27 @@ func (a *app) setHelp(root *cobra.Command) {
 	})
 }
 
+// strictHelp makes "tenon help" return an error for an unknown command.
+func strictHelp(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	help, _, err := root.Find([]string{"help"})
+	if err != nil {
+		return
+	}
+	help.Run, help.RunE = nil, func(_ *cobra.Command, args []string) error {
+		cmd, rest, err := root.Find(args)
+		switch {
+		case err != nil:
+			return usageError{err}
+		case len(rest) > 0 && cmd.HasSubCommands():
+			return unknownCommand(cmd, rest[0])
+		case len(rest) > 0:
+			return usagef("unexpected argument %q", rest[0])
+		}
+		return cmd.Help()
+	}
+}
+
 func printHelp(w io.Writer, cmd *cobra.Command, width int) {
 	text := cmd.Long
 	if text == "" {

@@ -69,6 +69,9 @@ func flagSynonyms() map[string][]string {
 		"network":        {"NETWORK"},
 		"path":           {"plugin-dir"},
 		"pid":            {"NETNS"},
+		"port":           {"with"},
+		"portmap":        {"with"},
+		"ports":          {"with"},
 		"plugin-path":    {"plugin-dir"},
 		"wait":           {"timeout"},
 		"watch":          {"follow"},
@@ -83,6 +86,8 @@ func capabilityFlags() map[string]string {
 		"ips":     `ips=["10.88.0.9"]`,
 		"mac":     `mac="02:00:00:00:00:01"`,
 		"port":    `portMappings=[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]`,
+		"p":       `portMappings=[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]`,
+		"ports":   `portMappings=[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]`,
 		"publish": `portMappings=[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]`,
 	}
 }
@@ -149,34 +154,50 @@ func alternatives(words []string) string {
 	return b.String()
 }
 
-// unknownFlag returns the error that a command does not have a flag, with a hint that names the one
-// that is probably meant.
-func (a *app) unknownFlag(cmd *cobra.Command, name string) error {
-	err := usagef("unknown flag --%s", name)
+// similarFlags returns a hint that says what a flag that a command does not have probably means, or
+// no hint.
+func (a *app) similarFlags(cmd *cobra.Command, unknown *pflag.NotExistError) []string {
+	name := unknown.GetSpecifiedName()
 	for _, other := range flagSynonyms()[name] {
 		switch {
 		case cmd.Flags().Lookup(other) != nil:
-			return hint(err, fmt.Sprintf("did you mean %q?", "--"+other))
+			return []string{fmt.Sprintf("did you mean %q?", "--"+other)}
 		case strings.ToUpper(other) == other && strings.Contains(cmd.Use, other):
-			return hint(err, fmt.Sprintf("%s is an argument: %s", other, cmd.UseLine()))
+			return []string{fmt.Sprintf("%s is an argument: %s", other, cmd.UseLine())}
 		}
 	}
 	if capability, ok := capabilityFlags()[name]; ok && cmd.Flags().Lookup("cap") != nil {
-		return hint(err, "use a capability: --cap "+shell.Quote(capability))
+		return []string{"use a capability: --cap " + shell.Quote(capability)}
 	}
-	var names []string
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden {
-			names = append(names, "--"+f.Name)
-		}
-	})
-	if near := spelling.Nearest("--"+name, names); near != "" {
-		return hint(err, fmt.Sprintf("did you mean %q?", near))
+	if near := nearFlags(cmd, unknown); len(near) > 0 {
+		return []string{"did you mean " + alternatives(near) + "?"}
 	}
 	if with := a.commandsWith(cmd, name); with != "" {
-		return hint(err, with)
+		return []string{with}
 	}
-	return err
+	return nil
+}
+
+// nearFlags returns the flags of a command that an unknown flag resembles, with dashes: for a word
+// the nearest one, and for a letter at most three that begin with it.
+func nearFlags(cmd *cobra.Command, unknown *pflag.NotExistError) []string {
+	var names, initial []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Hidden {
+			return
+		}
+		names = append(names, "--"+f.Name)
+		if strings.HasPrefix(f.Name, strings.ToLower(unknown.GetSpecifiedName())) {
+			initial = append(initial, "--"+f.Name)
+		}
+	})
+	if unknown.GetSpecifiedShortnames() != "" {
+		return initial[:min(len(initial), 3)]
+	}
+	if near := spelling.Nearest("--"+unknown.GetSpecifiedName(), names); near != "" {
+		return []string{near}
+	}
+	return nil
 }
 
 // commandsWith returns a hint that lists the commands that have a flag, if cmd has no such flag.

@@ -205,6 +205,9 @@ JSON of OTLP.`,
 			return a.tracedContainers(args[0]), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
+			if list && slowest {
+				return usagef("give either --list or --slowest")
+			}
 			operations, err := a.readTrace(args[0])
 			if err != nil {
 				return hint(err, "plugins write to the file in TENON_TRACE: set that variable in the "+
@@ -237,7 +240,6 @@ JSON of OTLP.`,
 		"list all operations; with --json print the spans of all")
 	cmd.Flags().BoolVar(&slowest, "slowest", false,
 		"show the operation that took longest instead of the last one")
-	cmd.MarkFlagsMutuallyExclusive("list", "slowest")
 	return cmd
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/cluster"
 	"github.com/tenon-cni/tenon/internal/cluster/local"
+	"github.com/tenon-cni/tenon/internal/ops/flags"
 )
 
 // Exit statuses.
@@ -103,7 +104,7 @@ Exit status: 0 success, 1 failure or findings, 2 wrong usage.`,
 	}
 	root.SetUsageTemplate(a.usageTemplate(root.UsageTemplate()))
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{flags.Explain(err)} })
 	settings.AddFlags(root.PersistentFlags())
 	root.AddCommand(a.init(), a.pool(), a.status(), a.pools(), a.blocks(), a.release(), a.fence(),
 		a.node(), a.confirm(), a.check(), a.migrate(), a.agent())
