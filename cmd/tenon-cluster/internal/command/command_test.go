@@ -258,6 +258,7 @@ func TestFirstSteps(t *testing.T) {
 		w.run("pool")
 		w.run("pool remove x")
 		w.run("blocks --pool pods x")
+		w.run("confirm --all-nodes --wait 5")
 	})
 }
 
