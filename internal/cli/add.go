@@ -34,6 +34,7 @@ NETWORK is the name of a network in --net-dir, or the path of a file.
 NETNS is the network namespace: a name in /run/netns, a process ID, or a path.
 An argument that contains a slash is a path.`,
 		Example: `  tenon add pods web
+  tenon add pods web --publish 8080:80 --publish 127.0.0.1:5353:53/udp
   tenon add ./pods.conflist 4711 --id web-1 --ifname net1
   tenon add pods web --cap 'ips=["10.88.0.9"]' --arg IgnoreUnknown=1 --json`,
 		Args: arguments(2, "NETWORK", "NETNS"),
@@ -51,6 +52,11 @@ An argument that contains a slash is a path.`,
 			n, err := t.load(args[0])
 			if err != nil {
 				return hint(err, t.swapped(args[0])...)
+			}
+			if len(t.ports) > 0 {
+				if err := requirePublishing(n); err != nil {
+					return err
+				}
 			}
 			warnUnread(n, parameters.Capabilities)
 			client := t.client()
@@ -95,6 +101,8 @@ An argument that contains a slash is a path.`,
 	t.flags(cmd)
 	t.parameterFlags(cmd)
 	t.outputFlags(cmd)
+	cmd.Flags().StringArrayVarP(&t.ports, "publish", "p", nil,
+		"publish `PORTS`: [IP:]HOST:CONTAINER[/PROTOCOL], for example 8080:80; repeatable")
 	cmd.Flags().BoolVar(&replace, "replace", false,
 		"detach the container first if it is already attached")
 	return cmd

@@ -26,6 +26,7 @@ type attachment struct {
 	ifName string
 	args   []string
 	caps   []string
+	ports  []string // to publish
 
 	netnsArg string // argument, empty if omitted
 	netns    string // path, empty if omitted
@@ -151,7 +152,12 @@ func (t *attachment) parameters() (network.Parameters, error) {
 		}
 		p.Args = append(p.Args, cni.Arg{Key: key, Value: value})
 	}
-	p.Capabilities, err = capabilities(os.Getenv("CAP_ARGS"), t.caps)
+	if p.Capabilities, err = capabilities(os.Getenv("CAP_ARGS"), t.caps); err != nil {
+		return p, err
+	}
+	if len(t.ports) > 0 {
+		p.Capabilities[portMappings], err = t.published()
+	}
 	return p, err
 }
 

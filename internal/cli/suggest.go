@@ -68,10 +68,11 @@ func flagSynonyms() map[string][]string {
 		"netns":          {"NETNS"},
 		"network":        {"NETWORK"},
 		"path":           {"plugin-dir"},
+		"publish":        {"with"},
 		"pid":            {"NETNS"},
-		"port":           {"with"},
-		"portmap":        {"with"},
-		"ports":          {"with"},
+		"port":           {"publish", "with"},
+		"portmap":        {"publish", "with"},
+		"ports":          {"publish", "with"},
 		"plugin-path":    {"plugin-dir"},
 		"wait":           {"timeout"},
 		"watch":          {"follow"},
@@ -82,13 +83,9 @@ func flagSynonyms() map[string][]string {
 // arguments.
 func capabilityFlags() map[string]string {
 	return map[string]string{
-		"ip":      `ips=["10.88.0.9"]`,
-		"ips":     `ips=["10.88.0.9"]`,
-		"mac":     `mac="02:00:00:00:00:01"`,
-		"port":    `portMappings=[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]`,
-		"p":       `portMappings=[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]`,
-		"ports":   `portMappings=[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]`,
-		"publish": `portMappings=[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]`,
+		"ip":  `ips=["10.88.0.9"]`,
+		"ips": `ips=["10.88.0.9"]`,
+		"mac": `mac="02:00:00:00:00:01"`,
 	}
 }
 
