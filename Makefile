@@ -28,6 +28,7 @@ help:
 	@echo 'make bench         compare with other plugins; BENCHFLAGS="-peer DIR -quick"'
 	@echo 'make bench-programs  compare go-cni on libcni and on Tenon; BENCHFLAGS as for bench'
 	@echo 'make rows          list requirements without a test; ROWSFLAGS=-v lists all tests'
+	@echo 'make pictures      draw the pictures of terminals in docs/ again, from runs as root'
 	@echo 'make golden        rewrite api/, the list of dependencies, docs/plugins, docs/schema'
 	@echo 'make build         build the static binaries $(PROGRAMS:%=bin/%)'
 	@echo 'make install       install them in $$(PREFIX)/bin and the plugins in $$(DIR)'
@@ -81,6 +82,11 @@ lint:
 	@scripts/lint
 
 # DISTFLAGS=-h lists the options.
+.PHONY: pictures
+pictures:
+	@scripts/test-deps
+	@TENON_STRICT=1 go test ./test/script -count=1 -run '^TestScripts/pictures$$' -update
+
 .PHONY: dist
 dist:
 	@go -C packaging run ./dist $(DISTFLAGS)

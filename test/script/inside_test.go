@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/netns"
 	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/test/screen"
 )
 
 // inside runs one script in the namespaces of this process. Shared directories are empty there, so
@@ -41,8 +42,9 @@ func inside(script string) int {
 			UpdateScripts:       os.Args[1] == "-update=true",
 			RequireExplicitExec: true,
 			Cmds: map[string]func(*testscript.TestScript, bool, []string){
-				"await":  await,
-				"listen": listen,
+				"await":   await,
+				"listen":  listen,
+				"picture": picture,
 			},
 		})
 	}()
@@ -129,6 +131,30 @@ func listen(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		return err
 	}))
+}
+
+// picture compares a picture in the documents with the output of the last command. With -update, it
+// draws the picture again if the output differs.
+func picture(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: picture file command")
+	}
+	file := filepath.Join(ts.Getenv("DOCS"), args[0])
+	now := screen.Draw(args[1], ts.ReadFile("stdout"))
+	old, err := os.ReadFile(file)
+	found := ""
+	if err == nil {
+		found, err = screen.Difference(string(old), now)
+	}
+	switch {
+	case err == nil && found == "":
+	case os.Args[1] == "-update=true":
+		ts.Check(os.WriteFile(file, []byte(now), 0o644))
+	case err != nil:
+		ts.Fatalf("%v; draw the picture: make pictures", err)
+	default:
+		ts.Fatalf("%q prints %s of %s; draw it again: make pictures", args[1], found, args[0])
+	}
 }
 
 // console is a [testscript.T] that prints. The exit status of the process reports the outcome.
