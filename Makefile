@@ -56,7 +56,7 @@ test-all:
 
 .PHONY: test-release
 test-release:
-	@set -e; for stage in $(or $(STAGES),clients programs image dist packages platforms); do \
+	@set -e; for stage in $(or $(STAGES),clients programs image dist packages site platforms); do \
 		scripts/test-$$stage; \
 	done
 

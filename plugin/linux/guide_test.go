@@ -20,8 +20,7 @@ import (
 func TestGuideBuilds(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("go"))
-	dir := t.TempDir()
-	follow(t, dir, "mymacvlan.go", "mymacvlan_test.go")
+	dir, _ := follow(t, "mymacvlan.go", "mymacvlan_test.go")
 	run(t, dir, "go", "vet", ".")
 	cmd := exec.CommandContext(t.Context(), "go", "run", ".")
 	cmd.Dir, cmd.Env = dir, append(environment(), "CNI_COMMAND=VERSION")
@@ -38,8 +37,7 @@ func TestGuideSuite(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("go"), testnet.Tool("ip"), tracer.Supported,
 		testnet.Kernel(kernel.FeatureMacvlan))
-	dir := t.TempDir()
-	follow(t, dir, "mymacvlan.go", "mymacvlan_test.go")
+	dir, _ := follow(t, "mymacvlan.go", "mymacvlan_test.go")
 	out := run(t, dir, "go", "test", "-vet=off", "-v", "-count=1", ".")
 	for _, fault := range []string{
 		`faults/addresses/ADD\n[^=]* [1-9][0-9]* changes`,
@@ -58,8 +56,7 @@ func TestGuideSuite(t *testing.T) {
 func TestGuideRules(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, testnet.Tool("go"), testnet.Tool("nft"), testnet.Kernel(kernel.FeatureNFT))
-	dir := t.TempDir()
-	page := follow(t, dir, "quarantine.go")
+	dir, page := follow(t, "quarantine.go")
 	run(t, dir, "go", "vet", ".")
 	run(t, dir, "go", "build", "-o", "quarantine", ".")
 	net := testnet.New(t, "web")
@@ -108,9 +105,50 @@ func TestGuideRules(t *testing.T) {
 	}
 }
 
-// follow makes a module of the guide in dir, with the named files of the page. It replaces `go get`
-// by this repository, and returns the page.
-func follow(t *testing.T, dir string, names ...string) (page string) {
+// TestTestingGuideBuilds compiles the plugin and the tests of docs/testing-plugins.md.
+func TestTestingGuideBuilds(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool("go"))
+	run(t, testingGuide(t), "go", "vet", ".")
+}
+
+// TestTestingGuide runs the suite of docs/testing-plugins.md.
+func TestTestingGuide(t *testing.T) {
+	t.Parallel()
+	testnet.Require(t, testnet.Tool("go"), testnet.Tool("ip"), testnet.Kernel(kernel.FeatureDummy))
+	out := run(t, testingGuide(t), "go", "test", "-short", "-vet=off", "-v", "-count=1", ".")
+	for _, passed := range []string{"TestMTU", "TestSuite/faults/plain", "TestSuite/del/plain"} {
+		if !strings.Contains(out, "--- PASS: "+passed+" ") {
+			t.Errorf("%s did not pass:\n%s", passed, out)
+		}
+	}
+}
+
+// testingGuide makes a module with the files of docs/testing-plugins.md, and with the test at the
+// end of the page.
+func testingGuide(t *testing.T) (dir string) {
+	t.Helper()
+	dir, _ = follow(t)
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "testing-plugins.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllSubmatch(page, -1)
+	if len(blocks) != 3 {
+		t.Fatalf("the page has %d blocks of Go, not a plugin, its tests and one more", len(blocks))
+	}
+	tests := slices.Concat(blocks[1][1], []byte("\n"), blocks[2][1])
+	for name, content := range map[string][]byte{"mylink.go": blocks[0][1], "mylink_test.go": tests} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// follow makes the module of the guide with the commands of the page, and writes the named files of
+// the page to it. It returns the directory and the page.
+func follow(t *testing.T, names ...string) (dir, page string) {
 	t.Helper()
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
@@ -120,9 +158,13 @@ func follow(t *testing.T, dir string, names ...string) (page string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const module = "github.com/tenon-cni/tenon"
-	run(t, dir, "go", "mod", "init", "example.org/plugin")
-	run(t, dir, "go", "mod", "edit", "-require="+module+"@v0.0.0", "-replace="+module+"="+root)
+	setUp := regexp.MustCompile("(?s)```sh\n(mkdir mymacvlan .*?)```").FindSubmatch(text)
+	if setUp == nil {
+		t.Fatal("the guide does not make a module")
+	}
+	dir = t.TempDir()
+	run(t, dir, "env", "TENON="+root, "sh", "-ec", string(setUp[1]))
+	dir = filepath.Join(dir, "mymacvlan")
 	sums, err := os.ReadFile(filepath.Join(root, "go.sum"))
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +184,7 @@ func follow(t *testing.T, dir string, names ...string) (page string) {
 			t.Fatal(err)
 		}
 	}
-	return string(text)
+	return dir, string(text)
 }
 
 // environment makes the go command use this repository and the module cache only.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"go/format"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -27,7 +26,7 @@ func TestEmbeddingGuide(t *testing.T) {
 	if len(files) != 5 {
 		t.Errorf("%d files", len(files))
 	}
-	run(t, "testdata/guide/embedding.txtar", exampleEnv+"="+build(t, files))
+	run(t, "testdata/guide/embedding.txtar", exampleEnv+"="+build(t, string(guide), files))
 }
 
 // program returns the Go files of a page that are in one directory, by name. Every Go block of the
@@ -55,34 +54,26 @@ func program(t *testing.T, page, dir string) map[string]string {
 	return files
 }
 
-// build builds a program in its own module and returns its path.
-func build(t *testing.T, files map[string]string) string {
+// build follows the guide: it makes a module with its commands and files, and returns the path of
+// the program.
+func build(t *testing.T, guide string, files map[string]string) string {
 	t.Helper()
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	read := func(name string) string {
-		b, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(b)
+	sums, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	mod := strings.Replace(read("go.mod"), "module github.com/tenon-cni/tenon", "module example", 1)
-	mod += "\nrequire github.com/tenon-cni/tenon v0.0.0\nreplace github.com/tenon-cni/tenon => " + root + "\n"
-	dir := t.TempDir()
-	files["go.mod"], files["go.sum"] = mod, read("go.sum")
+	m := module{t: t, dir: t.TempDir(), root: root}
+	m.sh(commands(t, guide, "mkdir myruntime"))
+	m.dir = filepath.Join(m.dir, "myruntime")
+	m.write("go.sum", string(sums))
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		m.write(name, content)
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", "example", ".")
-	cmd.Dir = dir
-	cmd.Env = append(goEnvironment(t), "GOFLAGS=-mod=mod -modcacherw -trimpath", "GOWORK=off")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return filepath.Join(dir, "example")
+	tidy, _, _ := strings.Cut(commands(t, guide, "go mod tidy\ngo build"), "\nip ")
+	m.sh(tidy)
+	return filepath.Join(m.dir, "myruntime")
 }

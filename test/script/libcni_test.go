@@ -46,8 +46,8 @@ func TestLibcniGuide(t *testing.T) {
 func commands(t *testing.T, page, first string) string {
 	t.Helper()
 	for _, b := range blocks(page) {
-		if b.info == "sh" && strings.HasPrefix(b.lines[0], first) {
-			return strings.Join(b.lines, "\n")
+		if block := strings.Join(b.lines, "\n"); b.info == "sh" && strings.HasPrefix(block, first) {
+			return block
 		}
 	}
 	t.Fatalf("the page has no shell block that begins with %q", first)
