@@ -87,7 +87,7 @@ func replayPlugin(ctx context.Context, s *report.Subject, o trial.Options) (*rep
 	if err != nil {
 		return nil, err
 	}
-	if subject.Digest, err = plugins.Digest(s.Path); err != nil {
+	if subject.Digest, err = trial.Digest(s.Path); err != nil {
 		return nil, err
 	}
 	return plugins.Judge(ctx, subject, o)

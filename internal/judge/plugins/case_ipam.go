@@ -10,6 +10,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/conformance/report"
 	"github.com/tenon-cni/tenon/internal/judge/script"
+	"github.com/tenon-cni/tenon/internal/judge/trial"
 )
 
 // ipamCases judge IPAM plugins alone.
@@ -62,7 +63,7 @@ var ipamCase = &Case{
 		want := j.Setup.Version.String()
 		refused, _ := j.Call("old")
 		e, err := cni.DecodeError(refused.Stdout)
-		if j.Expect(decodeExactly(r.Stdout, &header) == nil && header.CNIVersion == want, Verdict{Row: "IPAM-05", Severity: report.Medium,
+		if j.Expect(trial.DecodeExactly(r.Stdout, &header) == nil && header.CNIVersion == want, Verdict{Row: "IPAM-05", Severity: report.Medium,
 			Title:    "the result of ADD has another version than the request",
 			Expected: "cniVersion " + want, Actual: describe(r)}) {
 			j.Expect(j.failed("old") && err == nil && e.Code == cni.CodeIncompatibleVersion, Verdict{Row: "IPAM-05", Severity: report.Medium,

@@ -1,7 +1,6 @@
 package plugins
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -13,6 +12,7 @@ import (
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/conformance/report"
 	"github.com/tenon-cni/tenon/internal/judge/script"
+	"github.com/tenon-cni/tenon/internal/judge/trial"
 )
 
 // The error of a scripted IPAM plugin that fails.
@@ -117,10 +117,10 @@ func environment(c script.Call, d script.Recorded) (differences []string) {
 // missing are keys, changed are paths with both values.
 func configuration(sent, got []byte) (missing, changed []string, err error) {
 	var a, b map[string]any
-	if err := decodeExactly(sent, &a); err != nil {
+	if err := trial.DecodeExactly(sent, &a); err != nil {
 		return nil, nil, err
 	}
-	if err := decodeExactly(got, &b); err != nil {
+	if err := trial.DecodeExactly(got, &b); err != nil {
 		return nil, nil, err
 	}
 	for _, k := range slices.Sorted(maps.Keys(a)) {
@@ -128,25 +128,10 @@ func configuration(sent, got []byte) (missing, changed []string, err error) {
 		if !ok {
 			missing = append(missing, k)
 		} else if !reflect.DeepEqual(a[k], v) {
-			changed = append(changed, fmt.Sprintf("%s: %s instead of %s", k, compact(v), compact(a[k])))
+			changed = append(changed, fmt.Sprintf("%s: %s instead of %s", k, trial.Compact(v), trial.Compact(a[k])))
 		}
 	}
 	return missing, changed, nil
-}
-
-// decodeExactly decodes a JSON document and keeps the text of numbers.
-func decodeExactly(b []byte, to any) error {
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.UseNumber()
-	return d.Decode(to)
-}
-
-func compact(v any) string {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Sprint(v)
-	}
-	return fmt.Sprintf("%.300s", b)
 }
 
 // request returns the call of a name in the scenario.

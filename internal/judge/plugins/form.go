@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/internal/judge/trial"
 )
 
 // form checks a result against the form of its version (section "Result types").
@@ -47,7 +48,7 @@ func (f *form) shape(want, format string, args ...any) {
 // check checks the output of ADD, which must be a JSON object.
 func (f *form) check(stdout []byte) {
 	var m object
-	if err := decodeExactly(stdout, &m); err != nil {
+	if err := trial.DecodeExactly(stdout, &m); err != nil {
 		f.shape("a JSON object", "%v", err)
 		return
 	}
@@ -97,7 +98,7 @@ func (f *form) list(m object, key string) (list []object) {
 		list = append(list, o)
 	}
 	if !ok {
-		f.shape(key+", an array of objects", "%s is %s", key, compact(m[key]))
+		f.shape(key+", an array of objects", "%s is %s", key, trial.Compact(m[key]))
 		return nil
 	}
 	return list
@@ -107,12 +108,12 @@ func (f *form) interfaces(m object) {
 	list := f.list(m, "interfaces")
 	if f.ipam && m["interfaces"] != nil {
 		f.add(problem{"IPAM-03", "the result of the IPAM plugin lists interfaces", "no key interfaces",
-			"interfaces " + compact(m["interfaces"]), "the main plugin adds the interfaces"})
+			"interfaces " + trial.Compact(m["interfaces"]), "the main plugin adds the interfaces"})
 	}
 	for i, o := range list {
 		name, _ := o["name"].(string)
 		if name == "" {
-			f.shape("a name", "interfaces[%d] has the name %s", i, compact(o["name"]))
+			f.shape("a name", "interfaces[%d] has the name %s", i, trial.Compact(o["name"]))
 		}
 		if mac, set := o["mac"].(string); set && mac != "" {
 			if _, err := net.ParseMAC(mac); err != nil {
@@ -131,7 +132,7 @@ func (f *form) ip(path string, o object, interfaces int) {
 			f.shape(`version "4" or "6" in each element of ips`, "%s has no version", path)
 		case said != ipVersion(address.Addr()):
 			f.add(problem{"RES-18", "version and address of an element of ips contradict",
-				fmt.Sprintf("version %q for %s", ipVersion(address.Addr()), address), path + ": version " + compact(said), ""})
+				fmt.Sprintf("version %q for %s", ipVersion(address.Addr()), address), path + ": version " + trial.Compact(said), ""})
 		}
 	}
 	index, set := o["interface"]
@@ -140,14 +141,14 @@ func (f *form) ip(path string, o object, interfaces int) {
 	}
 	if f.ipam {
 		f.add(problem{"IPAM-03", "the result of the IPAM plugin has interface indexes", "no key interface in ips",
-			path + ".interface is " + compact(index), "the main plugin adds the indexes"})
+			path + ".interface is " + trial.Compact(index), "the main plugin adds the indexes"})
 		return
 	}
 	number, _ := index.(json.Number)
 	if i, err := number.Int64(); err != nil || i < 0 || i >= int64(interfaces) {
 		f.add(problem{"RES-03", "an index of ips points to no interface",
 			fmt.Sprintf("an index below %d, the number of interfaces", interfaces),
-			path + ".interface is " + compact(index), "indexes start at 0"})
+			path + ".interface is " + trial.Compact(index), "indexes start at 0"})
 	}
 }
 
@@ -157,7 +158,7 @@ func (f *form) side(m object, key, version string) {
 	}
 	o, ok := m[key].(object)
 	if !ok {
-		f.shape(key+", an object", "%s is %s", key, compact(m[key]))
+		f.shape(key+", an object", "%s is %s", key, trial.Compact(m[key]))
 		return
 	}
 	if p, ok := f.prefix(key+".ip", o["ip"]); ok && ipVersion(p.Addr()) != version {
@@ -180,7 +181,7 @@ func (f *form) dns(m object) {
 	}
 	o, ok := m["dns"].(object)
 	if !ok {
-		f.shape("dns, an object", "dns is %s", compact(m["dns"]))
+		f.shape("dns, an object", "dns is %s", trial.Compact(m["dns"]))
 		return
 	}
 	servers, _ := o["nameservers"].([]any)
@@ -188,7 +189,7 @@ func (f *form) dns(m object) {
 		text, _ := s.(string)
 		if _, err := netip.ParseAddr(text); err != nil {
 			f.add(problem{"DNS-03", "a nameserver in the result is not an address", "IP addresses in dns.nameservers",
-				compact(s), "resolvers cannot use names"})
+				trial.Compact(s), "resolvers cannot use names"})
 		}
 	}
 }
@@ -220,7 +221,7 @@ func (f *form) address(path string, value any) {
 }
 
 func (f *form) unreadable(path, want string, value any) {
-	f.add(problem{"RES-09", "an address in the result cannot be read", path + ": " + want, path + " is " + compact(value), ""})
+	f.add(problem{"RES-09", "an address in the result cannot be read", path + ": " + want, path + " is " + trial.Compact(value), ""})
 }
 
 func (f *form) canonical(path, text, want string) {

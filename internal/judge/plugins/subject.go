@@ -2,16 +2,13 @@ package plugins
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/internal/judge/cell"
 	"github.com/tenon-cni/tenon/internal/judge/script"
+	"github.com/tenon-cni/tenon/internal/judge/trial"
 )
 
 // Subject is a plugin under judgment.
@@ -34,7 +31,7 @@ func NewSubject(ctx context.Context, path string, configs ...Config) (*Subject, 
 		return nil, err
 	}
 	s := &Subject{Name: filepath.Base(path), Path: path}
-	if s.Digest, err = Digest(path); err != nil {
+	if s.Digest, err = trial.Digest(path); err != nil {
 		return nil, err
 	}
 	if s.Versions, err = s.announced(ctx); err != nil {
@@ -44,23 +41,6 @@ func NewSubject(ctx context.Context, path string, configs ...Config) (*Subject, 
 		s.Configs = append(s.Configs, c.locate(path))
 	}
 	return s, nil
-}
-
-// Digest returns the SHA-256 of an executable file.
-func Digest(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0 {
-		return "", fmt.Errorf("%s is not an executable file", path)
-	}
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // announced returns the published versions that the plugin lists. A plugin that does not answer

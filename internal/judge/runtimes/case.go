@@ -1,0 +1,197 @@
+package runtimes
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/tenon-cni/tenon/cni"
+	"github.com/tenon-cni/tenon/conformance/report"
+	"github.com/tenon-cni/tenon/internal/judge/script"
+	"github.com/tenon-cni/tenon/internal/judge/trial"
+)
+
+// Case is a scenario of the judge with its checks.
+type Case struct {
+	Name string
+	// Verbs are the verbs that the driver needs. Without one of them, the case does not apply.
+	Verbs []Verb
+	// Oldest and Newest are the versions of the specification that the case concerns; zero values do
+	// not limit them.
+	Oldest, Newest cni.Version
+	// Once runs the case in the newest version of the runtime only.
+	Once bool
+	Rows []string // that the case judges, if it runs
+	// Script builds the scenario, and Judge adds the verdicts.
+	Script func(*Setup) *script.Scenario
+	Judge  func(*Judgment)
+}
+
+// cases are all scenarios of the judge for runtimes.
+var cases = sync.OnceValue(func() []*Case {
+	return slices.Concat(addCases)
+})
+
+// Rows returns the rows that some case judges.
+func Rows() (rows []string) {
+	for _, c := range cases() {
+		rows = append(rows, c.Rows...)
+	}
+	slices.Sort(rows)
+	return slices.Compact(rows)
+}
+
+// Cases returns the names and rows of all scenarios.
+func Cases() (list []*trial.Trial) {
+	for _, c := range cases() {
+		list = append(list, &trial.Trial{Case: c.Name, Rows: c.Rows})
+	}
+	return list
+}
+
+// Knows reports whether a scenario has a name.
+func Knows(name string) bool {
+	return slices.ContainsFunc(cases(), func(c *Case) bool { return c.Name == name })
+}
+
+// Judge runs all cases and returns what they found.
+func Judge(ctx context.Context, s *Subject, o trial.Options) (*report.Subject, error) {
+	out, err := s.Report()
+	if err != nil {
+		return nil, err
+	}
+	return out, trial.Run(ctx, out, Plan(s, o), o)
+}
+
+// Plan returns the trials for a subject.
+func Plan(s *Subject, o trial.Options) (trials []*trial.Trial) {
+	for _, c := range cases() {
+		if !trial.Chosen(o.Only, c.Name, c.Rows) {
+			continue
+		}
+		versions := c.versions(s)
+		if len(versions) == 0 {
+			trials = append(trials, &trial.Trial{Case: c.Name, Role: Role, Rows: c.Rows,
+				Reason: "the runtime supports no version that the scenario concerns"})
+		}
+		for _, v := range versions {
+			trials = append(trials, c.trial(s, v))
+		}
+	}
+	return trials
+}
+
+// versions returns the versions in which a case runs.
+func (c *Case) versions(s *Subject) (list []cni.Version) {
+	for _, v := range s.Versions {
+		if (c.Oldest == 0 || v >= c.Oldest) && (c.Newest == 0 || v <= c.Newest) {
+			list = append(list, v)
+		}
+	}
+	if c.Once && len(list) > 1 {
+		list = []cni.Version{slices.Max(list)}
+	}
+	return list
+}
+
+func (c *Case) trial(s *Subject, v cni.Version) *trial.Trial {
+	setup := &Setup{Subject: s, Version: v}
+	t := &trial.Trial{Case: c.Name, Role: Role, Version: v.String(), Rows: c.Rows,
+		Judge: func(j *trial.Judgment) { c.Judge(&Judgment{Judgment: j, Setup: setup}) }}
+	for _, verb := range append([]Verb{Add}, c.Verbs...) {
+		if slices.Contains(s.Lacks, verb) {
+			t.Reason = fmt.Sprintf("the driver has no verb %s", verb)
+			return t
+		}
+	}
+	t.Scenario = c.Script(setup)
+	return t
+}
+
+// Judgment derives the verdicts of a case from its recording.
+type Judgment struct {
+	*trial.Judgment
+	Setup *Setup
+}
+
+// Verdict is the outcome for one row.
+type Verdict = trial.Verdict
+
+// ran returns the calls of scripted plugins during a call of the driver, in the order of their start.
+// VERSION is left out: a runtime may call it at any time.
+func (j *Judgment) ran(call string) []script.Recorded {
+	r, _ := j.Call(call)
+	return slices.DeleteFunc(slices.Clone(r.Recorded), func(d script.Recorded) bool {
+		return d.Getenv("CNI_COMMAND") == string(cni.VersionCommand)
+	})
+}
+
+// order describes the plugins that ran, and their commands: "first ADD, second ADD".
+func order(calls []script.Recorded) string {
+	var list []string
+	for _, c := range calls {
+		list = append(list, short(c.Plugin)+" "+c.Getenv("CNI_COMMAND"))
+	}
+	if list == nil {
+		return "no plugin"
+	}
+	return strings.Join(list, ", ")
+}
+
+// short returns the name of a scripted plugin in reports.
+func short(plugin string) string { return strings.TrimPrefix(plugin, "conform-") }
+
+// sequence describes plugins that run for a command, as order does.
+func sequence(verb cni.Command, plugins ...string) string {
+	var list []string
+	for _, p := range plugins {
+		list = append(list, short(p)+" "+string(verb))
+	}
+	return strings.Join(list, ", ")
+}
+
+// only returns the calls with a command.
+func only(calls []script.Recorded, verb cni.Command) []script.Recorded {
+	return slices.DeleteFunc(slices.Clone(calls), func(d script.Recorded) bool {
+		return d.Getenv("CNI_COMMAND") != string(verb)
+	})
+}
+
+// request is what a scripted plugin got on standard input.
+type request map[string]any
+
+// requests decodes the standard inputs of calls. It stops the judgment if one of them is no object.
+func (j *Judgment) requests(calls []script.Recorded) (list []request, ok bool) {
+	for _, c := range calls {
+		var r request
+		if err := trial.DecodeExactly(c.Stdin, &r); err != nil {
+			j.Fail(Verdict{Row: "REQ-01", Severity: report.High, Title: "a plugin gets no JSON object",
+				Expected: "an object on the standard input of " + short(c.Plugin),
+				Actual:   fmt.Sprintf("%v: %.200q", err, c.Stdin)})
+			return nil, false
+		}
+		list = append(list, r)
+	}
+	return list, true
+}
+
+// failed reports whether the driver reported a failure as the protocol of drivers demands.
+func (j *Judgment) failed(call string) bool {
+	r, found := j.Call(call)
+	return found && r.Failed == "" && r.Status == 1
+}
+
+// all records the verdict for calls: a pass unless wrong returns the text of a difference, which
+// becomes the actual behavior of the finding.
+func (j *Judgment) all(calls []script.Recorded, wrong func(i int, c script.Recorded) string, v Verdict) bool {
+	var texts []string
+	for i, c := range calls {
+		if text := wrong(i, c); text != "" {
+			texts = append(texts, short(c.Plugin)+": "+text)
+		}
+	}
+	v.Actual = strings.Join(texts, "; ")
+	return j.Expect(texts == nil, v)
+}

@@ -1,0 +1,60 @@
+package runtimes_test
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/tenon-cni/tenon/conformance/report"
+	"github.com/tenon-cni/tenon/internal/judge/cell"
+	"github.com/tenon-cni/tenon/internal/judge/runtimes"
+	"github.com/tenon-cni/tenon/internal/judge/trial"
+	"github.com/tenon-cni/tenon/internal/ops/driver"
+)
+
+// asDriver is the first argument of the test binary as a driver of package network. The second one is
+// the name of a defect, and the third one the verb.
+const asDriver = "driver"
+
+func TestMain(m *testing.M) {
+	if os.Args[0] == cell.Name {
+		os.Exit(cell.Main())
+	}
+	if len(os.Args) == 4 && os.Args[1] == asDriver {
+		os.Exit(driver.Run(context.Background(), os.Args[3], os.Stdin, os.Stdout, nil))
+	}
+	os.Exit(m.Run())
+}
+
+// judged judges package network with a defect.
+func judged(t *testing.T, defect string, only ...string) *report.Subject {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := runtimes.NewSubject(t.Context(), path, runtimes.Config{Arguments: []string{asDriver, defect}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := runtimes.Judge(t.Context(), s, trial.Options{Only: only})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestTenon judges package network, in which the judge must find nothing.
+func TestTenon(t *testing.T) {
+	t.Parallel()
+	r := judged(t, "correct")
+	for _, f := range r.Findings {
+		t.Errorf("%s in %s %v: %s\nexpected %s\nactual   %s", f.Row, f.Scenario, f.Versions, f.Title, f.Expected, f.Actual)
+	}
+	for _, c := range r.Checks {
+		if c.Outcome == report.Skip || c.Outcome == report.Error {
+			t.Errorf("%s in %s %s: %s: %s", c.Row, c.Scenario, c.Version, c.Outcome, c.Reason)
+		}
+	}
+	t.Logf("versions %v, %d checks, %.1f s", r.Versions, len(r.Checks), r.Seconds)
+}
