@@ -1,4 +1,4 @@
-// Package judge decides whether plugins obey the specification. It runs them as black
+// Package judge decides whether plugins and runtimes obey the specification. It runs them as black
 // boxes in namespaces of their own, and returns a report with a finding for each violation.
 //
 //	func TestMain(m *testing.M) {
@@ -35,7 +35,7 @@ func Main() {
 	}
 }
 
-// Options change a run of [Plugins].
+// Options change a run of [Plugins] or [Runtimes].
 type Options struct {
 	Version string         // of the program that runs the judge, for the report
 	Profile report.Profile // empty: strict

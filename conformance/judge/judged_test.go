@@ -9,10 +9,11 @@ import (
 
 	"github.com/tenon-cni/tenon/conformance"
 	"github.com/tenon-cni/tenon/internal/judge/plugins"
+	"github.com/tenon-cni/tenon/internal/judge/runtimes"
 )
 
 // TestJudged compares the table of the catalog with the cases of the judge. Each row is judged on
-// plugins, or the table explains why it cannot be.
+// plugins, on runtimes, or on both, or the table explains why it cannot be.
 func TestJudged(t *testing.T) {
 	t.Parallel()
 	const path = "../judged.tsv"
@@ -34,10 +35,14 @@ func TestJudged(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range rows {
-		want := ""
+		var on []string
 		if slices.Contains(plugins.Rows(), r.ID) {
-			want = "plugins"
+			on = append(on, "plugins")
 		}
+		if slices.Contains(runtimes.Rows(), r.ID) {
+			on = append(on, "runtimes")
+		}
+		want := strings.Join(on, ",")
 		switch entry, known := table[r.ID]; {
 		case !known:
 			t.Errorf("%s lacks the row; want the line %q", path, fmt.Sprintf("%s\t%s\t", r.ID, want))
@@ -54,7 +59,7 @@ func TestJudged(t *testing.T) {
 	known := func(id string) bool {
 		return slices.ContainsFunc(rows, func(r conformance.Row) bool { return r.ID == id })
 	}
-	for _, id := range plugins.Rows() {
+	for _, id := range append(plugins.Rows(), runtimes.Rows()...) {
 		if !known(id) {
 			t.Errorf("a case judges the unknown row %s", id)
 		}

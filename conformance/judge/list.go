@@ -8,7 +8,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/judge/trial"
 )
 
-// Case is a scenario that [Plugins] would run.
+// Case is a scenario that [Plugins] or [Runtimes] would run.
 type Case struct {
 	Subject  string   `json:"subject"`
 	Scenario string   `json:"scenario"`

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenon-cni/tenon/conformance/report"
 	"github.com/tenon-cni/tenon/internal/judge/plugins"
+	"github.com/tenon-cni/tenon/internal/judge/runtimes"
 	"github.com/tenon-cni/tenon/internal/judge/script"
 	"github.com/tenon-cni/tenon/internal/judge/trial"
 )
@@ -70,7 +71,7 @@ func Replay(ctx context.Context, s *report.Subject, f *report.Finding) (*Replaye
 		}
 		return r, err
 	}}
-	again, err := replayPlugin(ctx, s, options)
+	again, err := judgeAgain(ctx, s, options)
 	if err != nil {
 		return nil, err
 	}
@@ -80,6 +81,13 @@ func Replay(ctx context.Context, s *report.Subject, f *report.Finding) (*Replaye
 		out.Found = &again.Findings[i]
 	}
 	return out, nil
+}
+
+func judgeAgain(ctx context.Context, s *report.Subject, o trial.Options) (*report.Subject, error) {
+	if slices.Contains(s.Roles, runtimes.Role) {
+		return replayRuntime(ctx, s, o)
+	}
+	return replayPlugin(ctx, s, o)
 }
 
 func replayPlugin(ctx context.Context, s *report.Subject, o trial.Options) (*report.Subject, error) {

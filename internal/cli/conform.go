@@ -17,21 +17,22 @@ import (
 func (a *app) conform() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conform",
-		Short: "Judge whether plugins obey the specification",
-		Long: `Runs plugins as black boxes in namespaces of their own, and reports each violation of
-the specification with the rule, the expected and the actual behavior, and commands
-that reproduce it. Nothing outside those namespaces changes.
+		Short: "Judge whether plugins and runtimes obey the specification",
+		Long: `Runs plugins and runtimes as black boxes in namespaces of their own, and reports each
+violation of the specification with the rule, the expected and the actual behavior,
+and commands that reproduce it. Nothing outside those namespaces changes.
 
 Needs root, or a kernel that lets users create user namespaces; then some checks
 are skipped, and the report lists them.
 
-The exit status of "plugin" is 0 without a finding that the profile counts, 1 with
+The exit status of "plugin" and "runtime" is 0 without a finding that the profile counts, 1 with
 findings, 2 for wrong usage or wrong waivers, 3 if required checks could not be made.`,
 		Example: `  tenon conform plugin ./my-plugin
   tenon conform plugin /opt/cni/bin --profile spec-1.1
+  tenon conform runtime --driver ./my-driver
   tenon conform replay f-3a91c07e`,
 	}
-	cmd.AddCommand(conformPlugin(a), conformReplay(a))
+	cmd.AddCommand(conformPlugin(a), conformRuntime(a), conformReplay(a), conformDriver(a))
 	return parent(cmd)
 }
 
@@ -97,7 +98,7 @@ script that reproduces the finding without tenon, and runs nothing.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := readReport(file)
 			if err != nil {
-				return hint(err, "give the report with --report, or run tenon conform plugin first")
+				return hint(err, "give the report with --report, or run tenon conform plugin or runtime first")
 			}
 			s, f, err := judge.Finding(r, args[0])
 			if err != nil {

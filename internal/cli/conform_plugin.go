@@ -21,7 +21,7 @@ import (
 	"github.com/tenon-cni/tenon/internal/ops/table"
 )
 
-// judging is a run of "tenon conform plugin".
+// judging is a run of "tenon conform plugin" or "tenon conform runtime".
 type judging struct {
 	settings
 	options judge.Options
@@ -29,6 +29,8 @@ type judging struct {
 	waivers string
 	files   []string // to write the report to, each in the format of its suffix
 	list    bool
+	// scenarios are all scenarios for subjects of this kind.
+	scenarios []judge.Scenario
 }
 
 // reportFormats write a report in the formats that only this command has.
@@ -47,7 +49,7 @@ var reportSuffixes = map[string]func(io.Writer, *report.Report) error{
 }
 
 func conformPlugin(a *app) *cobra.Command {
-	r := &judging{settings: settings{app: a}}
+	r := &judging{settings: settings{app: a}, scenarios: judge.PluginScenarios()}
 	cmd := &cobra.Command{
 		Use:   "plugin PATH|NAME|DIR...",
 		Short: "Judge plugins",
@@ -86,10 +88,23 @@ or a file could not be written.`,
 	r.pluginDirFlag(cmd)
 	r.outputFlags(cmd, slices.Sorted(maps.Keys(reportFormats))...)
 	r.flags(cmd)
+	r.pluginFlags(cmd)
 	return cmd
 }
 
-// flags adds the flags that other commands do not have.
+// pluginFlags adds the flags that concern only plugins.
+func (r *judging) pluginFlags(cmd *cobra.Command) {
+	flags, o := cmd.Flags(), &r.options
+	flags.StringVar(&o.Config, "config", "", "use the plugin as `FILE` describes: role, configuration, preparation")
+	flags.StringVar(&o.Role, "role", "", "judge only as `ROLE`: "+strings.Join(judge.Roles(), ", "))
+	flags.BoolVar(&o.Faults, "faults", false,
+		"also kill the plugin before each system call that changes something, and let the call fail")
+	// The flags exist.
+	_ = cmd.MarkFlagFilename("config", "json")
+	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(judge.Roles(), cobra.ShellCompDirectiveNoFileComp))
+}
+
+// flags adds the flags of a run of the judge.
 func (r *judging) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	usage := "count the rows of profile `NAME`: "
@@ -107,22 +122,16 @@ func (r *judging) flags(cmd *cobra.Command) {
 		"accept the findings that `FILE` lists with reasons; a waiver without a finding is an error")
 	flags.StringArrayVar(&r.files, "report", nil,
 		"also write the report to `FILE`, in the format of its suffix; repeatable")
-	flags.StringVar(&o.Config, "config", "", "use the plugin as `FILE` describes: role, configuration, preparation")
-	flags.StringVar(&o.Role, "role", "", "judge only as `ROLE`: "+strings.Join(judge.Roles(), ", "))
 	flags.StringSliceVar(&o.Only, "only", nil,
 		"run only the scenarios, or those for the rows, in `NAMES`; repeatable")
 	flags.IntVar(&o.Jobs, "jobs", 0, "run `N` scenarios at the same time (default: the number of processors)")
-	flags.BoolVar(&o.Faults, "faults", false,
-		"also kill the plugin before each system call that changes something, and let the call fail")
 	flags.BoolVar(&r.list, "list", false, "list the scenarios and rows, and run none")
 	// The flags exist.
 	_ = cmd.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions(profiles, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.MarkFlagFilename("waivers", "json")
-	_ = cmd.MarkFlagFilename("config", "json")
 	_ = cmd.MarkFlagFilename("report", "html", "json", "md", "sarif", "svg", "xml")
-	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(judge.Roles(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("only", func(_ *cobra.Command, _ []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return completeScenarios(judge.PluginScenarios(), word[:strings.LastIndexByte(word, ',')+1]), cobra.ShellCompDirectiveNoFileComp
+		return completeScenarios(r.scenarios, word[:strings.LastIndexByte(word, ',')+1]), cobra.ShellCompDirectiveNoFileComp
 	})
 }
 
@@ -149,19 +158,10 @@ func completeScenarios(list []judge.Scenario, before string) (out []cobra.Comple
 
 func (r *judging) run(ctx context.Context, words []string) error {
 	o := &r.options
-	if err := r.readRules(); err != nil {
-		return usageError{err}
-	}
-	if err := r.checkFiles(); err != nil {
+	if err := r.checkFlags(); err != nil {
 		return err
 	}
-	format := r.output.String()
-	switch {
-	case r.list && reportFormats[format] != nil:
-		return usagef("--list has no format %s; use json, yaml or go-template", format)
-	case o.Jobs < 0:
-		return usagef("--jobs %d is negative", o.Jobs)
-	case o.Role != "" && !slices.Contains(judge.Roles(), o.Role):
+	if o.Role != "" && !slices.Contains(judge.Roles(), o.Role) {
 		return usagef("--role %q is none of %s", o.Role, strings.Join(judge.Roles(), ", "))
 	}
 	paths, leftOut, err := judge.Find(ctx, words, r.pluginDirs.list)
@@ -173,15 +173,45 @@ func (r *judging) run(ctx context.Context, words []string) error {
 	case r.list:
 		return r.printCases(judge.List(ctx, paths, *o))
 	}
-	shown := &judgeProgress{app: r.app, live: r.stderr.terminal, several: len(paths) > 1}
-	o.Version, o.Progress, o.Judged = r.version, shown.progress, shown.judged
-	out, err := judge.Plugins(ctx, paths, *o)
-	shown.end()
+	out, err := r.judged(len(paths), func(o judge.Options) (*report.Report, error) {
+		return judge.Plugins(ctx, paths, o)
+	})
 	if err != nil {
-		return r.judgeError(err)
+		return err
 	}
 	out.LeftOut = leftOut
 	return r.conclude(out)
+}
+
+// judged runs the judge for a number of subjects, and shows the progress.
+func (r *judging) judged(subjects int, run func(judge.Options) (*report.Report, error)) (*report.Report, error) {
+	shown := &judgeProgress{app: r.app, live: r.stderr.terminal, several: subjects > 1}
+	o := r.options
+	o.Version, o.Progress, o.Judged = r.version, shown.progress, shown.judged
+	out, err := run(o)
+	shown.end()
+	if err != nil {
+		return nil, r.judgeError(err)
+	}
+	return out, nil
+}
+
+// checkFlags reads the profile and the waivers, and returns an error for flags that no run can have.
+func (r *judging) checkFlags() error {
+	if err := r.readRules(); err != nil {
+		return usageError{err}
+	}
+	if err := r.checkFiles(); err != nil {
+		return err
+	}
+	format := r.output.String()
+	switch {
+	case r.list && reportFormats[format] != nil:
+		return usagef("--list has no format %s; use json, yaml or go-template", format)
+	case r.options.Jobs < 0:
+		return usagef("--jobs %d is negative", r.options.Jobs)
+	}
+	return nil
 }
 
 // readRules sets the profile and the waivers of the options.
@@ -258,7 +288,7 @@ func (r *judging) judgeError(err error) error {
 		return r.needsRoot(err)
 	}
 	var known []string
-	for _, s := range judge.PluginScenarios() {
+	for _, s := range r.scenarios {
 		known = append(append(known, s.Name), s.Rows...)
 	}
 	wrapped := usagef("--only: %w; list them with --list", err)
