@@ -70,3 +70,14 @@ func read(t *testing.T, path string) string {
 	}
 	return string(b)
 }
+
+// TestDriver checks that the driver in the guide is the one that the script conform-runtime tests.
+func TestDriver(t *testing.T) {
+	t.Parallel()
+	_, rest, _ := strings.Cut(read(t, filepath.Join(root, "docs/conformance.md")), "```sh\n#!/bin/sh\n")
+	driver, _, _ := strings.Cut(rest, "```\n")
+	script := read(t, filepath.Join(root, "test/script/testdata/conform-runtime.txtar"))
+	if driver == "" || !strings.HasSuffix(script, "-- driver --\n#!/bin/sh\n"+driver) {
+		t.Errorf("docs/conformance.md and conform-runtime.txtar have different drivers")
+	}
+}
