@@ -144,6 +144,10 @@ var addCases = []*Case{{
 				host = strings.TrimSpace(e.Output)
 			}
 		}
+		if !strings.Contains(string(r.Stdout), "net:[") {
+			j.Stopped = "the result lacks dns"
+			return
+		}
 		j.Expect(strings.Contains(string(r.Stdout), host), Verdict{Row: "EXE-11", Severity: report.High,
 			Title:    "plugins run in another network namespace than the runtime",
 			Expected: "namespace " + host, Actual: string(r.Stdout),
@@ -153,13 +157,13 @@ var addCases = []*Case{{
 	Name: "deadline", Once: true, Rows: []string{"EXE-12", "SEC-06"},
 	Script: func(s *Setup) *script.Scenario {
 		s.network("10-judged", s.three())
-		s.answer(first, cni.Add, "exec sleep 30\n")
+		s.answer(first, cni.Add, "exec sleep 10\n")
 		return s.scenario(step(s.call("add", Add, with("timeoutMs", 300))))
 	},
 	Judge: func(j *Judgment) {
 		r, _ := j.Call("add")
 		ran := only(j.ran("add"), cni.Add)
-		j.expect(j.failed("add") && len(ran) == 1 && r.Took.Seconds() < 20, Verdict{
+		j.expect(j.failed("add") && len(ran) == 1 && r.Took.Seconds() < 8, Verdict{
 			Row: "EXE-12", Also: []string{"SEC-06"}, Severity: report.High,
 			Title:    "a plugin that hangs does not end ADD at the deadline",
 			Expected: "an error soon after 300 ms, and no further plugin runs",
@@ -365,8 +369,9 @@ func (j *Judgment) judgeResult(stdout []byte) {
 func judgeAddFails(j *Judgment) {
 	r, _ := j.Call("add")
 	ran := only(j.ran("add"), cni.Add)
-	j.Expect(j.failed("add"), Verdict{Row: "EXE-05", Severity: report.High,
-		Title: "ADD succeeds although a plugin fails", Expected: "exit status 1 with an error object", Actual: trial.Describe(r)})
+	if !j.refused("add", Verdict{Row: "EXE-05", Severity: report.High, Title: "ADD succeeds although a plugin fails"}) {
+		return
+	}
 	e, err := cni.DecodeError(r.Stdout)
 	intact := err == nil && e.Code == cni.CodeTryAgainLater && strings.Contains(e.Msg, refusal) &&
 		strings.Contains(e.Details, "conform-details")

@@ -1,15 +1,16 @@
 package runtimes_test
 
 import (
-	"context"
+	"fmt"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/tenon-cni/tenon/conformance/report"
 	"github.com/tenon-cni/tenon/internal/judge/cell"
 	"github.com/tenon-cni/tenon/internal/judge/runtimes"
 	"github.com/tenon-cni/tenon/internal/judge/trial"
-	"github.com/tenon-cni/tenon/internal/ops/driver"
+	"github.com/tenon-cni/tenon/internal/testnet"
 )
 
 // asDriver is the first argument of the test binary as a driver of package network. The second one is
@@ -21,7 +22,7 @@ func TestMain(m *testing.M) {
 		os.Exit(cell.Main())
 	}
 	if len(os.Args) == 4 && os.Args[1] == asDriver {
-		os.Exit(driver.Run(context.Background(), os.Args[3], os.Stdin, os.Stdout, nil))
+		os.Exit(named(os.Args[2]).run(os.Args[3]))
 	}
 	os.Exit(m.Run())
 }
@@ -49,7 +50,7 @@ func TestTenon(t *testing.T) {
 	t.Parallel()
 	r := judged(t, "correct")
 	for _, f := range r.Findings {
-		t.Errorf("%s in %s %v: %s\nexpected %s\nactual   %s", f.Row, f.Scenario, f.Versions, f.Title, f.Expected, f.Actual)
+		t.Errorf("%s", describe(f))
 	}
 	for _, c := range r.Checks {
 		if c.Outcome == report.Skip || c.Outcome == report.Error {
@@ -57,4 +58,35 @@ func TestTenon(t *testing.T) {
 		}
 	}
 	t.Logf("versions %v, %d checks, %.1f s", r.Versions, len(r.Checks), r.Seconds)
+}
+
+func describe(f report.Finding) string {
+	return fmt.Sprintf("%s in %s %v: %s\nexpected %s\nactual   %s", f.Row, f.Scenario, f.Versions, f.Title, f.Expected, f.Actual)
+}
+
+// TestDefects judges package network with a planted defect: the judge must report one of the rows of the
+// defect, and no other row. With -short, it runs only the scenario that finds the defect.
+func TestDefects(t *testing.T) {
+	t.Parallel()
+	for _, d := range defects[1:] {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			var only []string
+			if d.slow {
+				testnet.Long(t)
+			}
+			if testing.Short() {
+				only = []string{d.scenario}
+			}
+			r := judged(t, d.name, only...)
+			if len(r.Findings) == 0 {
+				t.Errorf("no finding; want one of %v", d.rows)
+			}
+			for _, f := range r.Findings {
+				if !slices.Contains(d.rows, f.Row) {
+					t.Errorf("%s\nwant only %v", describe(f), d.rows)
+				}
+			}
+		})
+	}
 }
