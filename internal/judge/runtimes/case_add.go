@@ -403,7 +403,7 @@ func judgeCleanUp(j *Judgment) {
 		Title:    "a failed ADD is not cleaned up by all plugins",
 		Expected: want + ", in ADD or in DEL after it",
 		Actual:   fmt.Sprintf("in ADD: %s; in DEL: %s, %s", order(own), order(later), trial.Describe(r)),
-		Hint:     "run DEL for all plugins of the list in reverse order, also those that did not run"})
+		Hint:     "run DEL for all plugins of the list in reverse order, also for plugins that did not run"})
 }
 
 // expect records a pass of the row and of the related rows if ok, else the finding.
