@@ -1,6 +1,7 @@
 package runtimes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -21,6 +22,9 @@ type Case struct {
 	// Oldest and Newest are the versions of the specification that the case concerns; zero values do
 	// not limit them.
 	Oldest, Newest cni.Version
+	// Lists is the version of the lists, if the case concerns a list of an older version; the zero value
+	// stands for the version in which the case runs.
+	Lists cni.Version
 	// Once runs the case in the newest version of the runtime only.
 	Once bool
 	Rows []string // that the case judges, if it runs
@@ -31,7 +35,7 @@ type Case struct {
 
 // cases are all scenarios of the judge for runtimes.
 var cases = sync.OnceValue(func() []*Case {
-	return slices.Concat(addCases)
+	return slices.Concat(addCases, delCases, checkCases, gcCases, statusCases)
 })
 
 // Rows returns the rows that some case judges.
@@ -97,9 +101,13 @@ func (c *Case) versions(s *Subject) (list []cni.Version) {
 }
 
 func (c *Case) trial(s *Subject, v cni.Version) *trial.Trial {
-	setup := &Setup{Subject: s, Version: v}
+	setup := &Setup{Subject: s, Version: cmp.Or(c.Lists, v)}
 	t := &trial.Trial{Case: c.Name, Role: Role, Version: v.String(), Rows: c.Rows,
 		Judge: func(j *trial.Judgment) { c.Judge(&Judgment{Judgment: j, Setup: setup}) }}
+	if !slices.Contains(s.Versions, setup.Version) {
+		t.Reason = "the runtime does not support version " + setup.Version.String()
+		return t
+	}
 	for _, verb := range append([]Verb{Add}, c.Verbs...) {
 		if slices.Contains(s.Lacks, verb) {
 			t.Reason = fmt.Sprintf("the driver has no verb %s", verb)
