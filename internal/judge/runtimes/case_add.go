@@ -157,13 +157,13 @@ var addCases = []*Case{{
 	Name: "deadline", Once: true, Rows: []string{"EXE-12", "SEC-06"},
 	Script: func(s *Setup) *script.Scenario {
 		s.network("10-judged", s.three())
-		s.answer(first, cni.Add, "exec sleep 10\n")
+		s.answer(first, cni.Add, "exec sleep 30\n")
 		return s.scenario(step(s.call("add", Add, with("timeoutMs", 300))))
 	},
 	Judge: func(j *Judgment) {
 		r, _ := j.Call("add")
 		ran := only(j.ran("add"), cni.Add)
-		j.expect(j.failed("add") && len(ran) == 1 && r.Took.Seconds() < 8, Verdict{
+		j.expect(j.failed("add") && len(ran) <= 1 && r.Took.Seconds() < 20, Verdict{
 			Row: "EXE-12", Also: []string{"SEC-06"}, Severity: report.High,
 			Title:    "a plugin that hangs does not end ADD at the deadline",
 			Expected: "an error soon after 300 ms, and no further plugin runs",

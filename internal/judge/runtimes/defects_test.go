@@ -270,11 +270,206 @@ var defects = []*defect{{
 	},
 }}
 
+// lifeDefects are the defects of DEL, CHECK, GC and STATUS.
+var lifeDefects = []*defect{{
+	name: "runs DEL in the order of ADD", rows: []string{"RT-DEL-01", "RT-DEL-06", "RT-DEL-05"}, scenario: "del",
+	start: func(c *invoke.Call, call func() (invoke.Reply, error)) (invoke.Reply, error) {
+		dir := filepath.Dir(c.Path)
+		switch {
+		case is(c, "third", cni.Del):
+			c.Path = dir + "/conform-first"
+		case is(c, "first", cni.Del):
+			c.Path = dir + "/conform-third"
+		}
+		return call()
+	},
+}, {
+	name: "drops prevResult on DEL", rows: []string{"RT-DEL-02", "RT-DEL-03"}, scenario: "del",
+	request: on(cni.Del, func(_ *cni.Env, r map[string]any) { delete(r, "prevResult") }),
+}, {
+	name: "passes prevResult on DEL below 0.4.0", rows: []string{"REQ-05"}, scenario: "del",
+	request: on(cni.Del, func(_ *cni.Env, r map[string]any) {
+		if r["prevResult"] == nil && r["cniVersion"] == "0.3.1" {
+			r["prevResult"] = map[string]any{"cniVersion": "0.3.1"}
+		}
+	}),
+}, {
+	name: "keeps no state", rows: []string{"RT-DEL-02", "CACHE-05", "RT-DEL-03"}, scenario: "del-changed",
+	input: func(verb string, _ map[string]any) {
+		if verb == "del" {
+			forget()
+		}
+	},
+}, {
+	name: "takes failures of DEL for success", rows: []string{"RT-DEL-03"}, scenario: "del-fails", output: forgives("del"),
+}, {
+	name: "deletes the record after a failed DEL", rows: []string{"RT-DEL-03"}, scenario: "del-fails",
+	output: func(verb string, status int, out []byte) (int, []byte) {
+		if verb == "del" && status != 0 {
+			forget()
+		}
+		return status, out
+	},
+}, {
+	name: "keeps the record after DEL", rows: []string{"RT-DEL-04", "RT-CHK-03"}, scenario: "del",
+	input: func(verb string, _ map[string]any) {
+		if verb == "del" {
+			shell("rm -rf /var/copy; cp -a " + state + " /var/copy")
+		}
+	},
+	output: func(verb string, status int, out []byte) (int, []byte) {
+		if verb == "del" {
+			shell("rm -rf " + state + "; cp -a /var/copy " + state)
+		}
+		return status, out
+	},
+}, {
+	name: "an empty record blocks DEL", rows: []string{"RT-DEL-05"}, scenario: "del-record-unreadable",
+	input: func(verb string, _ map[string]any) {
+		refuse(verb == "del" && shell("find "+state+" -type f") != "" && shell("find "+state+" -type f -size +0") == "")
+	},
+}, {
+	name: "DEL requires a namespace", rows: []string{"RT-DEL-07"}, scenario: "del-netns-gone",
+	input: func(verb string, in map[string]any) { refuse(verb == "del" && in["netns"] == "") },
+}, {
+	name: "DEL requires a record", rows: []string{"RT-DEL-06"}, scenario: "del-record-lost",
+	input: func(verb string, _ map[string]any) { refuse(verb == "del" && shell("ls "+state) == "") },
+}, {
+	name: "overwrites an attachment", rows: []string{"RT-ADD-10"}, scenario: "add-twice",
+	input: func(verb string, _ map[string]any) {
+		if verb == "add" {
+			forget()
+		}
+	},
+}, {
+	name: "CHECK gives a plugin its own result", rows: []string{"REQ-03"}, scenario: "check",
+	request: on(cni.Check, func(_ *cni.Env, r map[string]any) { delete(r["prevResult"].(map[string]any), "routes") }),
+}, {
+	name: "CHECK loses the arguments", rows: []string{"RT-CHK-06"}, scenario: "check",
+	request: on(cni.Check, func(e *cni.Env, _ map[string]any) { e.Args = "" }),
+}, {
+	name: "takes failures of CHECK for success", rows: []string{"RT-CHK-01", "RT-CHK-03", "ERR-08", "RT-CHK-08"},
+	scenario: "check-unknown", output: forgives("check"),
+}, {
+	name: "ignores disableCheck", rows: []string{"CFG-08"}, scenario: "check-disabled",
+	input: func(string, map[string]any) { shell("sed -i s/disableCheck/disabledCheck/ " + networks) },
+}, {
+	name: "GC lists no attachment", rows: []string{"RT-GC-01"}, scenario: "gc",
+	request: on(cni.GC, func(_ *cni.Env, r map[string]any) { r["cni.dev/valid-attachments"] = []any{} }),
+}, {
+	name: "GC sends null", rows: []string{"RT-GC-09"}, scenario: "gc",
+	request: on(cni.GC, func(_ *cni.Env, r map[string]any) {
+		if list, _ := r["cni.dev/valid-attachments"].([]any); len(list) == 0 {
+			r["cni.dev/valid-attachments"] = nil
+		}
+	}),
+}, {
+	name: "GC ends at the first error", rows: []string{"RT-GC-02"}, scenario: "gc-fails",
+	start: func(c *invoke.Call, call func() (invoke.Reply, error)) (invoke.Reply, error) {
+		if c.Env.Command != cni.GC || !ended {
+			r, err := call()
+			ended = ended || c.Env.Command == cni.GC && err != nil
+			return r, err
+		}
+		return invoke.Reply{}, nil
+	},
+}, {
+	name: "GC runs no DEL", rows: []string{"RT-GC-05", "RT-GC-06"}, scenario: "gc",
+	start: func(c *invoke.Call, call func() (invoke.Reply, error)) (invoke.Reply, error) {
+		if c.Env.Command == cni.Del {
+			return invoke.Reply{}, nil
+		}
+		return call()
+	},
+}, {
+	name: "GC takes no list for an empty one", rows: []string{"RT-GC-08"}, scenario: "gc-without-list",
+	input: func(verb string, in map[string]any) {
+		if verb == "gc" && in["validAttachments"] == nil {
+			in["validAttachments"] = []any{}
+		}
+	},
+}, {
+	name: "GC has variables of an attachment", rows: []string{"RT-GC-13"}, scenario: "gc",
+	request: on(cni.GC, func(e *cni.Env, _ map[string]any) { e.ContainerID = "conform-1" }),
+}, {
+	name: "GC has arguments of capabilities", rows: []string{"REQ-13"}, scenario: "gc",
+	request: on(cni.GC, func(_ *cni.Env, r map[string]any) { r["runtimeConfig"] = map[string]any{"mac": ""} }),
+}, {
+	name: "GC reports one error", rows: []string{"ERR-11"}, scenario: "gc-fails",
+	output: errorWith("gc", func(e map[string]any) { e["msg"] = "conform-refusal-first" }),
+}, {
+	name: "ignores disableGC", rows: []string{"CFG-09"}, scenario: "gc-disabled",
+	input: func(string, map[string]any) { shell("sed -i s/disableGC/disabledGC/ " + networks) },
+}, {
+	name: "replaces the code of STATUS", rows: []string{"RT-STA-02"}, scenario: "status-fails",
+	output: errorWith("status", func(e map[string]any) { e["code"] = 999 }),
+}, {
+	name: "STATUS has variables of an attachment", rows: []string{"RT-STA-03"}, scenario: "status",
+	request: on(cni.Status, func(e *cni.Env, _ map[string]any) { e.IfName = "eth0" }),
+}, {
+	name: "STATUS has a prevResult", rows: []string{"REQ-14"}, scenario: "status",
+	request: on(cni.Status, func(_ *cni.Env, r map[string]any) { r["prevResult"] = map[string]any{} }),
+}, {
+	name: "STATUS leaves out a plugin", rows: []string{"RT-STA-05"}, scenario: "status",
+	start: func(c *invoke.Call, call func() (invoke.Reply, error)) (invoke.Reply, error) {
+		if is(c, "second", cni.Status) {
+			return invoke.Reply{}, nil
+		}
+		return call()
+	},
+}, {
+	name: "executes STATUS of 1.0.0", rows: []string{"RT-STA-01"}, scenario: "status-old",
+	input: func(verb string, _ map[string]any) {
+		if verb == "status" {
+			shell("sed -i s/1.0.0/1.1.0/ " + networks)
+		}
+	},
+}}
+
+// The paths in a cell.
+const (
+	state    = "/var/lib/conform"
+	networks = "/run/conform/net.d/*"
+)
+
+// ended is set after an error in the process of the driver.
+var ended bool
+
+// on returns a change of the variables and the request of all plugins for a command.
+func on(verb cni.Command, change func(e *cni.Env, r map[string]any)) func(*invoke.Call, map[string]any) {
+	return func(c *invoke.Call, r map[string]any) {
+		if c.Env.Command == verb {
+			change(&c.Env, r)
+		}
+	}
+}
+
+// forget removes the state of the runtime.
+func forget() { shell("find " + state + " -mindepth 1 -delete") }
+
+// refuse ends the driver with an error object.
+func refuse(when bool) {
+	if when {
+		_, _ = os.Stdout.WriteString(`{"cniVersion":"1.1.0","code":7,"msg":"refused"}`)
+		os.Exit(1)
+	}
+}
+
+// shell returns the output of commands in the process of the driver.
+func shell(commands string) string {
+	out, err := exec.Command("sh", "-c", commands).CombinedOutput()
+	if err != nil {
+		panic(errors.New(string(out)))
+	}
+	return string(out)
+}
+
 // named returns the defect of a name.
 func named(name string) *defect {
-	i := slices.IndexFunc(defects, func(d *defect) bool { return d.name == name })
+	all := slices.Concat(defects, lifeDefects)
+	i := slices.IndexFunc(all, func(d *defect) bool { return d.name == name })
 	if i < 0 {
 		panic(errors.New("no defect " + name + " in " + filepath.Base(os.Args[0])))
 	}
-	return defects[i]
+	return all[i]
 }

@@ -27,18 +27,25 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// judged judges package network with a defect.
-func judged(t *testing.T, defect string, only ...string) *report.Subject {
+// subject starts the driver without a defect for the first calls.
+func subject(t *testing.T) *runtimes.Subject {
 	t.Helper()
 	path, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := runtimes.NewSubject(t.Context(), path, runtimes.Config{Arguments: []string{asDriver, defect}})
+	s, err := runtimes.NewSubject(t.Context(), path, runtimes.Config{Arguments: []string{asDriver, defects[0].name}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := runtimes.Judge(t.Context(), s, trial.Options{Only: only})
+	return s
+}
+
+// judged judges package network with a defect.
+func judged(t *testing.T, s runtimes.Subject, defect string, only ...string) *report.Subject {
+	t.Helper()
+	s.Arguments = []string{asDriver, defect}
+	r, err := runtimes.Judge(t.Context(), &s, trial.Options{Only: only})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +55,7 @@ func judged(t *testing.T, defect string, only ...string) *report.Subject {
 // TestTenon judges package network, in which the judge must find nothing.
 func TestTenon(t *testing.T) {
 	t.Parallel()
-	r := judged(t, "correct")
+	r := judged(t, *subject(t), defects[0].name)
 	for _, f := range r.Findings {
 		t.Errorf("%s", describe(f))
 	}
@@ -65,20 +72,22 @@ func describe(f report.Finding) string {
 }
 
 // TestDefects judges package network with a planted defect: the judge must report one of the rows of the
-// defect, and no other row. With -short, it runs only the scenario that finds the defect.
+// defect, and no other row. It runs the scenarios for these rows; with -short, only the one that finds the
+// defect.
 func TestDefects(t *testing.T) {
 	t.Parallel()
-	for _, d := range defects[1:] {
+	s := subject(t)
+	for _, d := range slices.Concat(defects[1:], lifeDefects) {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
-			var only []string
+			only := d.rows
 			if d.slow {
 				testnet.Long(t)
 			}
 			if testing.Short() {
 				only = []string{d.scenario}
 			}
-			r := judged(t, d.name, only...)
+			r := judged(t, *s, d.name, only...)
 			if len(r.Findings) == 0 {
 				t.Errorf("no finding; want one of %v", d.rows)
 			}
