@@ -46,7 +46,7 @@ The exit status is 0 without a finding that the profile counts, 1 with findings,
 wrong usage or wrong waivers, 3 if required checks could not be made or a file could
 not be written.`,
 		Example: `  tenon conform runtime --driver ./my-driver
-  tenon conform runtime --driver ./my-driver --program ./my-runtime --profile spec-1.1
+  tenon conform runtime --driver ./my-driver --program ./my-runtime --jobs 1
   tenon conform runtime --driver tenon --list`,
 		Args:              arguments(0),
 		ValidArgsFunction: cobra.NoFileCompletions,

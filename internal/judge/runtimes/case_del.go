@@ -151,7 +151,7 @@ func judgeDel(j *Judgment) {
 	}
 }
 
-// sameParameters compares the variables and runtimeConfig of a call with those of the call "add". The
+// sameParameters compares the variables and runtimeConfig of a call with the ones in the call "add". The
 // plugins of both are matched by their names.
 func (j *Judgment) sameParameters(call string, v Verdict) {
 	adds := only(j.ran("add"), cni.Add)
