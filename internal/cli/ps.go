@@ -16,7 +16,7 @@ import (
 
 func (a *app) ps() *cobra.Command {
 	r := &settings{app: a}
-	l := &lister{settings: r}
+	l, f := &lister{settings: r}, &attachmentFilter{}
 	cmd := &cobra.Command{
 		Use:   "ps",
 		Short: "List attachments",
@@ -39,6 +39,9 @@ come from; see "tenon ipam list" and "tenon cluster pools". -o wide also lists t
 network namespace, the plugins, and the state directory or file of libcni that has
 the record.
 
+--filter compares a column with a pattern, in which * stands for any text and ? for
+a character. Several filters must all match.
+
 Warns of damaged records, which the list omits.
 
 --watch prints the list again when attachments, their interfaces or namespaces
@@ -46,34 +49,46 @@ change, at most once per second, and needs root. It sleeps in between; AGE is th
 at the last change.`,
 		Example: `  tenon ps
   tenon ps -o wide
+  tenon ps --filter network=pods --filter state='*gone' --quiet
   tenon ps --watch
   tenon ps -o go-template='{{range .}}{{.containerID}}{{"\n"}}{{end}}'`,
 		Args: arguments(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(a); err != nil {
+				return err
+			}
+			if f.quiet && r.output.Structured() {
+				return usagef("--quiet prints no JSON; it excludes --output and --json")
+			}
 			return l.show(cmd, func(ctx context.Context) (listing, error) {
-				return listAttachments(ctx, r)
+				return listAttachments(ctx, r, f)
 			})
 		},
 	}
 	l.flag(cmd)
+	f.flags(cmd)
 	r.recordFlags(cmd)
 	r.ignoredNetDirFlag(cmd)
 	r.outputFlags(cmd, format.Wide)
 	return cmd
 }
 
-// listAttachments returns the list of attachments.
-func listAttachments(ctx context.Context, r *settings) (listing, error) {
+// listAttachments returns the list of attachments that a filter selects.
+func listAttachments(ctx context.Context, r *settings, f *attachmentFilter) (listing, error) {
 	client := r.client()
 	records, recordsErr := client.ListHost()
 	list, err := inspect.Attachments(records)
 	if err != nil {
 		return listing{}, err
 	}
+	list = f.apply(list)
 	pools := r.poolsOf(ctx)
 	return listing{
 		entries: psJSON(list, pools),
 		text: func() error {
+			if f.quiet {
+				return r.containerIDs(list)
+			}
 			return text.Attachments(r.stdout, list,
 				text.AttachmentColumns{Pools: pools, Wide: r.output.Is(format.Wide)})
 		},
@@ -83,6 +98,18 @@ func listAttachments(ctx context.Context, r *settings) (listing, error) {
 		},
 		dirs: recordDirs(client, records),
 	}, nil
+}
+
+// containerIDs prints the ID of each container once, in the order of the list.
+func (r *settings) containerIDs(list []inspect.Attachment) error {
+	shown := map[string]bool{}
+	for _, x := range list {
+		if id := x.Attachment.Container; !shown[id] {
+			fmt.Fprintln(r.stdout, id)
+			shown[id] = true
+		}
+	}
+	return nil
 }
 
 // warnDamaged warns of the damaged records among the errors of [network.Client.List], and returns
