@@ -67,12 +67,12 @@ func judgePassedOn(row, title string) func(*Judgment) {
 			version := j.Setup.Version.String()
 			j.each(requests[1:], func(_ int, r request) string {
 				prev, _ := r["prevResult"].(map[string]any)
-				if text := request(prev).unless("cniVersion", version); text != "" {
-					return text
-				}
-				return r.unlessResult(results(first), j.Setup.Version)
+				return request(prev).unless("cniVersion", version)
 			}, Verdict{Row: "REQ-06", Severity: report.Medium, Title: "prevResult has another version than the request",
-				Expected: "the result in version " + version, Hint: "convert results to the version of the request"})
+				Expected: "prevResult in version " + version, Hint: "convert results to the version of the request"})
+			j.each(requests[1:], func(_ int, r request) string {
+				return r.unlessResult(results(first), j.Setup.Version)
+			}, Verdict{Row: row, Severity: report.High, Title: title, Expected: "the result of the first plugin as prevResult"})
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -426,10 +427,71 @@ var lifeDefects = []*defect{{
 	},
 }}
 
+// readDefects are the defects of reading configurations and results.
+var readDefects = []*defect{
+	edits("ignores cniVersions", "VER-05", "versions", "sed -i s/cniVersions/ignored/ "+networks),
+	edits("accepts malformed versions", "VER-08", "versions-malformed", "sed -i s/latest/1.0.0/ "+networks),
+	edits("sorts numbers in names", "DSC-03", "file-order", "mv "+files+"/100-judged.conflist "+files+"/99-judged.conflist"),
+	edits("takes single plugins first", "DSC-04", "list-before-single", "rm "+files+"/99-judged.conflist"),
+	edits("ignores single plugins", "CFG-21", "single", "rm "+files+"/10-judged.conf"),
+	edits("ignores drop-ins", "DRP-03", "drop-ins", "rm -r "+files+"/judged"),
+	edits("ignores loadOnlyInlinedPlugins", "CFG-10", "drop-ins-ignored", "sed -i s/loadOnlyInlinedPlugins/ignored/ "+networks),
+	edits("drops directories in types", "CFG-31", "type-escapes", "sed -i s,../bin/,, "+networks),
+	{
+		name: "selects an unpublished version", rows: []string{"VER-09"}, scenario: "versions-unpublished",
+		request: on(cni.Add, func(_ *cni.Env, r map[string]any) { r["cniVersion"] = "1.0.7" }),
+	}, {
+		name: "keeps the name of a drop-in", rows: []string{"DRP-07"}, scenario: "drop-ins",
+		request: setting("second", "name", "inner"),
+	}, {
+		name: "takes the base name of a network", rows: []string{"CFG-03"}, scenario: "name-escapes",
+		input: func(_ string, in map[string]any) {
+			in["network"] = filepath.Base(in["network"].(string))
+			shell("sed -i s,../other,other, " + networks)
+		},
+	}, {
+		name: "keeps the version of a result", rows: []string{"REQ-06", "RT-ADD-02"}, scenario: "result-other-version",
+		request: onAdd("second", func(r map[string]any) { r["prevResult"].(map[string]any)["cniVersion"] = "0.4.0" }),
+	}, {
+		name: "hides the output of a plugin", rows: []string{"ERR-06"}, scenario: "error-text",
+		output: errorWith("add", func(e map[string]any) { e["msg"], e["details"] = "plugin failed", "" }),
+	},
+	prints("takes no output for a result", "RES-05", "result-empty", `^\s*$`, `{}`),
+	prints("takes text for a result", "RES-05", "result-text", `^done\s*$`, `{}`),
+	prints("takes an unknown version for its own", "RES-07", "result-unknown-version", `99\.0\.0`, `1.1.0`),
+	prints("takes an error for a result", "RES-14", "result-error", `^{"code".*`, `{}`),
+	prints("takes results without version for old ones", "RES-06", "result-without-version", `^{"interfaces"`,
+		`{"cniVersion":"0.2.0","interfaces"`),
+	prints("refuses another version", "VER-12", "result-other-version", `^{"cniVersion":"0.4.0".*`, `refused`),
+}
+
+// edits returns a driver that changes files before a verb.
+func edits(name, row, scenario, commands string) *defect {
+	return &defect{name: name, rows: []string{row}, scenario: scenario,
+		input: func(string, map[string]any) { shell(commands) }}
+}
+
+// prints returns a driver that changes the result of a plugin.
+func prints(name, row, scenario, old, now string) *defect {
+	return &defect{name: name, rows: []string{row}, scenario: scenario,
+		start: func(c *invoke.Call, call func() (invoke.Reply, error)) (invoke.Reply, error) {
+			r, err := call()
+			var failed *invoke.Error // of an output that the caller refuses
+			if errors.As(err, &failed) && failed.Status == "" {
+				r.Stdout, err = failed.Stdout, nil
+			}
+			if is(c, "first", cni.Add) {
+				r.Stdout = regexp.MustCompile(old).ReplaceAll(r.Stdout, []byte(now))
+			}
+			return r, err
+		}}
+}
+
 // The paths in a cell.
 const (
 	state    = "/var/lib/conform"
-	networks = "/run/conform/net.d/*"
+	files    = "/run/conform/net.d"
+	networks = "$(find " + files + " -type f)"
 )
 
 // ended is set after an error in the process of the driver.
@@ -466,7 +528,7 @@ func shell(commands string) string {
 
 // named returns the defect of a name.
 func named(name string) *defect {
-	all := slices.Concat(defects, lifeDefects)
+	all := slices.Concat(defects, lifeDefects, readDefects)
 	i := slices.IndexFunc(all, func(d *defect) bool { return d.name == name })
 	if i < 0 {
 		panic(errors.New("no defect " + name + " in " + filepath.Base(os.Args[0])))
