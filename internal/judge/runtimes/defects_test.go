@@ -188,7 +188,7 @@ var defects = []*defect{{
 	name: "gives the third plugin the result of the first", rows: []string{"RT-ADD-02"}, scenario: "add",
 	request: onAdd("third", func(r map[string]any) { delete(r["prevResult"].(map[string]any), "routes") }),
 }, {
-	name: "drops prevResult", rows: []string{"RT-ADD-02", "REQ-06"}, scenario: "add",
+	name: "drops prevResult", rows: []string{"RT-ADD-02", "REQ-06", "RES-06", "VER-12"}, scenario: "add",
 	request: onAdd("second", func(r map[string]any) { delete(r, "prevResult") }),
 }, {
 	name: "leaves out a plugin", rows: []string{"RT-ADD-01", "EXE-05"}, scenario: "add",

@@ -87,7 +87,11 @@ func TestDefects(t *testing.T) {
 			if testing.Short() {
 				only = []string{d.scenario}
 			}
-			r := judged(t, *s, d.name, only...)
+			s := *s
+			if testing.Short() && d.scenario == "add" {
+				s.Versions = s.Versions[len(s.Versions)-1:]
+			}
+			r := judged(t, s, d.name, only...)
 			if len(r.Findings) == 0 {
 				t.Errorf("no finding; want one of %v", d.rows)
 			}
