@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/tenon-cni/tenon/cni"
@@ -116,90 +115,4 @@ func (c *Case) trial(s *Subject, v cni.Version) *trial.Trial {
 	}
 	t.Scenario = c.Script(setup)
 	return t
-}
-
-// Judgment derives the verdicts of a case from its recording.
-type Judgment struct {
-	*trial.Judgment
-	Setup *Setup
-}
-
-// Verdict is the outcome for one row.
-type Verdict = trial.Verdict
-
-// ran returns the calls of scripted plugins during a call of the driver, in the order of their start.
-// VERSION is left out: a runtime may call it at any time.
-func (j *Judgment) ran(call string) []script.Recorded {
-	r, _ := j.Call(call)
-	return slices.DeleteFunc(slices.Clone(r.Recorded), func(d script.Recorded) bool {
-		return d.Getenv("CNI_COMMAND") == string(cni.VersionCommand)
-	})
-}
-
-// order describes the plugins that ran, and their commands: "first ADD, second ADD".
-func order(calls []script.Recorded) string {
-	var list []string
-	for _, c := range calls {
-		list = append(list, short(c.Plugin)+" "+c.Getenv("CNI_COMMAND"))
-	}
-	if list == nil {
-		return "no plugin"
-	}
-	return strings.Join(list, ", ")
-}
-
-// short returns the name of a scripted plugin in reports.
-func short(plugin string) string { return strings.TrimPrefix(plugin, "conform-") }
-
-// sequence describes plugins that run for a command, as order does.
-func sequence(verb cni.Command, plugins ...string) string {
-	var list []string
-	for _, p := range plugins {
-		list = append(list, short(p)+" "+string(verb))
-	}
-	return strings.Join(list, ", ")
-}
-
-// only returns the calls with a command.
-func only(calls []script.Recorded, verb cni.Command) []script.Recorded {
-	return slices.DeleteFunc(slices.Clone(calls), func(d script.Recorded) bool {
-		return d.Getenv("CNI_COMMAND") != string(verb)
-	})
-}
-
-// request is what a scripted plugin got on standard input.
-type request map[string]any
-
-// requests decodes the standard inputs of calls. It stops the judgment if one of them is no object.
-func (j *Judgment) requests(calls []script.Recorded) (list []request, ok bool) {
-	for _, c := range calls {
-		var r request
-		if err := trial.DecodeExactly(c.Stdin, &r); err != nil {
-			j.Fail(Verdict{Row: "REQ-01", Severity: report.High, Title: "a plugin gets no JSON object",
-				Expected: "an object on the standard input of " + short(c.Plugin),
-				Actual:   fmt.Sprintf("%v: %.200q", err, c.Stdin)})
-			return nil, false
-		}
-		list = append(list, r)
-	}
-	return list, true
-}
-
-// failed reports whether the driver reported a failure as the protocol of drivers demands.
-func (j *Judgment) failed(call string) bool {
-	r, found := j.Call(call)
-	return found && r.Failed == "" && r.Status == 1
-}
-
-// all records the verdict for calls: a pass unless wrong returns the text of a difference, which
-// becomes the actual behavior of the finding.
-func (j *Judgment) all(calls []script.Recorded, wrong func(i int, c script.Recorded) string, v Verdict) bool {
-	var texts []string
-	for i, c := range calls {
-		if text := wrong(i, c); text != "" {
-			texts = append(texts, short(c.Plugin)+": "+text)
-		}
-	}
-	v.Actual = strings.Join(texts, "; ")
-	return j.Expect(texts == nil, v)
 }

@@ -3,7 +3,6 @@ package runtimes
 import (
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -103,7 +102,7 @@ var addCases = []*Case{{
 		} {
 			ran := j.ran(c.call)
 			r, _ := j.Call(c.call)
-			j.expect(j.failed(c.call) && len(ran) == 0, Verdict{Row: c.row, Also: []string{"ENV-15"},
+			j.Expect(j.failed(c.call) && len(ran) == 0, Verdict{Row: c.row, Also: []string{"ENV-15"},
 				Severity: report.Medium, Title: "ADD takes " + c.what,
 				Expected: "an error, and no plugin runs", Actual: order(ran) + "; " + trial.Describe(r),
 				Hint: "validate the identifiers before the first plugin starts"})
@@ -144,8 +143,8 @@ var addCases = []*Case{{
 				host = strings.TrimSpace(e.Output)
 			}
 		}
-		if !strings.Contains(string(r.Stdout), "net:[") {
-			j.Stopped = "the result lacks dns"
+		if host == "" || !strings.Contains(string(r.Stdout), "net:[") {
+			j.Stopped = "the recording lacks a namespace"
 			return
 		}
 		j.Expect(strings.Contains(string(r.Stdout), host), Verdict{Row: "EXE-11", Severity: report.High,
@@ -163,7 +162,7 @@ var addCases = []*Case{{
 	Judge: func(j *Judgment) {
 		r, _ := j.Call("add")
 		ran := only(j.ran("add"), cni.Add)
-		j.expect(j.failed("add") && len(ran) <= 1 && r.Took.Seconds() < 20, Verdict{
+		j.Expect(j.failed("add") && len(ran) <= 1 && r.Took.Seconds() < 20, Verdict{
 			Row: "EXE-12", Also: []string{"SEC-06"}, Severity: report.High,
 			Title:    "a plugin that hangs does not end ADD at the deadline",
 			Expected: "an error soon after 300 ms, and no further plugin runs",
@@ -225,7 +224,7 @@ func richAttachment(i *input) {
 func judgeAdd(j *Judgment) {
 	ran := j.ran("add")
 	r, _ := j.Call("add")
-	if !j.expect(order(ran) == sequence(cni.Add, first, second, third) && r.Status == 0, Verdict{
+	if !j.Expect(order(ran) == sequence(cni.Add, first, second, third) && r.Status == 0, Verdict{
 		Row: "RT-ADD-01", Also: []string{"LIF-09", "EXE-03"}, Severity: report.High,
 		Title:    "ADD does not run the plugins of the list in order",
 		Expected: sequence(cni.Add, first, second, third) + "; exit status 0",
@@ -398,80 +397,10 @@ func judgeCleanUp(j *Judgment) {
 	own, later := only(j.ran("add"), cni.Del), only(j.ran("del"), cni.Del)
 	want := sequence(cni.Del, third, second, first)
 	r, _ := j.Call("del")
-	j.expect(order(own) == want || order(later) == want && r.Status == 0, Verdict{
+	j.Expect(order(own) == want || order(later) == want && r.Status == 0, Verdict{
 		Row: "RT-ADD-05", Also: []string{"LIF-04", "RT-DEL-08"}, Severity: report.High,
 		Title:    "a failed ADD is not cleaned up by all plugins",
 		Expected: want + ", in ADD or in DEL after it",
 		Actual:   fmt.Sprintf("in ADD: %s; in DEL: %s, %s", order(own), order(later), trial.Describe(r)),
 		Hint:     "run DEL for all plugins of the list in reverse order, also for plugins that did not run"})
-}
-
-// expect records a pass of the row and of the related rows if ok, else the finding.
-func (j *Judgment) expect(ok bool, v Verdict) bool {
-	if !ok {
-		j.Fail(v)
-		return false
-	}
-	for _, row := range append([]string{v.Row}, v.Also...) {
-		j.Pass(row)
-	}
-	return true
-}
-
-// refused records that a call must fail.
-func (j *Judgment) refused(call string, v Verdict) bool {
-	r, _ := j.Call(call)
-	v.Expected, v.Actual = "exit status 1 with an error object", trial.Describe(r)
-	return j.expect(j.failed(call), v)
-}
-
-// each records a verdict about requests: a pass unless wrong returns the text of a difference.
-func (j *Judgment) each(requests []request, wrong func(i int, r request) string, v Verdict) bool {
-	var texts []string
-	for i, r := range requests {
-		if text := wrong(i, r); text != "" {
-			texts = append(texts, text)
-		}
-	}
-	v.Actual = strings.Join(texts, "; ")
-	return j.expect(texts == nil, v)
-}
-
-// unless describes the value of a member that is not the one wanted.
-func (r request) unless(key string, want any) string {
-	got, ok := r[key]
-	switch {
-	case reflect.DeepEqual(got, want):
-		return ""
-	case !ok:
-		return "no " + key
-	}
-	return key + " " + trial.Compact(got)
-}
-
-// without describes members that the request must not have.
-func (r request) without(keys ...string) string {
-	for _, k := range keys {
-		if v, ok := r[k]; ok {
-			return k + " " + trial.Compact(v)
-		}
-	}
-	return ""
-}
-
-// unlessResult describes a prevResult that is not the one wanted. The form is the one of the version.
-func (r request) unlessResult(want *cni.Result, v cni.Version) string {
-	prev, ok := r["prevResult"]
-	if !ok {
-		return "no prevResult"
-	}
-	text, err := json.Marshal(prev)
-	if err != nil {
-		return err.Error()
-	}
-	got, err := cni.DecodeResult(text, v)
-	if err != nil || !reflect.DeepEqual(got, want) {
-		return fmt.Sprintf("prevResult %.400s", text)
-	}
-	return ""
 }

@@ -1,12 +1,9 @@
 package runtimes
 
 import (
-	"fmt"
-
 	"github.com/tenon-cni/tenon/cni"
 	"github.com/tenon-cni/tenon/conformance/report"
 	"github.com/tenon-cni/tenon/internal/judge/script"
-	"github.com/tenon-cni/tenon/internal/judge/trial"
 )
 
 var checkCases = []*Case{{
@@ -44,12 +41,15 @@ var checkCases = []*Case{{
 	Name: "check-disabled", Verbs: []Verb{Check}, Oldest: cni.V040, Rows: []string{"RT-CHK-02", "CFG-08"},
 	Script: func(s *Setup) *script.Scenario {
 		var steps []script.Step
-		for name, value := range map[string]any{"boolean": true, "text": "TRUE"} {
-			list := s.list(name, first)
-			list["disableCheck"] = value
-			s.network(name, list)
-			steps = append(steps, step(s.call("add-"+name, Add, network(name), with("ifname", name))),
-				step(s.call("check-"+name, Check, network(name), with("ifname", name))))
+		for _, v := range []struct {
+			name  string
+			value any
+		}{{"boolean", true}, {"text", "TRUE"}} {
+			list := s.list(v.name, first)
+			list["disableCheck"] = v.value
+			s.network(v.name, list)
+			steps = append(steps, step(s.call("add-"+v.name, Add, network(v.name), with("ifname", v.name))),
+				step(s.call("check-"+v.name, Check, network(v.name), with("ifname", v.name))))
 		}
 		return s.scenario(steps...)
 	},
@@ -112,19 +112,3 @@ var checkCases = []*Case{{
 		}
 	},
 }}
-
-// startsNothing records that a call must fail without a plugin.
-func (j *Judgment) startsNothing(call string, v Verdict) bool {
-	r, _ := j.Call(call)
-	ran := order(j.ran(call))
-	v.Expected, v.Actual = "no plugin; exit status 1 with an error object", ran+"; "+trial.Describe(r)
-	return j.expect(j.failed(call) && len(j.ran(call)) == 0, v)
-}
-
-// returns records that a call must fail with the code of a plugin.
-func (j *Judgment) returns(call string, code cni.Code, v Verdict) bool {
-	r, _ := j.Call(call)
-	e, err := cni.DecodeError(r.Stdout)
-	v.Expected, v.Actual = fmt.Sprintf("exit status 1 with code %d", code), trial.Describe(r)
-	return j.expect(j.failed(call) && err == nil && e.Code == code, v)
-}

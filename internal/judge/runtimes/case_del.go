@@ -109,14 +109,6 @@ var delCases = []*Case{{
 	},
 }}
 
-// runs records that a call must succeed and run plugins for commands, in this order.
-func (j *Judgment) runs(call, want string, v Verdict) bool {
-	r, _ := j.Call(call)
-	ran := order(j.ran(call))
-	v.Expected, v.Actual = want+"; exit status 0", ran+"; "+trial.Describe(r)
-	return j.expect(ran == want && r.Status == 0 && r.Failed == "", v)
-}
-
 func judgeDel(j *Judgment) {
 	if !j.Requires("add") || !j.runs("del", sequence(cni.Del, third, second, first), Verdict{
 		Row: "RT-DEL-01", Also: []string{"LIF-10"}, Severity: report.High,
@@ -167,7 +159,7 @@ func (j *Judgment) sameParameters(call string, v Verdict) {
 	}
 	texts = slices.DeleteFunc(texts, func(s string) bool { return s == "" })
 	v.Actual = strings.Join(texts, "; ")
-	j.expect(len(texts) == 0, v)
+	j.Expect(len(texts) == 0, v)
 }
 
 func differentParameters(add, c script.Recorded) string {

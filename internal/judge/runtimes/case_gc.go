@@ -56,7 +56,7 @@ var gcCases = []*Case{{
 		}
 		ran := order(only(j.ran("gc"), cni.GC))
 		r, _ := j.Call("gc")
-		if !j.expect(ran == sequence(cni.GC, first, second, third) && j.failed("gc"), Verdict{
+		if !j.Expect(ran == sequence(cni.GC, first, second, third) && j.failed("gc"), Verdict{
 			Row: "RT-GC-02", Also: []string{"RT-GC-07"}, Severity: report.High, Title: "GC ends at an error",
 			Expected: sequence(cni.GC, first, second, third) + "; exit status 1", Actual: ran + "; " + trial.Describe(r),
 			Hint: "run GC of all plugins, also if one of them or a DEL fails, and return all errors"}) {

@@ -53,14 +53,17 @@ func (j *Judgment) Fail(v Verdict) {
 	j.Verdicts = append(j.Verdicts, v)
 }
 
-// Expect records a pass if ok, else the finding.
+// Expect records a pass of the row and of the further rows if ok, else the finding.
 func (j *Judgment) Expect(ok bool, v Verdict) bool {
-	if ok {
-		j.Pass(v.Row)
-	} else {
+	if !ok {
 		j.Fail(v)
+		return false
 	}
-	return ok
+	j.Pass(v.Row)
+	for _, row := range v.Also {
+		j.Pass(row)
+	}
+	return true
 }
 
 // Info records the choice of the subject where a row leaves one.
