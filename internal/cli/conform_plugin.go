@@ -29,8 +29,8 @@ type judging struct {
 	waivers string
 	files   []string // to write the report to, each in the format of its suffix
 	list    bool
-	// scenarios are all scenarios for subjects of this kind.
-	scenarios []judge.Scenario
+	// scenarios returns all scenarios for subjects of this kind.
+	scenarios func() []judge.Scenario
 }
 
 // reportFormats write a report in the formats that only this command has.
@@ -49,7 +49,7 @@ var reportSuffixes = map[string]func(io.Writer, *report.Report) error{
 }
 
 func conformPlugin(a *app) *cobra.Command {
-	r := &judging{settings: settings{app: a}, scenarios: judge.PluginScenarios()}
+	r := &judging{settings: settings{app: a}, scenarios: judge.PluginScenarios}
 	cmd := &cobra.Command{
 		Use:   "plugin PATH|NAME|DIR...",
 		Short: "Judge plugins",
@@ -131,7 +131,7 @@ func (r *judging) flags(cmd *cobra.Command) {
 	_ = cmd.MarkFlagFilename("waivers", "json")
 	_ = cmd.MarkFlagFilename("report", "html", "json", "md", "sarif", "svg", "xml")
 	_ = cmd.RegisterFlagCompletionFunc("only", func(_ *cobra.Command, _ []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return completeScenarios(r.scenarios, word[:strings.LastIndexByte(word, ',')+1]), cobra.ShellCompDirectiveNoFileComp
+		return completeScenarios(r.scenarios(), word[:strings.LastIndexByte(word, ',')+1]), cobra.ShellCompDirectiveNoFileComp
 	})
 }
 
@@ -288,7 +288,7 @@ func (r *judging) judgeError(err error) error {
 		return r.needsRoot(err)
 	}
 	var known []string
-	for _, s := range r.scenarios {
+	for _, s := range r.scenarios() {
 		known = append(append(known, s.Name), s.Rows...)
 	}
 	wrapped := usagef("--only: %w; list them with --list", err)

@@ -25,7 +25,7 @@ type runtimeJudging struct {
 }
 
 func conformRuntime(a *app) *cobra.Command {
-	r := &runtimeJudging{judging: judging{settings: settings{app: a}, scenarios: judge.RuntimeScenarios()}}
+	r := &runtimeJudging{judging: judging{settings: settings{app: a}, scenarios: judge.RuntimeScenarios}}
 	cmd := &cobra.Command{
 		Use:   "runtime --driver PATH",
 		Short: "Judge a runtime",

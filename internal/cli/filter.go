@@ -16,7 +16,7 @@ type attachmentFilter struct {
 	quiet bool     // print only container IDs
 }
 
-// filterColumns are the columns that a filter can use, and their values.
+// filterColumns are the columns that a filter can use.
 var filterColumns = []string{"network", "container", "interface", "address", "runtime", "state"}
 
 func (f *attachmentFilter) flags(cmd *cobra.Command) {
@@ -58,20 +58,21 @@ func (f *attachmentFilter) check(a *app) error {
 // apply returns the attachments that match all terms.
 func (f *attachmentFilter) apply(list []inspect.Attachment) []inspect.Attachment {
 	return slices.DeleteFunc(list, func(a inspect.Attachment) bool {
-		return slices.ContainsFunc(f.terms, func(t string) bool { return !matches(a, t) })
+		return slices.ContainsFunc(f.terms, func(t string) bool { return !matchesTerm(a, t) })
 	})
 }
 
-// matches reports whether one of the values of an attachment in a column matches a pattern.
-func matches(a inspect.Attachment, term string) bool {
+// matchesTerm reports whether one of the values of an attachment in a column matches a pattern.
+func matchesTerm(a inspect.Attachment, term string) bool {
 	column, pattern, _ := strings.Cut(term, "=")
-	return slices.ContainsFunc(values(a, column), func(value string) bool {
+	return slices.ContainsFunc(columnValues(a, column), func(value string) bool {
 		ok, _ := path.Match(pattern, value) // check has parsed the pattern
 		return ok
 	})
 }
 
-func values(a inspect.Attachment, column string) []string {
+// columnValues returns the values of an attachment in a column.
+func columnValues(a inspect.Attachment, column string) []string {
 	switch column {
 	case "network":
 		return []string{a.Attachment.Network}

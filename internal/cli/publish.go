@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -41,25 +42,19 @@ func (t *attachment) published() (json.RawMessage, error) {
 func parsePublished(s string) (m cni.PortMapping, err error) {
 	ports, protocol, given := strings.Cut(s, "/")
 	if given && protocol == "" {
-		return m, fmt.Errorf("the protocol is empty")
+		return m, errors.New("the protocol is empty")
 	}
 	m.Protocol = cni.Protocol(protocol)
-	var address, host string
 	i := strings.LastIndexByte(ports, ':')
 	if i < 0 {
-		return m, fmt.Errorf("the port of the host is missing")
+		return m, errors.New("the port of the host is missing")
 	}
 	host, container := ports[:i], ports[i+1:]
 	if i := strings.LastIndexByte(host, ':'); i >= 0 {
-		address, host = host[:i], host[i+1:]
-		inside, ok := strings.CutPrefix(address, "[")
-		if ok {
-			inside, ok = strings.CutSuffix(inside, "]")
+		if m.HostIP, err = parseHostIP(host[:i]); err != nil {
+			return m, err
 		}
-		m.HostIP, err = netip.ParseAddr(inside)
-		if err != nil || ok != m.HostIP.Is6() {
-			return m, fmt.Errorf("%q is not an IPv4 address, or an IPv6 address in brackets", address)
-		}
+		host = host[i+1:]
 	}
 	first, count, err := parsePorts(host)
 	if err != nil {
@@ -77,6 +72,19 @@ func parsePublished(s string) (m cni.PortMapping, err error) {
 		m.Range = count
 	}
 	return m, nil
+}
+
+// parseHostIP parses an IPv4 address, or an IPv6 address in brackets.
+func parseHostIP(s string) (netip.Addr, error) {
+	inside, bracket := strings.CutPrefix(s, "[")
+	if bracket {
+		inside, bracket = strings.CutSuffix(inside, "]")
+	}
+	a, err := netip.ParseAddr(inside)
+	if err != nil || bracket != a.Is6() {
+		return a, fmt.Errorf("%q is not an IPv4 address, or an IPv6 address in brackets", s)
+	}
+	return a, nil
 }
 
 // parsePorts parses a port or a range of ports, such as "8000-8009", and returns the first port and
