@@ -113,10 +113,7 @@ func variables(change func(e *cni.Env)) func(*invoke.Call, map[string]any) {
 // started runs a plugin by a command without a look at its exit status.
 func started(c *invoke.Call, name string, args ...string) (invoke.Reply, error) {
 	cmd := exec.Command(name, args...)
-	cmd.Stdin, cmd.Env = bytes.NewReader(c.Stdin), os.Environ()
-	for _, kv := range c.Env.Environ() {
-		cmd.Env = append(cmd.Env, kv)
-	}
+	cmd.Stdin, cmd.Env = bytes.NewReader(c.Stdin), append(os.Environ(), c.Env.Environ()...)
 	out, _ := cmd.Output()
 	return invoke.Reply{Stdout: out}, nil
 }
