@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/tenon-cni/tenon/internal/netns"
 )
@@ -55,9 +56,7 @@ func listeners() ([]Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	const inode = 9 // the number of the field
-	var lengths map[uint64]int
-	list := []Listener{}
+	list, limits := []Listener{}, sync.OnceValue(backlogs)
 	for _, t := range tables {
 		if !used[t.name] {
 			continue
@@ -71,28 +70,32 @@ func listeners() ([]Listener, error) {
 			if i == 0 || len(fields) < 5 || fields[3] != t.state {
 				continue
 			}
-			a, err := socketAddress(fields[1])
+			l, err := newListener(t.protocol, fields, limits)
 			if err != nil {
 				return nil, fmt.Errorf("/proc/net/%s: %w", t.file, err)
-			}
-			l := Listener{Protocol: t.protocol, Addr: a}
-			if _, queue, ok := strings.Cut(fields[4], ":"); ok && t.protocol == "tcp" {
-				n, err := strconv.ParseUint(queue, 16, 31)
-				if err != nil {
-					return nil, fmt.Errorf("/proc/net/%s: %w", t.file, err)
-				}
-				if l.Waiting = int(n); n > 0 && len(fields) > inode {
-					if lengths == nil {
-						lengths = backlogs()
-					}
-					id, _ := strconv.ParseUint(fields[inode], 10, 64) // 0: not known
-					l.Backlog = lengths[id]
-				}
 			}
 			list = append(list, l)
 		}
 	}
 	return list, nil
+}
+
+// newListener decodes the fields of a line, at least five. It calls limits, which returns the
+// backlogs of sockets by inode, only for a socket with waiting connections.
+func newListener(protocol string, fields []string, limits func() map[uint64]int) (Listener, error) {
+	const inode = 9 // the number of the field
+	a, err := socketAddress(fields[1])
+	l := Listener{Protocol: protocol, Addr: a}
+	_, queue, ok := strings.Cut(fields[4], ":")
+	if err != nil || !ok || protocol != "tcp" {
+		return l, err
+	}
+	n, err := strconv.ParseUint(queue, 16, 31)
+	if l.Waiting = int(n); n > 0 && len(fields) > inode {
+		id, _ := strconv.ParseUint(fields[inode], 10, 64) // 0: not known
+		l.Backlog = limits()[id]
+	}
+	return l, err
 }
 
 // socketDir holds the tables and statistics of sockets in the thread's namespace.

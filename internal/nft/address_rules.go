@@ -170,19 +170,7 @@ func (a AddressRules) conflict(rs *RuleSet, have *state, requests []Request, i i
 			continue
 		}
 		addr := address(e.raw.Key)
-		set := protocolOf(addr).external(a.Name)
-		holders := []string{owners[addr]}
-		if x := have.lookup(set, e.raw.Key); x != nil {
-			if holders[0] == "" {
-				holders[0] = x.Comment
-			}
-			for _, x := range have.elements(set.waiting()) {
-				if set.subjectOf(x) == string(e.raw.Key) {
-					holders = append(holders, x.Comment)
-				}
-			}
-		}
-		for _, h := range holders {
+		for _, h := range a.holders(have, e.raw.Key, owners[addr]) {
 			if h != "" && h != requests[i].Owner && requests[i].replaces(h) {
 				what := fmt.Sprintf("address %s in rule set %s", addr, a.Name)
 				return &ConflictError{What: what, Holder: h, To: addr}
@@ -190,6 +178,26 @@ func (a AddressRules) conflict(rs *RuleSet, have *state, requests []Request, i i
 		}
 	}
 	return nil
+}
+
+// holders returns the owners of an address: earlier, or if that is empty the present owner, and the
+// owners that wait for the address.
+func (a AddressRules) holders(have *state, key []byte, earlier string) []string {
+	set := protocolOf(address(key)).external(a.Name)
+	list := []string{earlier}
+	x := have.lookup(set, key)
+	if x == nil {
+		return list
+	}
+	if earlier == "" {
+		list[0] = x.Comment
+	}
+	for _, x := range have.elements(set.waiting()) {
+		if set.subjectOf(x) == string(key) {
+			list = append(list, x.Comment)
+		}
+	}
+	return list
 }
 
 // addressElements returns the elements of all rule sets of [AddressRules] in the namespace, by the

@@ -142,12 +142,8 @@ func lanAdd(c *call) (*result, error) {
 // connect creates the interfaces and gives them the addresses.
 func (c *call) connect(r *result) error {
 	bridge, host := c.bridge(), c.host()
-	if _, err := command("ip", "link", "show", "dev", bridge); err != nil {
-		if _, err := command("ip", "link", "add", bridge, "type", "bridge"); err != nil {
-			if _, now := command("ip", "link", "show", "dev", bridge); now != nil { // not by another process
-				return err
-			}
-		}
+	if err := createBridge(bridge); err != nil {
+		return err
 	}
 	steps := [][]string{
 		{"ip", "link", "set", bridge, "up"},
@@ -167,33 +163,65 @@ func (c *call) connect(r *result) error {
 	if _, err := c.inside("link", "set", c.ifname, "up"); err != nil {
 		return err
 	}
-	for n, rt := range r.Routes {
-		if rt.GW == nil {
-			for _, i := range r.IPs {
-				if i.Gateway != nil && i.Address.Addr().Is4() == rt.Dst.Addr().Is4() {
-					r.Routes[n].GW = i.Gateway
-				}
-			}
-		}
-		args := []string{"route", "add", rt.Dst.String(), "dev", c.ifname}
-		if gw := r.Routes[n].GW; gw != nil {
-			args = append(args, "via", gw.String())
-		}
-		if _, err := c.inside(args...); err != nil && !strings.Contains(err.Error(), "File exists") {
+	for n := range r.Routes {
+		if err := c.addRoute(r, &r.Routes[n]); err != nil {
 			return err
 		}
 	}
-	for _, i := range r.IPs { // last, because the addresses of the bridge stay
-		if i.Gateway != nil {
-			gateway := netip.PrefixFrom(*i.Gateway, i.Address.Bits()).String()
-			if _, err := command("ip", "address", "replace", gateway, "dev", bridge, "nodad"); err != nil {
-				return err
-			}
-		}
+	if err := addGateways(bridge, r); err != nil { // last, because the addresses of the bridge stay
+		return err
 	}
 	_, err := command("nft", "add table inet "+host+"; add chain inet "+host+
 		" post { type nat hook postrouting priority srcnat; }; add rule inet "+host+" post iifname "+host+" masquerade")
 	return err
+}
+
+// createBridge creates a bridge unless it exists, or another process creates it meanwhile.
+func createBridge(name string) error {
+	exists := func() bool {
+		_, err := command("ip", "link", "show", "dev", name)
+		return err == nil
+	}
+	if exists() {
+		return nil
+	}
+	if _, err := command("ip", "link", "add", name, "type", "bridge"); err != nil && !exists() {
+		return err
+	}
+	return nil
+}
+
+// addRoute adds a route, by the gateway of an address if it has none of its own.
+func (c *call) addRoute(r *result, rt *route) error {
+	if rt.GW == nil {
+		for _, i := range r.IPs {
+			if i.Gateway != nil && i.Address.Addr().Is4() == rt.Dst.Addr().Is4() {
+				rt.GW = i.Gateway
+			}
+		}
+	}
+	args := []string{"route", "add", rt.Dst.String(), "dev", c.ifname}
+	if rt.GW != nil {
+		args = append(args, "via", rt.GW.String())
+	}
+	if _, err := c.inside(args...); err != nil && !strings.Contains(err.Error(), "File exists") {
+		return err
+	}
+	return nil
+}
+
+// addGateways gives the bridge the addresses of the gateways.
+func addGateways(bridge string, r *result) error {
+	for _, i := range r.IPs {
+		if i.Gateway == nil {
+			continue
+		}
+		gateway := netip.PrefixFrom(*i.Gateway, i.Address.Bits()).String()
+		if _, err := command("ip", "address", "replace", gateway, "dev", bridge, "nodad"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // disconnect removes what connect created for the attachment, as far as it exists.
