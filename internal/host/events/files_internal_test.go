@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tenon-cni/tenon/internal/testnet"
+	"github.com/tenon-cni/tenon/internal/testnet/exefile"
 )
 
 func TestMain(m *testing.M) { testnet.Main(m) }
@@ -21,9 +22,8 @@ func TestFiles(t *testing.T) {
 	f.dirs = []string{dir}
 	_, err = f.arm()
 	must(t, err)
-	write := func(path string) func() {
-		return func() { must(t, os.WriteFile(path, nil, 0o600)) }
-	}
+	// A child of a parallel test that still had a file open would close it in a later step.
+	write := func(path string) func() { return func() { must(t, exefile.Write(path, nil)) } }
 	for _, step := range []struct {
 		name              string
 		do                func()
