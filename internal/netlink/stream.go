@@ -35,6 +35,7 @@ type Stream struct {
 	conn    syscall.RawConn
 	buffer  []byte
 	control []byte
+	overrun bool // the receive buffer was full, and still holds messages
 }
 
 // OpenStream joins multicast groups in a namespace, which need not stay open.
@@ -82,25 +83,44 @@ func (s *Stream) Close() error { return s.file.Close() }
 
 // Next returns the next datagram, which the following call overwrites, and the identifier of its
 // namespace, [SameNamespace] for the own one. If wait is false and there is none, data is nil.
-// After [ErrOverrun] the stream continues.
+//
+// After [ErrOverrun] the stream continues. The kernel reports ENOBUFS once, and then discards all
+// messages, without another report, until the receive buffer is empty (netlink(7)). So Next returns
+// the messages in the buffer first: what a caller reads after ErrOverrun is not older than the last
+// lost message.
 func (s *Stream) Next(wait bool) (data []byte, nsid int, err error) {
 	var n, controlled int
 	var failure error
 	err = s.conn.Read(func(fd uintptr) bool {
-		n, controlled, _, _, failure = unix.Recvmsg(int(fd), s.buffer, s.control, 0)
-		return failure != unix.EAGAIN && failure != unix.EINTR || !wait
+		n, controlled, failure = s.receive(int(fd))
+		return failure != unix.EAGAIN || s.overrun || !wait
 	})
 	switch {
 	case err != nil: // no deadline is set, so that the stream is closed
 		return nil, 0, fmt.Errorf("%w: %w", os.ErrClosed, err)
-	case failure == unix.EAGAIN, failure == unix.EINTR:
-		return nil, 0, nil
-	case failure == unix.ENOBUFS:
+	case failure == unix.EAGAIN && s.overrun:
+		s.overrun = false
 		return nil, 0, ErrOverrun
+	case failure == unix.EAGAIN:
+		return nil, 0, nil
 	case failure != nil:
 		return nil, 0, failure
 	}
 	return s.buffer[:n], namespaceOf(s.control[:controlled]), nil
+}
+
+// receive reads a datagram, also if an earlier report about a full buffer is in front of it.
+func (s *Stream) receive(fd int) (n, controlled int, err error) {
+	for {
+		n, controlled, _, _, err = unix.Recvmsg(fd, s.buffer, s.control, 0)
+		switch err {
+		case unix.ENOBUFS:
+			s.overrun = true
+		case unix.EINTR:
+		default:
+			return n, controlled, err
+		}
+	}
 }
 
 // namespaceOf returns the identifier in a control message of NETLINK_LISTEN_ALL_NSID.

@@ -66,7 +66,7 @@ func TestOverrun(t *testing.T) {
 	}
 	change()
 	collect(t, s, func(b events.Batch) bool {
-		if b.Overrun { // the buffer was still full
+		if b.Overrun { // the flood had not ended
 			change()
 		}
 		return slices.ContainsFunc(b.Notices, func(notice events.Notice) bool {

@@ -1,6 +1,7 @@
 package nftmsg
 
 import (
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -54,6 +55,9 @@ func (m *Monitor) Close() error { return m.stream.Close() }
 // messages were lost.
 func (m *Monitor) Next(wait bool) (list []Transacted, more bool, err error) {
 	data, _, err := m.stream.Next(wait)
+	if errors.Is(err, netlink.ErrOverrun) {
+		m.open = Transacted{} // its end may be lost
+	}
 	if err != nil || data == nil {
 		return nil, false, err
 	}
