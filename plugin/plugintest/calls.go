@@ -16,12 +16,9 @@ import (
 	"github.com/tenon-cni/tenon/plugin"
 )
 
-// allFaults requests every fault at every system call, regardless of the time that the tests take.
-var allFaults = os.Getenv("TENON_FAULTS") == "all"
-
 // enough is the number of faults of a verb up to which the suite injects all. If a plugin has more
-// changes, or its changes have already failed through the hook, the suite injects one fault at each
-// change and alternates their kinds.
+// changes, or its changes have already failed through the hook, the suite kills the process at each
+// change, injects one other fault there, and alternates the recoveries and the kinds.
 const enough = 60
 
 // breakage is a fault, and the verb with which a runtime recovers from it.
@@ -31,27 +28,32 @@ type breakage struct {
 }
 
 func (b breakage) String() string {
-	if b.effect == tracer.Kill {
+	switch b.effect {
+	case tracer.Kill:
 		return "the process was killed before"
+	case tracer.Terminate:
+		return "the process received SIGTERM at"
+	case tracer.Lose:
+		return "an error was returned after the success of"
 	}
 	return "an error was returned by"
 }
 
 // calls runs the plugin as a process and breaks each system call by which a verb changes state
 // outside the process: a netlink message, a write to a file, a rename, the start of a program. The
-// plugin does not need to cooperate.
+// call fails, or the process receives SIGKILL or SIGTERM. The plugin does not need to cooperate.
 // PL-ADD-10, PL-DEL-03, PL-GC-01
 func (r *Runtime) calls(t *testing.T, hooked bool) {
 	testnet.Require(t, tracer.Supported)
 	r.suite.needsMain(t)
-	breakages := []breakage{{tracer.Fail, cni.Del}, {tracer.Kill, cni.Del}}
+	kills := []breakage{{tracer.Kill, cni.Del}}
 	verbs := []cni.Command{cni.Add, cni.Del}
 	if r.newest(cni.GC) {
-		breakages, verbs = append(breakages, breakage{tracer.Kill, cni.GC}), append(verbs, cni.GC)
+		kills, verbs = append(kills, breakage{tracer.Kill, cni.GC}), append(verbs, cni.GC)
 	}
 	for _, verb := range verbs {
 		t.Run("system calls of "+string(verb), func(t *testing.T) {
-			s := &callSweep{Runtime: r.with(t), verb: verb, breakages: breakages, hooked: hooked}
+			s := &callSweep{Runtime: r.with(t), verb: verb, kills: kills, hooked: hooked}
 			s.run()
 		})
 	}
@@ -67,16 +69,19 @@ func (s *Suite) needsMain(t testing.TB) {
 	}
 }
 
+// others are the faults after which the process goes on.
+var others = []breakage{{tracer.Fail, cni.Del}, {tracer.Terminate, cni.Del}, {tracer.Lose, cni.Del}}
+
 // callSweep breaks the system calls of one verb.
 type callSweep struct {
 	*Runtime
-	verb      cni.Command
-	breakages []breakage
-	hooked    bool          // each change has already failed in this process
-	clean     string        // the state without an attachment
-	host      string        // the state of the host and Dir, without the container
-	injected  int           // number of injected faults
-	took      time.Duration // by the verb without a fault, which shows the speed of the host
+	verb     cni.Command
+	kills    []breakage
+	hooked   bool          // each change has already failed in this process
+	clean    string        // the state without an attachment
+	host     string        // the state of the host and Dir, without the container
+	injected int           // number of injected faults
+	took     time.Duration // by the verb without a fault, which shows the speed of the host
 }
 
 func (s *callSweep) run() {
@@ -87,14 +92,16 @@ func (s *callSweep) run() {
 	s.clean = s.objects(s.Spaces()...)
 	settings := s.settings()
 	changes := s.undisturbed()
-	list := s.breakages
-	for n := 0; n < len(changes); n++ {
-		tried := list
-		if (s.hooked || len(changes)*len(list) > enough) && !allFaults {
-			tried = list[n%len(list):][:1]
+	few := !s.hooked && len(changes)*(len(s.kills)+len(others)) <= enough
+	for n := range changes {
+		tried := []breakage{s.kills[n%len(s.kills)], others[n%len(others)]}
+		if few {
+			tried = slices.Concat(others, s.kills)
 		}
 		for _, b := range tried {
-			s.attempt(n, b)
+			if b.effect != tracer.Lose || changes[n].Reply {
+				s.attempt(n, b)
+			}
 		}
 	}
 	switch {
@@ -167,11 +174,14 @@ func (s *callSweep) attempt(n int, b breakage) {
 			run.Changes[n].Name)
 	}
 	switch failed := run.Code != 0; {
+	case run.Killed && b.effect == tracer.Terminate:
+		s.t.Fatalf("%s: the signal ended the process. Package plugin handles SIGTERM, so that %s ends with "+
+			"an error object (ERR-01): do not call signal.Reset or signal.Ignore\n%s", what, s.verb, run.Stderr)
 	case run.Killed:
 	case failed && !wellFormed(run):
 		s.t.Fatalf("%s: exit status %d without an error object on standard output (ERR-01): %q\n%s",
 			what, run.Code, run.Stdout, run.Stderr)
-	case failed && s.verb == cni.Add:
+	case failed && s.verb == cni.Add && b.effect != tracer.Lose: // a plugin cannot undo what it does not know
 		s.expect(s.clean, s.Spaces(),
 			what+": ADD failed and must leave nothing (PL-ADD-10), but the state has changed")
 	case !failed && s.verb == cni.Del:

@@ -16,8 +16,8 @@
 // The suite needs Linux, root (or CAP_NET_ADMIN and CAP_SYS_ADMIN), and the tools ip, nft, tc and
 // bridge. Faults at system calls need ptrace(2) and an amd64 processor. A test without its
 // prerequisites is skipped with a message; if CI or TENON_STRICT is set in the environment, it
-// fails. TENON_FAULTS=all injects every kind of fault at each system call, which takes several
-// times as long.
+// fails. With -short, the suite breaks system calls only of plugins that do not use Tenon's kernel
+// package, and repeats calls less often.
 package plugintest
 
 import (

@@ -64,10 +64,14 @@ func TestSuiteFindsBugs(t *testing.T) {
 	} {
 		t.Run(string(row.bugs), func(t *testing.T) { row.found(t, "TestSuite") })
 	}
-	// Short mode injects no faults at system calls, which are necessary to find this bug.
-	row := planted{"faults", "note stays when ADD is killed",
-		[]string{"the process was killed before system call", "must leave nothing", "/note"}}
-	t.Run(string(row.bugs), func(t *testing.T) { row.found(t, "TestSuite", "-test.short=false") })
+	// Short mode injects no faults at system calls, which are necessary to find these bugs.
+	for _, row := range []planted{
+		{"faults", "note stays when ADD is killed",
+			[]string{"the process was killed before system call", "must leave nothing", "/note"}},
+		{"faults", "SIGTERM ends ADD", []string{"received SIGTERM at system call", "the signal ended the process"}},
+	} {
+		t.Run(string(row.bugs), func(t *testing.T) { row.found(t, "TestSuite", "-test.short=false") })
+	}
 }
 
 // TestSuiteFindsBugsOfChained is TestSuiteFindsBugs for contracts that concern only chained plugins

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -105,6 +106,9 @@ func (s sample) Add(ctx context.Context, c *plugin.Call) (*cni.Result, error) {
 			return nil, err
 		}
 		defer remove()
+	}
+	if s.conf.has("SIGTERM ends ADD") {
+		signal.Reset(syscall.SIGTERM)
 	}
 	r, err := s.Plugin.Add(ctx, c)
 	if err != nil && s.conf.has("second ADD succeeds") {

@@ -132,9 +132,9 @@ func content(t *testing.T, path ...string) []byte {
 }
 
 // TestKilledInstall kills an upgrade from another file system, as from an image, before a change
-// that it makes: before each with TENON_FAULTS=all, otherwise before every eighth. The node always
-// has a complete plugin and a complete configuration, of the old or the new version, and the next
-// installation leaves nothing of the killed one.
+// that it makes, and in short mode before every eighth. The node always has a complete plugin and a
+// complete configuration, of the old or the new version, and the next installation leaves nothing of
+// the killed one.
 func TestKilledInstall(t *testing.T) {
 	t.Parallel()
 	testnet.Require(t, tracer.Supported)
@@ -147,9 +147,9 @@ func TestKilledInstall(t *testing.T) {
 	run(t, old, h.root)
 	h.save()
 	h.write(h.Source, "10-pods.conflist", string(conf))
-	step := 8
-	if os.Getenv("TENON_FAULTS") == "all" {
-		step = 1
+	step := 1
+	if testing.Short() {
+		step = 8
 	}
 	for n := 0; ; n += step {
 		h.reset()
