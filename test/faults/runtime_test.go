@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/tenon-cni/tenon/internal/kernel"
@@ -29,12 +30,12 @@ func TestRuntimeIsKilled(t *testing.T) {
 		name   string
 		env    []string
 		fault  tracer.Fault
-		sample int // breaks every n-th change; a tenth of n with TENON_FAULTS=all
+		sample int // breaks every n-th change
 	}{
-		{"runtime, plugins are processes", always, tracer.Fault{Effect: tracer.Kill, First: true}, 10},
-		{"runtime, plugins are in the process", nil, tracer.Fault{Effect: tracer.Kill, First: true}, 50},
-		{"a plugin", always, tracer.Fault{Effect: tracer.Kill}, 50},
-		{"a call of a plugin", always, tracer.Fault{Effect: tracer.Fail}, 50},
+		{"runtime, plugins are processes", always, tracer.Fault{Effect: tracer.Kill, First: true}, 3},
+		{"runtime, plugins are in the process", nil, tracer.Fault{Effect: tracer.Kill, First: true}, 7},
+		{"a plugin", always, tracer.Fault{Effect: tracer.Kill}, 7},
+		{"a call of a plugin", always, tracer.Fault{Effect: tracer.Fail}, 7},
 	} {
 		for _, verb := range []string{"add", "del"} {
 			t.Run(verb+", "+row.name, func(t *testing.T) {
@@ -88,10 +89,12 @@ func (r runtime) broken(verb string, f tracer.Fault) *tracer.Run {
 }
 
 // runtimeRig is tenon with a network of a whole chain of plugins, in its own namespaces and
-// directories. The container "neighbour" is attached all the time.
+// directories. Commands such as "tenon check" find the records of all runtimes of the host, so each
+// rig has a network of another name. The container "neighbour" is attached all the time.
 type runtimeRig struct {
 	runtime
 	tenon   string
+	name    string // of the network
 	plugins string
 	env     []string
 	dir     string // all state
@@ -99,14 +102,17 @@ type runtimeRig struct {
 	clean   string // the snapshot with the neighbour alone
 }
 
+// rigs counts the rigs of this process.
+var rigs atomic.Int32
+
 func newRuntimeRig(t *testing.T, tenon, plugins string, env []string) *runtimeRig {
 	t.Helper()
 	r := &runtimeRig{
-		tenon: tenon, plugins: plugins, env: env, dir: t.TempDir(), netFile: filepath.Join(t.TempDir(), "faults.conflist"),
+		tenon: tenon, name: fmt.Sprintf("faults-%d", rigs.Add(1)), plugins: plugins, env: env, dir: t.TempDir(), netFile: filepath.Join(t.TempDir(), "faults.conflist"),
 	}
 	r.runtime = runtime{t, testnet.New(t, "container", "neighbour"), r.command}
 	ipam := map[string]any{"type": "host-local", "dataDir": filepath.Join(r.dir, "ipam"), "subnet": "10.88.0.0/29"}
-	conf, err := json.Marshal(map[string]any{"cniVersion": "1.1.0", "name": "faults", "plugins": []any{
+	conf, err := json.Marshal(map[string]any{"cniVersion": "1.1.0", "name": r.name, "plugins": []any{
 		map[string]any{"type": "bridge", "bridge": "br0", "isGateway": true, "ipMasq": true, "ipam": ipam},
 		map[string]any{"type": "portmap", "snat": true, "capabilities": map[string]any{"portMappings": true}},
 		map[string]any{"type": "firewall", "backend": "nftables", "ingressPolicy": "isolated"},
@@ -131,12 +137,14 @@ func newRuntimeRig(t *testing.T, tenon, plugins string, env []string) *runtimeRi
 	return r
 }
 
-func (r *runtimeRig) snapshot() string { return snapshot(r.t, testnet.Snapshot, r.net, r.dir) }
+func (r *runtimeRig) snapshot() string { return snapshot(r.t, r.net, r.dir) }
 
 // command returns the arguments of a verb, for a container if it needs one.
 func (r *runtimeRig) command(verb, container string) *exec.Cmd {
 	args := []string{verb, "--state-dir", filepath.Join(r.dir, "tenon"), "--cache-dir", ""}
-	if verb != "ps" {
+	if verb == "ps" {
+		args = append(args, "--filter", "network="+r.name)
+	} else {
 		args = append(args, "--plugin-dir", r.plugins)
 	}
 	if container != "" {
@@ -153,9 +161,6 @@ func (r *runtimeRig) command(verb, container string) *exec.Cmd {
 
 func (r *runtimeRig) sweep(verb string, f tracer.Fault, stride int) {
 	r.t.Helper()
-	if all {
-		stride /= 10
-	}
 	prepare := func() {
 		if verb == "del" {
 			r.must("add", "container")
@@ -199,7 +204,7 @@ func (r *runtimeRig) recover(what string) {
 		}
 		r.must("del", "container")
 	}
-	if diff := settledDiff(r.clean, r.snapshot, testnet.Patience); diff != "" {
+	if diff := settledDiff(r.clean, r.snapshot); diff != "" {
 		r.t.Errorf("%s: recover left:\n%s", what, diff)
 		_, _ = r.try("del", "container")
 		r.clean = r.snapshot()
