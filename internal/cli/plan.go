@@ -267,6 +267,9 @@ func (p *planning) concernsRecord(
 	if r.List != nil {
 		for _, c := range r.List.Plugins {
 			addDataDirs(o, c)
+			if encoded, err := c.MarshalJSON(); err == nil && plan.AsksFirewalld(c.Type, encoded) {
+				a.AsksFirewalld = true
+			}
 		}
 	}
 	if a.Names[r.Netns] == "" {

@@ -76,18 +76,29 @@ func (c *caller) unknown(name string, call invoke.Call) string {
 	if effect, ok := daemons[name]; ok {
 		return effect
 	}
-	if name != "firewall" {
-		return ""
+	asks, named := asksFirewalld(name, call.Stdin)
+	if named || asks && c.w.spec.Firewalld {
+		return "asks firewalld"
+	}
+	return ""
+}
+
+// AsksFirewalld reports whether a plugin with a configuration asks firewalld if it runs.
+func AsksFirewalld(plugin string, config []byte) bool {
+	asks, _ := asksFirewalld(plugin, config)
+	return asks
+}
+
+// asksFirewalld also reports whether the configuration names firewalld as the backend.
+func asksFirewalld(plugin string, config []byte) (asks, named bool) {
+	if plugin != "firewall" {
+		return false, false
 	}
 	var conf struct {
 		Backend string `json:"backend"`
 	}
-	_ = json.Unmarshal(call.Stdin, &conf) // the plugin reports it
-	auto := conf.Backend != "nftables" && conf.Backend != "iptables"
-	if conf.Backend == "firewalld" || auto && c.w.spec.Firewalld {
-		return "asks firewalld"
-	}
-	return ""
+	_ = json.Unmarshal(config, &conf) // the plugin reports it
+	return conf.Backend != "nftables" && conf.Backend != "iptables", conf.Backend == "firewalld"
 }
 
 func (c *caller) isOurs(path string) bool {

@@ -89,6 +89,8 @@ type About struct {
 	// Known are the attachments that can own objects of the plan.
 	Known    []cni.Attachment
 	Recorded []cni.Attachment // attached now
+	// AsksFirewalld reports that a plugin of a recorded attachment asks firewalld if it runs.
+	AsksFirewalld bool
 	// Requested are addresses that the caller asks for: they are not predicted.
 	Requested []netip.Addr
 	Input     string   // arguments and configurations, with the MAC addresses that they ask for
@@ -106,7 +108,7 @@ func New(a About, o *Outcome) *Plan {
 	if o.End.Error != "" {
 		p.Failure = &o.End
 	}
-	if o.firewalld && a.Command == "repair" {
+	if o.firewalld && a.AsksFirewalld && a.Command == "repair" {
 		p.Notes = append(p.Notes,
 			"firewalld runs, but a plan does not ask it: what repair restores for firewall is uncertain")
 	}
