@@ -62,8 +62,14 @@ If a network no longer has a configuration, uses the recorded one.`,
 				if versionErr != nil {
 					a.warn("%v", versionErr)
 				}
-				err = a.wouldGo(client, run, inUse)
-			} else if err = client.GC(cmd.Context(), n, inUse); err == nil && !run.Version.Has(cni.GC) && !n.DisableGC {
+				entries, err := wouldGo(client, run, inUse)
+				show := func() error { return a.printWouldGo(run, entries) }
+				if err := r.print(entries, show); err != nil {
+					return err
+				}
+				return a.unfinished(cmd, r.explain(err, n))
+			}
+			if err = client.GC(cmd.Context(), n, inUse); err == nil && !run.Version.Has(cni.GC) && !n.DisableGC {
 				a.warn("removed recorded attachments only: CNI version %v of network %s has no GC", run.Version, n.Name)
 				a.printHint(`add "cniVersions": [..., "1.1.0"]: Tenon then uses CNI 1.1.0, and other runtimes keep using cniVersion`)
 			}
@@ -137,26 +143,56 @@ func (k keep) inUse() (network.Keep, error) {
 	return network.Keep{Attachments: valid, AllRuntimes: k.allRuntimes}, nil
 }
 
-// wouldGo prints what GC would do.
-func (a *app) wouldGo(c *network.Client, n *config.Network, k network.Keep) error {
+// gcEntry is a step of GC.
+type gcEntry struct {
+	Network   string `json:"network"`
+	Container string `json:"containerID,omitempty"` // of the attachment that GC would detach
+	IfName    string `json:"ifname,omitempty"`      // of the attachment
+	Plugin    string `json:"plugin,omitempty"`      // type of the plugin of which GC would run
+}
+
+// wouldGo returns the steps of GC, not nil: first the attachments, then the plugins.
+func wouldGo(c *network.Client, n *config.Network, k network.Keep) ([]gcEntry, error) {
+	entries := []gcEntry{}
 	if n.DisableGC {
-		fmt.Fprintf(a.stdout, "nothing to do: network %s has disableGC\n", n.Name)
-		return nil
+		return entries, nil
 	}
 	stale, err := c.Stale(n, k)
 	for _, r := range stale {
-		fmt.Fprintf(a.stdout, "would detach %v\n", r.Attachment)
+		key := r.Attachment
+		entries = append(entries,
+			gcEntry{Network: key.Network, Container: key.Container, IfName: key.IfName})
 	}
-	if !n.Version.Has(cni.GC) {
-		fmt.Fprintf(
-			a.stdout,
-			"would not run GC of the plugins: CNI version %v has no GC\n",
-			n.Version,
-		)
-		return err
+	if n.Version.Has(cni.GC) {
+		for _, p := range n.Plugins {
+			entries = append(entries, gcEntry{Network: n.Name, Plugin: p.Type})
+		}
 	}
-	for _, p := range n.Plugins {
-		fmt.Fprintf(a.stdout, "would run GC of plugin %s\n", p.Type)
+	return entries, err
+}
+
+// printWouldGo prints the steps of GC for people.
+func (a *app) printWouldGo(n *config.Network, entries []gcEntry) error {
+	var lines []string
+	for _, e := range entries {
+		if e.Plugin != "" {
+			lines = append(lines, "would run GC of plugin "+e.Plugin)
+			continue
+		}
+		key := cni.Attachment{Network: e.Network, Container: e.Container, IfName: e.IfName}
+		lines = append(lines, fmt.Sprintf("would detach %v", key))
 	}
-	return err
+	switch {
+	case n.DisableGC:
+		lines = append(lines, fmt.Sprintf("nothing to do: network %s has disableGC", n.Name))
+	case !n.Version.Has(cni.GC):
+		lines = append(lines, fmt.Sprintf(
+			"would not run GC of the plugins: CNI version %v has no GC", n.Version))
+	}
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(a.stdout, line); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -37,7 +37,7 @@ one. The exit status is 1 if a network is not ready.`,
 				if err != nil {
 					return err
 				}
-				return r.printStatus(cmd, []*config.Network{n}, nil)
+				return r.printStatus(cmd, []*config.Network{n}, nil, nil)
 			}
 			c, err := r.catalog()
 			if err != nil {
@@ -45,7 +45,7 @@ one. The exit status is 1 if a network is not ready.`,
 			}
 			r.warnOfDefaults(c)
 			networks, err := c.Networks()
-			err = r.printStatus(cmd, networks, err)
+			err = r.printStatus(cmd, networks, broken(c), err)
 			if !r.output.Structured() {
 				err = errors.Join(err, a.printClusterNode(cmd.Context()))
 			}
@@ -80,10 +80,10 @@ func (r *settings) warnOfDefaults(c *config.Catalog) {
 	}
 }
 
-// statusEntry is the status of one network.
+// statusEntry is the status of one network, or of a file that cannot be loaded.
 type statusEntry struct {
-	Network    string          `json:"network"`
-	CNIVersion cni.Version     `json:"cniVersion"`
+	Network    string          `json:"network"`             // "" if the file states none that can be read
+	CNIVersion cni.Version     `json:"cniVersion,omitzero"` // none for a file that cannot be loaded
 	Source     string          `json:"source"`
 	Default    bool            `json:"default"`              // runtimes use it unless a container names a network
 	ShadowedBy string          `json:"shadowedBy,omitempty"` // file of a network of the same name that sorts before
@@ -94,15 +94,31 @@ type statusEntry struct {
 	err  error
 }
 
+// broken returns entries for the files that cannot be loaded.
+func broken(c *config.Catalog) (entries []statusEntry) {
+	for _, f := range c.Candidates() {
+		if f.Err != nil {
+			entries = append(entries, statusEntry{
+				Network: f.Name, Source: f.Path, Default: f.Default, ShadowedBy: f.ShadowedBy,
+				Error: cni.AsError(f.Err).Encode(cni.Newest),
+			})
+		}
+	}
+	return entries
+}
+
+// printStatus prints the status of networks. unloaded are the files that loadErr is about: programs
+// get them as entries, people as errors.
 func (r *settings) printStatus(
 	cmd *cobra.Command,
 	networks []*config.Network,
+	unloaded []statusEntry,
 	loadErr error,
 ) error {
 	entries := r.ask(cmd, networks)
 	var err error
 	if r.output.Structured() {
-		err = r.printValue(entries)
+		err = r.printValue(append(entries, unloaded...))
 	} else if len(entries) > 0 {
 		err = table.Write(r.stdout, r.statusRows(entries))
 	}
