@@ -34,7 +34,7 @@ type Case struct {
 
 // cases are all scenarios of the judge for runtimes.
 var cases = sync.OnceValue(func() []*Case {
-	return slices.Concat(addCases, configCases, resultCases, delCases, checkCases, gcCases, statusCases)
+	return slices.Concat(addCases, configCases, lookupCases, resultCases, delCases, checkCases, gcCases, statusCases)
 })
 
 // Rows returns the rows that some case judges.

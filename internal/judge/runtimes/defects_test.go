@@ -462,6 +462,51 @@ var readDefects = []*defect{
 	prints("refuses another version", "VER-12", "result-other-version", `^{"cniVersion":"0.4.0".*`, `refused`),
 }
 
+// lookupDefects are the defects of finding and reading the files of a network.
+var lookupDefects = []*defect{
+	edits("takes an empty array for no plugins", "CFG-11", "plugins-empty",
+		`sed -i 's/"plugins":\[\],*/"ignored":0/' `+networks),
+	edits("compares keys without regard to case", "CFG-13", "key-case", `sed -i 's/"Name"/"name"/' `+networks),
+	edits("takes the first of two keys", "CFG-14", "key-twice", `sed -i 's/,"name":"judged"}/}/' `+networks),
+	stops("refuses unknown keys", "CFG-17", "key-unknown", "grep -rl conformPlugin "+files),
+	stops("refuses single plugins", "CFG-20", "single-old", "find "+files+" -name '*.conf'"),
+	edits("reads lists in .conf", "CFG-23", "single-without-type",
+		"for f in $(find "+files+" -name '*.conf'); do mv $f ${f}list; done"),
+	edits("accepts text as a capability", "CFG-32", "capability-text", `sed -i 's/:"true"/:true/' `+networks),
+	stops("refuses reserved keys", "CFG-33", "reserved-keys", "grep -rl cni.dev/conform "+files),
+	edits("ignores hidden files", "DSC-02", "file-names", "find "+files+" -name '.*.conflist' -delete"),
+	edits("ignores the case of suffixes", "DSC-02", "file-names",
+		"for f in $(find "+files+" -name '*.CONFLIST'); do mv $f ${f%CONFLIST}conflist; done"),
+	stops("reads all files first", "DSC-06", "file-broken", "grep -rl '\\[$' "+files),
+	stops("stops at a broken file", "R-07", "file-broken-before", "find "+files+" -name '00-broken.conflist'"),
+	edits("reports another network in an empty directory", "DSC-07", "directory-empty",
+		"[ -e "+files+"/other.conflist ] && mkdir -p "+files+"/empty && "+
+			"[ -z \"$(ls "+files+"/empty)\" ] && cp "+files+"/other.conflist "+files+"/empty || true"),
+	edits("skips dangling links", "DSC-09", "directory-empty", "find "+files+" -xtype l -delete"),
+	edits("leaves out drop-ins without type", "DRP-04", "drop-in-without-type",
+		"find "+files+" -name '20-untyped.conf' -delete"),
+	edits("ignores a file instead of drop-ins", "DRP-05", "drop-in-directory",
+		"find "+files+" -name judged -type f -delete"),
+	edits("runs a network without plugins", "DRP-06", "drop-ins-none",
+		`sed -i 's/"judged"}/"judged","plugins":[{"type":"conform-first"}]}/' `+networks),
+	edits("ignores drop-ins of old lists", "DRP-08", "drop-ins-old", "rm -rf "+files+"/old/judged"),
+	stops("refuses disableCheck as text", "R-13", "disable-check-text", `grep -rl '"disableCheck":"' `+files),
+	{
+		name: "merges runtimeConfig", rows: []string{"REQ-10"}, scenario: "runtime-config",
+		request: onAdd("first", func(r map[string]any) {
+			if config, ok := r["runtimeConfig"].(map[string]any); ok {
+				config["stray"] = "of the file"
+			}
+		}),
+	},
+}
+
+// stops returns a driver that fails if commands find something.
+func stops(name, row, scenario, commands string) *defect {
+	return &defect{name: name, rows: []string{row}, scenario: scenario,
+		input: func(string, map[string]any) { refuse(shell("mkdir -p "+files+"; "+commands+" || true") != "") }}
+}
+
 // edits returns a driver that changes files before a verb.
 func edits(name, row, scenario, commands string) *defect {
 	return &defect{name: name, rows: []string{row}, scenario: scenario,
@@ -525,7 +570,7 @@ func shell(commands string) string {
 
 // named returns the defect of a name.
 func named(name string) *defect {
-	all := slices.Concat(defects, lifeDefects, readDefects)
+	all := slices.Concat(defects, lifeDefects, readDefects, lookupDefects)
 	i := slices.IndexFunc(all, func(d *defect) bool { return d.name == name })
 	if i < 0 {
 		panic(errors.New("no defect " + name + " in " + filepath.Base(os.Args[0])))

@@ -77,7 +77,7 @@ func describe(f report.Finding) string {
 func TestDefects(t *testing.T) {
 	t.Parallel()
 	s := subject(t)
-	for _, d := range slices.Concat(defects[1:], lifeDefects, readDefects) {
+	for _, d := range slices.Concat(defects[1:], lifeDefects, readDefects, lookupDefects) {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
 			only := d.rows
