@@ -477,7 +477,10 @@ var lookupDefects = []*defect{
 	edits("ignores hidden files", "DSC-02", "file-names", "find "+files+" -name '.*.conflist' -delete"),
 	edits("ignores the case of suffixes", "DSC-02", "file-names",
 		"for f in $(find "+files+" -name '*.CONFLIST'); do mv $f ${f%CONFLIST}conflist; done"),
-	stops("reads all files first", "DSC-06", "file-broken", "grep -rl '\\[$' "+files),
+	{
+		name: "reads all files first", rows: []string{"DSC-06", "R-07"}, scenario: "file-broken",
+		input: stops("", "", "", "grep -rl '\\[$' "+files).input,
+	},
 	stops("stops at a broken file", "R-07", "file-broken-before", "find "+files+" -name '00-broken.conflist'"),
 	edits("reports another network in an empty directory", "DSC-07", "directory-empty",
 		"[ -e "+files+"/other.conflist ] && mkdir -p "+files+"/empty && "+
