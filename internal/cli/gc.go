@@ -26,7 +26,8 @@ func (a *app) gc() *cobra.Command {
 		Long: `Detaches the recorded attachments of a network that are not in use, then runs GC
 of the plugins, which removes leftovers without a record. Exactly one --keep flag
 must name the attachments in use: all other attachments lose their network. Prints
-nothing.
+nothing. --dry-run prints the steps; with --json each has network, and containerID
+and ifname of an attachment, or the plugin of which GC runs.
 
 Keeps attachments of other runtimes, which are recorded in --state-dir and
 --cache-dir, unless --all-runtimes is given. --keep-recorded keeps every recorded
