@@ -85,9 +85,9 @@ func (s *Stream) Close() error { return s.file.Close() }
 // namespace, [SameNamespace] for the own one. If wait is false and there is none, data is nil.
 //
 // After [ErrOverrun] the stream continues. The kernel reports ENOBUFS once, and then discards all
-// messages, without another report, until the receive buffer is empty (netlink(7)). So Next returns
-// the messages in the buffer first: what a caller reads after ErrOverrun is not older than the last
-// lost message.
+// messages, without another report, until the receive buffer is empty (NETLINK_S_CONGESTED in
+// net/netlink/af_netlink.c). So Next returns the messages in the buffer first: a caller that looks at
+// the host after ErrOverrun sees what each lost message was about.
 func (s *Stream) Next(wait bool) (data []byte, nsid int, err error) {
 	var n, controlled int
 	var failure error
