@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenon-cni/tenon/internal/cluster"
 	"github.com/tenon-cni/tenon/internal/cluster/local"
+	"github.com/tenon-cni/tenon/internal/ipam"
 )
 
 // maxLost bounds the addresses of a block that an answer names.
@@ -45,29 +46,40 @@ func (m *membership) losses(ctx context.Context) (lost []cluster.Loss, err error
 		return nil, err
 	}
 	for _, name := range names {
-		p, err := m.o.Local.Open(ctx, name, true)
+		blocks, shared, err := m.lostBlocks(ctx, name)
 		if err != nil {
 			return nil, err
 		}
-		found, err := m.lossesOf(ctx, name, p)
-		if err = errors.Join(err, p.Close()); err != nil {
+		lost = append(lost, blocks...)
+		shared, err = m.commons.lostShared(ctx, name, shared, nil)
+		if err != nil {
 			return nil, err
 		}
-		lost = append(lost, found...)
+		for _, l := range shared {
+			lost = append(lost, cluster.Loss{Pool: name, Used: 1, Addrs: []netip.Addr{l.Addr},
+				Block: netip.PrefixFrom(l.Addr, l.Addr.BitLen())})
+		}
 	}
 	return lost, nil
 }
 
-func (m *membership) lossesOf(
-	ctx context.Context, name string, p *local.Pool,
-) (lost []cluster.Loss, err error) {
-	uses, _, err := p.Usage(ctx)
+// lostBlocks reads the lost blocks of a pool that containers use, and the reservations of shared
+// addresses.
+func (m *membership) lostBlocks(
+	ctx context.Context, name string,
+) (lost []cluster.Loss, shared []ipam.Lease, err error) {
+	p, err := m.o.Local.Open(ctx, name, true)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	uses, shared, err := p.Usage(ctx)
+	if err != nil {
+		return nil, nil, err
 	}
 	leases, err := p.Leases(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, u := range uses {
 		if u.Phase != local.Lost || u.Used == 0 {
@@ -81,10 +93,5 @@ func (m *membership) lossesOf(
 		}
 		lost = append(lost, loss)
 	}
-	shared, err := m.commons.lostShared(ctx, name, p, nil)
-	for _, l := range shared {
-		block := netip.PrefixFrom(l.Addr, l.Addr.BitLen())
-		lost = append(lost, cluster.Loss{Pool: name, Block: block, Used: 1, Addrs: []netip.Addr{l.Addr}})
-	}
-	return lost, err
+	return lost, shared, nil
 }

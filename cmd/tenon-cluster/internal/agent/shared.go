@@ -393,12 +393,12 @@ func (c *commons) findLost(ctx context.Context, held []cluster.Holder) error {
 	}
 	var lost []string
 	for _, name := range names {
-		p, err := c.o.Local.Open(ctx, name, true)
+		shared, err := c.sharedLeases(ctx, name)
 		if err != nil {
 			return err
 		}
-		leases, err := c.lostShared(ctx, name, p, held)
-		if err = errors.Join(err, p.Close()); err != nil {
+		leases, err := c.lostShared(ctx, name, shared, held)
+		if err != nil {
 			return err
 		}
 		for _, l := range leases {
@@ -413,15 +413,23 @@ func (c *commons) findLost(ctx context.Context, held []cluster.Holder) error {
 	return nil
 }
 
-// lostShared returns the reservations of shared addresses in a pool that the store does not show as
-// held by their containers. It reads only holders that held lacks.
-func (c *commons) lostShared(
-	ctx context.Context, name string, p *local.Pool, held []cluster.Holder,
-) (lost []ipam.Lease, err error) {
-	_, shared, err := p.Usage(ctx)
+// sharedLeases reads the reservations of shared addresses in a pool.
+func (c *commons) sharedLeases(ctx context.Context, name string) (list []ipam.Lease, err error) {
+	p, err := c.o.Local.Open(ctx, name, true)
 	if err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	_, list, err = p.Usage(ctx)
+	return list, err
+}
+
+// lostShared returns the reservations of shared addresses in a pool that the store does not show as
+// held by their containers. It reads only holders that held lacks. The pool is not locked meanwhile,
+// so that ADD and DEL do not wait for the store.
+func (c *commons) lostShared(
+	ctx context.Context, name string, shared []ipam.Lease, held []cluster.Holder,
+) (lost []ipam.Lease, err error) {
 	for _, l := range shared {
 		own := func(h cluster.Holder) bool {
 			return h.Pool == name && h.Addr == l.Addr && h.Node == c.o.Node.Name &&

@@ -5,11 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"golang.org/x/sys/unix"
 
 	"github.com/tenon-cni/tenon/cmd/tenon-cluster/internal/test/memkv"
 	"github.com/tenon-cni/tenon/cni"
@@ -166,6 +171,48 @@ func TestReleaseWithoutStore(t *testing.T) {
 		n.agree()
 		if held := n.held(); len(held) > 0 {
 			w.Errorf("the store still shows %v", held)
+		}
+	})
+}
+
+// TestLookWithoutLock: while the agent asks the store who holds a shared address, ADD and DEL of the
+// node can lock the pool.
+func TestLookWithoutLock(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.pool(cluster.Pool{Range: prefix("10.64.0.0/22")})
+		n := w.node("n1").start()
+		pass(time.Minute)
+		n.mustAcquire("c1", "", "10.64.2.5")
+		held, err := w.admin.Shared.Held(w.Context(), "n1")
+		if err != nil || len(held) != 1 {
+			w.Fatalf("held: %+v, %v", held, err)
+		}
+		if err := w.admin.Shared.Release(w.Context(), held[0], true); err != nil { // an operator's mistake
+			w.Fatal(err)
+		}
+		lock, err := os.Open(filepath.Join(n.dir, "addresses", "pods", "lock"))
+		if err != nil {
+			w.Fatal(err)
+		}
+		defer lock.Close()
+		about := func(key string) bool { return strings.Contains(key, "10.64.2.5") }
+		var asked, locked atomic.Int64
+		n.client.Fault(func(c memkv.Call) memkv.Fault {
+			if c.Write || !slices.ContainsFunc(c.Keys, about) {
+				return memkv.Fault{}
+			}
+			asked.Add(1)
+			if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+				locked.Add(1)
+			} else if err := unix.Flock(int(lock.Fd()), unix.LOCK_UN); err != nil {
+				w.Error(err)
+			}
+			return memkv.Fault{}
+		})
+		pass(20 * time.Minute)
+		if asked.Load() == 0 || locked.Load() > 0 {
+			w.Errorf("of %d requests about the address, %d were made under the lock of the pool",
+				asked.Load(), locked.Load())
 		}
 	})
 }
