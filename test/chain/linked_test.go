@@ -313,7 +313,14 @@ func TestProcess(t *testing.T) {
 	os.Stdout, os.Stderr = output, output
 	defer func() { os.Stdout, os.Stderr = stdout, stderr }()
 
-	before := process(t)
+	var before string
+	testnet.Eventually(t, func() error { // threads of newHost end in the background
+		before = process(t)
+		if n := strings.Count(before, "\nnet:["); n != 1 {
+			return fmt.Errorf("threads are in %d network namespaces", n)
+		}
+		return nil
+	})
 	q := h.request("c")
 	_, err = h.add(t.Context(), q)
 	must(t, err)
